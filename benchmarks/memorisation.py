@@ -31,7 +31,10 @@ from scipy.spatial.distance import cdist
 from benchmarks.perceptual import looks_among
 from benchmarks.tables import CACHE, DATA, Table, percent
 from understudy.backends.arrays import to_uint8
-from understudy.backends.diffusion import AntiMemorisationGenerator, AntiMemorisationOptions
+from understudy.backends.diffusion.anti_memorisation import (
+    AntiMemorisationGenerator,
+    AntiMemorisationOptions,
+)
 from understudy.backends.diffusion.autoencoders import pixels_of
 from understudy.backends.diffusion.loading import rebuilt
 from understudy.backends.registry import load_encoder, load_model

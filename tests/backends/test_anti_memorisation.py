@@ -19,18 +19,16 @@ diffusers = pytest.importorskip("diffusers")
 
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 
-from understudy.backends.diffusion import (  # noqa: E402
+from understudy.backends.diffusion.anti_memorisation import (  # noqa: E402
     AntiMemorisationGenerator,
     AntiMemorisationOptions,
-    DiffusionGenerator,
-    GeneratorOptions,
-    Pipelines,
-    stable_diffusion,
-)
-from understudy.backends.diffusion.anti_memorisation import (  # noqa: E402
     DissimilarityHook,
     GivenLatents,
 )
+from understudy.backends.diffusion.generators import DiffusionGenerator  # noqa: E402
+from understudy.backends.diffusion.loading import stable_diffusion  # noqa: E402
+from understudy.backends.diffusion.options import GeneratorOptions  # noqa: E402
+from understudy.backends.diffusion.pipelines import Pipelines  # noqa: E402
 from understudy.backends.hub.pretrained import quiet  # noqa: E402
 
 SHAPE = (32, 32, 3)

@@ -13,7 +13,7 @@ for package in ("torch", "diffusers", "transformers"):
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 
 from understudy.backends.diffusion.distilled import few_steps  # noqa: E402
-from understudy.backends.diffusion.loading import quiet  # noqa: E402
+from understudy.backends.hub.pretrained import quiet  # noqa: E402
 from understudy.backends.registry import load_model  # noqa: E402
 from understudy.core.ports import Generator, StepwiseModel  # noqa: E402
 

@@ -76,6 +76,28 @@ def fit_images(images: Images, shape: Shape) -> Images:
     return resized(with_channels(images, shape[2]), shape[0], shape[1])
 
 
+def sizes_of(text: str, key: str) -> Shape:
+    """``"64x96"`` as (64, 96).
+
+    Raises:
+        ValueError: It is not of that form.
+    """
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"{key} is whole numbers with x between, like 64x96, found {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def check_side_text(text: str | None) -> None:
+    """Refuse an option ``size`` that is neither one number nor height x width.
+
+    Raises:
+        ValueError: As said.
+    """
+    if text is not None and len(sizes_of(text, "size")) > 2:
+        raise ValueError(f"size must be like 64 or 64x96, found {text!r}")
+
+
 def to_uint8(values: NDArray[np.floating]) -> Images:
     """Values where 0 is black and 1 is white, clipped and rounded to uint8."""
     pixels: Images = np.rint(np.clip(values, 0.0, 1.0) * 255.0).astype(np.uint8)

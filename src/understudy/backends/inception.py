@@ -17,19 +17,21 @@ pinned commit only, so that what ran yesterday is what runs tomorrow.
 from __future__ import annotations
 
 import re
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+import scipy
 from PIL import Image
 
 from understudy.backends.arrays import FloatArray, require_images, with_channels
 from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
-from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.backends.perceptual_network import load_torchscript
+from understudy.backends.plugin import BackendInfo, Count, full_name, installed, read_options
+from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Shape
@@ -58,20 +60,15 @@ class InceptionOptions:
         revision: Branch, tag or commit of a file on the hub; of a TorchScript file, a commit.
     """
 
-    batch: int = 32
-    threads: int = 2
+    batch: Count = 32
+    threads: Count = 2
     output: str | None = None
     probabilities: str | None = None
     scale: str = _STANDARD
     revision: str | None = None
 
     def __post_init__(self) -> None:
-        self.of_file(self.output)
         _ = self.ends
-
-    def of_file(self, output: str | None) -> OnnxOptions:
-        """As an ONNX file takes them, for one of its outputs."""
-        return OnnxOptions(self.batch, self.threads, output=output)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -79,12 +76,8 @@ class InceptionOptions:
         return (-1.0, 127 / 128) if self.scale == _STANDARD else scale_ends(self.scale)
 
 
-class _Network(Protocol):
-    """A loaded file: (n, 3, 299, 299) float32 to features, and probabilities or logits."""
-
-    def __call__(self, values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-        """Run some images."""
-        ...
+_Network = Callable[[FloatArray], tuple[FloatArray, FloatArray | None]]
+"""A loaded file: (n, 3, 299, 299) float32 to features, and probabilities or logits."""
 
 
 class InceptionEncoder:
@@ -183,16 +176,16 @@ def _probabilities(classes: FloatArray) -> FloatArray:
     """Rows that sum to 1: as they are, or by the softmax of logits."""
     if (classes >= 0).all() and np.allclose(classes.sum(axis=1), 1, atol=_SUM):
         return classes
-    shifted = np.exp(classes - classes.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float32)
+    return np.asarray(scipy.special.softmax(classes, axis=1), dtype=np.float32)
 
 
 def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
     """An ONNX file, and how many images it takes at once."""
-    model = OnnxModel(str(path), options.of_file(options.output))
+    model = OnnxModel(str(path), OnnxOptions(options.batch, options.threads, output=options.output))
     classes = None
     if options.probabilities is not None:
-        classes = OnnxModel(str(path), options.of_file(options.probabilities))
+        output = options.probabilities
+        classes = OnnxModel(str(path), OnnxOptions(options.batch, options.threads, output=output))
 
     def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         contiguous = np.ascontiguousarray(values)
@@ -203,16 +196,9 @@ def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
 
 def _torchscript(path: Path) -> _Network:
     """A TorchScript file."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtra(f"inception:{path}", "torch") from error
-    try:
-        with warnings.catch_warnings():  # the file that everybody has is of this kind
-            warnings.simplefilter("ignore", DeprecationWarning)
-            module = torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
-    except (RuntimeError, ValueError) as error:
-        raise BackendError(f"{path}: not a readable TorchScript file ({error})") from error
+    module = load_torchscript(path, f"inception:{path}")
+    import torch
+
     whole = hasattr(module, "layers")
 
     def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
@@ -234,13 +220,13 @@ class InceptionBackend:
         """Any file of the network."""
         return [
             BackendInfo(
-                name="inception:FILE",
-                kind="encoder",
-                what="the standard Inception network of FID, a TorchScript or ONNX file, "
+                "inception:FILE",
+                "encoder",
+                "the standard Inception network of FID, a TorchScript or ONNX file, "
                 "also of the hub: inception:hf:OWNER/NAME/FILE",
-                extra="torch",
-                available=installed("torch") or installed("onnxruntime"),
-                licence="that of the file",
+                "torch",
+                installed("torch") or installed("onnxruntime"),
+                "that of the file",
             )
         ]
 

@@ -22,7 +22,14 @@ from PIL import Image
 
 from understudy.backends.arrays import resized, with_channels
 from understudy.backends.onnx_model import scale_ends
-from understudy.backends.plugin import BackendInfo, Kind, full_name, installed, read_options
+from understudy.backends.plugin import (
+    BackendInfo,
+    Count,
+    Kind,
+    full_name,
+    installed,
+    read_options,
+)
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.types import Images, Maps, Scores, Texts
 
@@ -46,13 +53,11 @@ class LiteRtOptions:
             model with one score a pixel has one class besides the background.
     """
 
-    threads: int = 2
+    threads: Count = 2
     scale: str = "0..1"
     labels: str | None = None
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ValueError(f"threads must be at least 1, found {self.threads}")
         scale_ends(self.scale)
 
 
@@ -63,6 +68,8 @@ class LiteRtModel:
         name: With options, as it loads the model again.
         licence: Where to look.
         output: Shape of the output, without the image's own dimension.
+        size: (height, width) of the images that the model takes.
+        channels: Of these images.
     """
 
     def __init__(self, file: str, options: LiteRtOptions) -> None:
@@ -80,18 +87,15 @@ class LiteRtModel:
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             raise BackendError(f"{self.path}: not a readable LiteRT model ({error})") from error
-        inputs, outputs = (
-            self._interpreter.get_input_details(),
-            self._interpreter.get_output_details(),
-        )
-        self._input, self._output = inputs[0], outputs[0]
+        inputs = self._interpreter.get_input_details()
+        self._input, self._output = inputs[0], self._interpreter.get_output_details()[0]
         shape = tuple(int(size) for size in self._input["shape"])
         if len(inputs) != 1 or len(shape) != 4 or shape[0] != 1 or shape[3] not in (1, 3):
             raise BackendError(
                 f"{self.path}: it must take one image (1, height, width, 1 or 3), found "
                 f"{' and '.join(str(tuple(item['shape'])) for item in inputs)}"
             )
-        self._size, self._channels = shape[1:3], shape[3]
+        self.size, self.channels = (shape[1], shape[2]), shape[3]
         self.output = tuple(int(size) for size in self._output["shape"])[1:]
         self._low, self._high = scale_ends(options.scale)
 
@@ -107,9 +111,9 @@ class LiteRtModel:
                 f"{self.name} takes uint8 images of shape (n, height, width, 1 or 3), found "
                 f"{images.dtype} of shape {images.shape}"
             )
-        for image in with_channels(images, self._channels):
-            height, width = size_within(image.shape[:2], self._size)
-            square = np.zeros((*self._size, self._channels), dtype=np.uint8)
+        for image in with_channels(images, self.channels):
+            height, width = size_within(image.shape[:2], self.size)
+            square = np.zeros((*self.size, self.channels), dtype=np.uint8)
             square[:height, :width] = resized(image[None], height, width)[0]
             self._interpreter.set_tensor(self._input["index"], self._prepared(square[None]))
             self._interpreter.invoke()
@@ -117,16 +121,6 @@ class LiteRtModel:
             if not np.isfinite(output).all():
                 raise BackendError(f"{self.path}: its output is not finite (NaN or infinity)")
             yield self._numbers(output), (height, width)
-
-    @property
-    def channels(self) -> int:
-        """Of the images that the model takes."""
-        return self._channels
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(height, width) of the images that the model takes."""
-        return self._size[0], self._size[1]
 
     def _prepared(self, pixels: Images) -> NDArray[Any]:
         """Pixels as the model takes them."""
@@ -249,23 +243,12 @@ class LiteRtBackend:
 
     def models(self) -> list[BackendInfo]:
         """Any file, as a segmenter or a pose estimator."""
-        kinds: tuple[tuple[Kind, str], ...] = (
-            (
-                "segmenter",
-                "a segmenter of LiteRT (TensorFlow Lite); options labels, threads, scale",
-            ),
-            ("pose estimator", "MoveNet for one person, in LiteRT's format; option threads"),
-        )
+        available, own = installed("ai_edge_litert"), "that of the file"
+        segmenter = "a segmenter of LiteRT (TensorFlow Lite); options labels, threads, scale"
+        pose = "MoveNet for one person, in LiteRT's format; option threads"
         return [
-            BackendInfo(
-                name="litert:FILE",
-                kind=kind,
-                what=what,
-                extra="litert",
-                available=installed("ai_edge_litert"),
-                licence="that of the file",
-            )
-            for kind, what in kinds
+            BackendInfo("litert:FILE", "segmenter", segmenter, "litert", available, own),
+            BackendInfo("litert:FILE", "pose estimator", pose, "litert", available, own),
         ]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from understudy.backends.arrays import (
     FloatArray,
     check_embeddings,
+    check_side_text,
     index_slices,
     require_images,
     resized,
+    sizes_of,
     to_uint8,
     with_channels,
 )
@@ -27,6 +29,7 @@ from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
@@ -36,44 +39,31 @@ _POOLED = 128  # pixels a side, at least, for models that pool everything into o
 
 @dataclass(frozen=True, slots=True)
 class OnnxEncoderOptions(OnnxOptions):
-    """Options of an encoder.
+    """Options of an encoder, besides those of `OnnxOptions`.
 
     Attributes:
         size: Pixels a side that images are resized to, ``"128"``, or ``"128x96"`` for height x
             width; by default what the model demands, else the dataset's own size, but at least 128
             a side where the output is one pooled vector, as classifiers' features are: trained on
             large pictures, they say little of small ones.
-        batch: Images run at once.
-        threads: Threads within one operation.
-        input: Which input of the model takes the images, where there are several.
-        output: Which output is the embedding, where there are several.
-        scale: What black and white become: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
         norm_bound: Bound of the embeddings' L2 norm; longer embeddings are scaled down to it.
     """
 
     size: str | None = None
-    norm_bound: float | None = None
+    norm_bound: Annotated[float | None, Option("", above=0)] = None
 
     def __post_init__(self) -> None:
         OnnxOptions.__post_init__(self)
-        if self.size is not None and len(_sizes(self.size, "size")) > 2:
-            raise ValueError(f"size must be like 128 or 128x96, found {self.size!r}")
-        if self.norm_bound is not None and not 0 < self.norm_bound < math.inf:
-            raise ValueError(f"norm_bound must be a positive number, found {self.norm_bound}")
+        check_side_text(self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions(OnnxOptions):
-    """Options of a decoder.
+    """Options of a decoder, besides those of `OnnxOptions`.
 
     Attributes:
         latent: Shape of one embedding as the model takes it, such as ``"32x8x8"``; by default what
             the encoder makes, else what the model demands.
-        batch: Embeddings run at once.
-        threads: Threads within one operation.
-        input: Which input of the model takes the embeddings, where there are several.
-        output: Which output is the image, where there are several.
-        scale: What black and white are in the output: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
     """
 
     latent: str | None = None
@@ -81,7 +71,7 @@ class DecoderOptions(OnnxOptions):
     def __post_init__(self) -> None:
         OnnxOptions.__post_init__(self)
         if self.latent is not None:
-            _sizes(self.latent, "latent")
+            sizes_of(self.latent, "latent")
 
 
 class OnnxEncoder:
@@ -133,7 +123,7 @@ class OnnxEncoder:
         height, width = self._model.sizes[1:]
         if wanted is None:
             return height or self.shape[0], width or self.shape[1]
-        sizes = _sizes(wanted, "size")
+        sizes = sizes_of(wanted, "size")
         chosen = (sizes[0], sizes[-1])
         if (height or chosen[0], width or chosen[1]) != chosen:
             raise BackendError(
@@ -183,7 +173,7 @@ class OnnxDecoder:
         demanded = model.sizes
         latent: Shape
         if shape is not None:
-            latent = _sizes(shape, "latent")
+            latent = sizes_of(shape, "latent")
         elif isinstance(encoder, OnnxEncoder) and len(encoder.latent) == len(demanded):
             latent = encoder.latent
         elif len(demanded) == 1 and encoder is not None:
@@ -228,12 +218,12 @@ class OnnxBackend:
         """Any file."""
         return [
             BackendInfo(
-                name="onnx:FILE",
-                kind="encoder and decoder",
-                what="an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ...",
-                extra="onnx",
-                available=installed("onnxruntime"),
-                licence="that of the file",
+                "onnx:FILE",
+                "encoder and decoder",
+                "an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ...",
+                "onnx",
+                installed("onnxruntime"),
+                "that of the file",
             )
         ]
 
@@ -246,14 +236,6 @@ class OnnxBackend:
         """The decoder in the file ``rest``; see `DecoderOptions`."""
         read = read_options(options, DecoderOptions, name=f"onnx:{rest}")
         return OnnxDecoder(rest, shape, encoder, read)
-
-
-def _sizes(text: str, key: str) -> tuple[int, ...]:
-    """``"32x8x8"`` as (32, 8, 8)."""
-    parts = text.lower().split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"{key} must be like 128 or 32x8x8, found {text!r}")
-    return tuple(int(part) for part in parts)
 
 
 def _clipped(rows: NDArray[np.float32], bound: float) -> FloatArray:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from understudy.backends.arrays import FloatArray
+from understudy.backends.plugin import Count
 from understudy.core.errors import BackendError, MissingExtra
 
 _PROBE = """
@@ -28,18 +29,23 @@ session.run([sys.argv[3]], {sys.argv[2]: numpy.zeros(shape, numpy.float32)})
 
 @dataclass(frozen=True, slots=True)
 class OnnxOptions:
-    """What encoders and decoders share; `onnx.EncoderOptions` says what each option means."""
+    """Options of any file.
 
-    batch: int = 64
-    threads: int = 2
+    Attributes:
+        batch: Rows run at once.
+        threads: Threads within one operation.
+        input: Which input of the model is taken, where there are several.
+        output: Which output is taken, where there are several.
+        scale: What black and white are in images: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
+    """
+
+    batch: Count = 64
+    threads: Count = 2
     input: str | None = None
     output: str | None = None
     scale: str = "0..1"
 
     def __post_init__(self) -> None:
-        for key in ("batch", "threads"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} must be at least 1, found {getattr(self, key)}")
         scale_ends(self.scale)
 
 

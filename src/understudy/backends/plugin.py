@@ -11,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlencode
 
 from understudy.backends.option_reading import read_value
 from understudy.core.errors import BackendError
-from understudy.core.option import declared_options
+from understudy.core.option import Option, declared_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
@@ -33,6 +33,9 @@ Kind = Literal[
     "pose estimator",
     "all kinds",
 ]
+
+Count = Annotated[int, Option("", least=1)]
+"""The type of an option that is a number of things: 1 or more."""
 
 T = TypeVar("T")
 
@@ -115,8 +118,6 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
             it may raise ValueError when made.
         name: The model the options are for, in error messages.
 
-    Returns:
-        The dataclass.
     """
     hints = declared_options(into)
     for key in options:
@@ -124,15 +125,14 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
             raise BackendError(f"{name} has no option {key!r}. {_listing(into)}")
     try:
         return into(
-            **{key: _read(f"option {key}", value, hints[key]) for key, value in options.items()}
+            **{
+                # As it would be read if it stood in the model's name.
+                key: read_value(f"option {key}", None if value is None else str(value), hints[key])
+                for key, value in options.items()
+            }
         )
     except ValueError as error:
         raise BackendError(f"{name}: {error}. {_listing(into)}") from error
-
-
-def _read(name: str, value: Any, hint: Any) -> Any:
-    """A value as the type of its field: as it would be read if it stood in the model's name."""
-    return read_value(name, None if value is None else str(value), hint)
 
 
 def full_name(model: str, options: Any) -> str:

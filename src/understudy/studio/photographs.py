@@ -21,7 +21,7 @@ from PIL import Image
 from torch import nn
 from torch.nn import functional
 
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.hub.pretrained import quiet
 from understudy.backends.training_loop import LossReport, Machine, Schedule
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source

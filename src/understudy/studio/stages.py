@@ -16,9 +16,9 @@ import transformers
 from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 
-from understudy.backends.diffusion import without_image_conditioning
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.embedded.studio.studio_models import unclip_normalizer
+from understudy.backends.hub.pretrained import quiet
 from understudy.backends.training_loop import (
     LossReport,
     Machine,

@@ -57,7 +57,7 @@ from transformers import (
     T5EncoderModel,
 )
 
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.hub.pretrained import quiet
 
 SIZE = 32
 EMBEDDING = 32  # numbers of an image embedding

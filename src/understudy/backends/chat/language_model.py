@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -25,12 +25,13 @@ from transformers import (
 )
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
+from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_lines
 from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.pretrained import licence_of, load_network, quiet, running
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import Count, full_name, read_options
 from understudy.core.errors import BackendError
+from understudy.core.option import Option
 from understudy.core.ports import Writer
 
 CHAT_ALTERNATIVES = "embedded:writer"
@@ -41,7 +42,7 @@ class WriterOptions(HubOptions):
     """Options of a chat model that writes captions.
 
     Attributes:
-        prompts: Prompts of this package by name, or a YAML file (see `prompting`).
+        prompts: Prompts of this package by name, or a YAML file (see `prompt_templates`).
         temperature: Of the sampling; 0 takes the likeliest word always.
         top_p: Words are drawn from the likeliest ones that hold this share of the probability.
         tokens: Most tokens of an answer.
@@ -50,21 +51,11 @@ class WriterOptions(HubOptions):
     """
 
     prompts: str = DEFAULT
-    temperature: float = 1.0
-    top_p: float = 0.95
-    tokens: int = 160
-    tries: int = 4
-    variation: str = "mixed"
-
-    def __post_init__(self) -> None:
-        HubOptions.__post_init__(self)
-        ChatOptions(self.tries, self.variation)
-        if not 0 <= self.temperature <= 5:
-            raise ValueError(f"temperature must be in [0, 5], found {self.temperature}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be in (0, 1], found {self.top_p}")
-        if self.tokens < 1:
-            raise ValueError(f"tokens must be 1 or more, found {self.tokens}")
+    temperature: Annotated[float, Option("", least=0, most=5)] = 1.0
+    top_p: Annotated[float, Option("", above=0, most=1)] = 0.95
+    tokens: Count = 160
+    tries: Count = 4
+    variation: Variation = "mixed"
 
 
 def load_writer(rest: str, options: dict[str, Any]) -> Writer:
@@ -77,7 +68,8 @@ def load_writer(rest: str, options: dict[str, Any]) -> Writer:
         prompts,
         name=full_name(name, read),
         licence=licence_of(rest, read.revision),
-        options=ChatOptions(read.tries, read.variation),
+        tries=read.tries,
+        variation=read.variation,
     )
 
 
@@ -113,11 +105,9 @@ class LocalChat:
 
     def _answer(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
         device, _ = self._options.placement()
-        merged = [
-            _merged(conversation) if self._one_voice else conversation
-            for conversation in conversations
-        ]
-        inputs = self._render(merged)
+        if self._one_voice:
+            conversations = [_merged(conversation) for conversation in conversations]
+        inputs = self._render(conversations)
         start = inputs["input_ids"].shape[1]
         sampler = RowSampler(
             seeds,
@@ -132,7 +122,7 @@ class LocalChat:
                 generation_config=self._settings,
                 logits_processor=LogitsProcessorList([sampler]),
             )[:, start:].cpu()
-        ends = torch.tensor(_listed(self._settings.eos_token_id))
+        ends = torch.tensor(self._settings.eos_token_id).flatten()
         finished = torch.isin(written, ends).any(1).tolist()
         texts = self._tokenizer.batch_decode(written, skip_special_tokens=True)
         return [
@@ -217,7 +207,3 @@ def _merged(messages: Messages) -> Messages:
     if system and turns:
         turns[0]["content"] = "\n\n".join([*system, turns[0]["content"]])
     return turns
-
-
-def _listed(tokens: Any) -> list[int]:
-    return list(tokens) if isinstance(tokens, list | tuple) else [int(tokens)]

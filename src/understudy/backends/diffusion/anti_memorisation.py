@@ -333,7 +333,7 @@ class AntiMemorisationGenerator(DiffusionGenerator):
         vae = self._pipelines.vae
         pixels = self._scaled(images)
         parts = [
-            latents_of(vae, to_tensor(pixels[rows], vae)).float().cpu()
+            latents_of(vae, to_tensor(pixels[rows], vae.device, vae.dtype)).float().cpu()
             for rows in index_slices(len(pixels), self._options.batch)
         ]
         return torch.cat(parts)

@@ -20,18 +20,18 @@ from understudy.backends.arrays import (
     index_slices,
     require_images,
     resized,
+    sizes_of,
     to_uint8,
     with_channels,
 )
 from understudy.backends.diffusion.loading import (
     DIFFUSION_ALTERNATIVES,
-    licence_of,
     out_of_memory,
     read_network,
 )
-from understudy.backends.diffusion.options import LatentOptions, numbers
+from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.hub.hub_models import read_hub_config
-from understudy.backends.hub.pretrained import exact_kernels
+from understudy.backends.hub.pretrained import exact_kernels, licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
@@ -41,10 +41,10 @@ from understudy.core.types import Embeddings, Images, Seeds, Shape
 AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
-def to_tensor(images: Images, like: Any) -> torch.Tensor:
-    """(n, h, w, 3) uint8 as (n, 3, h, w) in 0..1, of the device and number format of a network."""
+def to_tensor(images: Images, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """(n, h, w, 3) uint8 as (n, 3, h, w) in 0..1."""
     values = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-    return values.to(like.device).to(like.dtype) / 255
+    return values.to(device).to(dtype) / 255
 
 
 def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
@@ -100,7 +100,8 @@ class AutoencoderEncoder:
 
     @torch.no_grad()
     def _latents(self, images: Images) -> torch.Tensor:
-        return latents_of(self._vae, to_tensor(images, self._vae)).float()
+        pixels = to_tensor(images, self._vae.device, self._vae.dtype)
+        return latents_of(self._vae, pixels).float()
 
     def encode(self, images: Images) -> Embeddings:
         """(n, height, width, channels) uint8 to (n, d) float32."""
@@ -169,7 +170,7 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
     """(height, width) that images are given to an autoencoder in."""
     if isinstance(vae, diffusers.AutoencoderRAE):
         return (vae.encoder_input_size, vae.encoder_input_size)
-    sizes = shape[:2] if size_option is None else numbers(size_option, "size")
+    sizes = shape[:2] if size_option is None else sizes_of(size_option, "size")
     levels = vae.config.get("block_out_channels") or vae.config.encoder_block_out_channels
     step = 2 ** (len(levels) - 1)
     if sizes[0] % step or sizes[-1] % step:
@@ -197,7 +198,7 @@ def read_autoencoder(rest: str, options: LatentOptions) -> Any:
 
 
 def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> AutoencoderEncoder:
-    """The encoder half of an autoencoder, or of a pipeline's autoencoder."""
+    """The encoder half of an autoencoder, or of a pipeline's autoencoder; see `LatentOptions`."""
     read = read_options(options, LatentOptions, name=f"hf:{rest}")
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)

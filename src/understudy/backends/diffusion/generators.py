@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import diffusers
@@ -12,9 +12,15 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import index_slices, require_images, resized, with_channels
+from understudy.backends.arrays import (
+    index_slices,
+    require_images,
+    resized,
+    sizes_of,
+    with_channels,
+)
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
-from understudy.backends.diffusion.options import GeneratorOptions, numbers
+from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipeline_calls import (
     call_pipeline,
     check_prompts,
@@ -22,8 +28,10 @@ from understudy.backends.diffusion.pipeline_calls import (
     generators,
     steps_for,
 )
-from understudy.backends.diffusion.pipelines import Pipelines, taken
+from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines, taken
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
+from understudy.backends.hub.pretrained import licence_of
+from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError, UnsupportedTask
 from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 
@@ -49,7 +57,7 @@ class DiffusionGenerator:
         self.tasks, self.sampling = pipelines.tasks, pipelines.sampling
         self._pipelines, self._options = pipelines, options
         self._size = pipelines.size()
-        shape = () if options.shape is None else numbers(options.shape, "shape")
+        shape = () if options.shape is None else sizes_of(options.shape, "shape")
         self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
         self._prompts = self._encoder(options.negative)
         self._negated: tuple[str | None, PromptEncoder] = options.negative, self._prompts
@@ -115,7 +123,10 @@ class DiffusionGenerator:
                 pixels = self._scaled(images[rows])
                 known = self._hard_coded() and by_hint is None  # those by hints take pixels alone
                 start = self._start(pipeline, pixels, device, latents=known)
-                arguments = {"image": start, "mask_image": self._mask_images(masks[rows])}
+                arguments = {
+                    "image": start,
+                    "mask_image": _pillow_images(self._mask_pixels(masks[rows])),
+                }
                 if isinstance(start, torch.Tensor):
                     arguments["masked_image_latents"] = start  # else each row is encoded once more
                 return {**arguments, **hinted(rows)}
@@ -123,7 +134,10 @@ class DiffusionGenerator:
             drawn = self._draw(
                 pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder
             )
-        return _pasted(images, drawn, masks, self._seam())
+        seam = self._options.seam
+        if seam is None:
+            seam = max(1, min(self.shape[:2]) // 32)
+        return _pasted(images, drawn, masks, seam)
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
         """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
@@ -235,14 +249,14 @@ class DiffusionGenerator:
             raise UnsupportedTask(self.name, "inpainting", self.tasks)
         pipeline = self._pipelines.ready("inpainting")
         if strength < 1:
-            pipeline = self._pipelines.inpainting_from_the_image()
+            pipeline = self._pipelines.ready("inpainting from the image")
         pipeline, hinted = by_hint or (pipeline, lambda rows: {})
 
         def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
             pixels = self._scaled(images[rows])
             grey = np.asarray(self._mask_pixels(masks[rows])) > 127
             hole = torch.from_numpy(grey)[:, None].to(device)
-            left = to_tensor(pixels, _At(device, vae.dtype))
+            left = to_tensor(pixels, device, vae.dtype)
             with torch.no_grad():
                 # Grey is 0 to the autoencoder: what inpainting networks are trained to see there.
                 known = latents_of(vae, torch.where(hole, torch.full_like(left, 0.5), left))
@@ -276,7 +290,7 @@ class DiffusionGenerator:
         ):
             return _pillow_images(pixels)
         with torch.no_grad():
-            return latents_of(vae, to_tensor(pixels, _At(device, vae.dtype)))
+            return latents_of(vae, to_tensor(pixels, device, vae.dtype))
 
     def _scaled(self, images: Images) -> Images:
         return resized(with_channels(images, 3), *self._size)
@@ -285,19 +299,13 @@ class DiffusionGenerator:
         grey = masks[..., None].astype(np.uint8) * 255
         return resized(grey, *self._size)[..., 0]
 
-    def _mask_images(self, masks: Masks) -> list[Image.Image]:
-        return [Image.fromarray(mask) for mask in self._mask_pixels(masks)]
 
-    def _seam(self) -> int:
-        seam = self._options.seam
-        return max(1, min(self.shape[:2]) // 32) if seam is None else seam
-
-
-class _At:
-    """A device and a number format."""
-
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
-        self.device, self.dtype = device, dtype
+def load_generator(rest: str, options: Mapping[str, Any]) -> DiffusionGenerator:
+    """A generator from any text-to-image pipeline of diffusers; see `GeneratorOptions`."""
+    read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
+    name = full_name(f"hf:{rest}", read)
+    pipelines = open_pipelines(rest, read, name=name)
+    return DiffusionGenerator(pipelines, read, name=name, licence=licence_of(rest, read.revision))
 
 
 def _pillow_images(images: Images) -> list[Image.Image]:

@@ -13,8 +13,7 @@ import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_config
-from understudy.backends.hub.pretrained import licence_of as licence_of
-from understudy.backends.hub.pretrained import quiet as quiet
+from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
 
 DIFFUSION_ALTERNATIVES = "embedded:studio"
@@ -70,7 +69,7 @@ def read_network(
     kind: Any, model: str, options: HubOptions, *, subfolder: str | None = None
 ) -> Any:
     """One network in evaluation mode on its device."""
-    source, revision = split_revision(model, None)
+    source, revision = split_revision(model)
     device, dtype = options.placement()
     with loading(f"hf:{model}"):
         location = {} if subfolder is None else {"subfolder": subfolder}
@@ -81,12 +80,10 @@ def read_network(
         return network if options.offload else network.to(device)
 
 
-def split_revision(model: str, otherwise: str | None) -> tuple[str, str | None]:
+def split_revision(model: str) -> tuple[str, str | None]:
     """``"name@revision"`` as both; a folder is never split."""
     source, at, revision = model.rpartition("@")
-    if not at or Path(model).exists():
-        return model, otherwise
-    return source, revision
+    return (model, None) if not at or Path(model).exists() else (source, revision)
 
 
 def use_scheduler(pipeline: Any, wanted: str | None, name: str) -> None:
@@ -166,10 +163,9 @@ def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str)
 
 def read_prior(prior: str, options: HubOptions) -> Any:
     """A Kandinsky prior, without the image processor."""
-    source, revision = split_revision(prior, None)
-    settings = {"device": options.device, "dtype": options.dtype, "offload": options.offload}
-    chosen = HubOptions(revision=revision, **settings)  # type: ignore[arg-type]
-    return read_pipeline(source, chosen, leave_out=("image_processor",))
+    source, revision = split_revision(prior)
+    placed = HubOptions(revision, options.device, options.dtype, offload=options.offload)
+    return read_pipeline(source, placed, leave_out=("image_processor",))
 
 
 def run_quietly(pipeline: Any) -> Any:

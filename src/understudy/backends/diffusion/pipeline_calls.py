@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from understudy.backends.arrays import to_uint8
-from understudy.backends.diffusion.loading import out_of_memory, quiet
+from understudy.backends.diffusion.loading import out_of_memory
 from understudy.backends.diffusion.pipelines import taken
+from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Seeds, Texts
 
@@ -72,15 +73,6 @@ def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
     if count is not None and len(prompts) != count:
         raise BackendError(
             f"{name} takes one prompt an image, found {len(prompts)} prompts for {count} images"
-        )
-
-
-def check_seeds(seeds: Seeds, count: int, name: str) -> None:
-    """Refuse another number of seeds than there are embeddings."""
-    if np.shape(seeds) != (count,):
-        raise BackendError(
-            f"{name} takes one seed an embedding, found seeds of shape {np.shape(seeds)} for "
-            f"{count} embeddings"
         )
 
 

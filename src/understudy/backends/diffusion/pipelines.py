@@ -11,6 +11,7 @@ from typing import Any
 import diffusers
 import torch
 
+from understudy.backends.arrays import sizes_of
 from understudy.backends.diffusion.distilled import few_steps
 from understudy.backends.diffusion.loading import (
     loading,
@@ -24,7 +25,7 @@ from understudy.backends.diffusion.loading import (
     with_prior,
 )
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
-from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions, numbers
+from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions
 from understudy.backends.hub.hub_models import read_hub_config
 from understudy.core.errors import BackendError
 
@@ -70,7 +71,8 @@ class Pipelines:
         self.network: Any = unet or getattr(text, "transformer", None)
         use_scheduler(text, options.scheduler, name)
         adapter = getattr(options, "lora", None)
-        self._distilled = few_steps(text, [_model_of(name), *([adapter] if adapter else [])])
+        model = name.partition(":")[2].partition("?")[0]
+        self._distilled = few_steps(text, [model, *([adapter] if adapter else [])])
         self.inpainter: Conditioned | None = None
         self._by_task: dict[str, Any] = {}
         self._active = ""
@@ -180,10 +182,6 @@ class Pipelines:
             self._active = task
         return pipeline
 
-    def inpainting_from_the_image(self) -> Any:
-        """The pipeline around `inpainter` that starts from the image and not from noise."""
-        return self.ready("inpainting from the image")
-
     def inpainting_by(self, kind: str) -> Any | None:
         """The inpainting pipeline that follows hints of a kind; None where there is none."""
         return self.ready(_by_hint(kind)) if _by_hint(kind) in self._by_task else None
@@ -223,7 +221,7 @@ class Pipelines:
         """(height, width) in pixels that it works at."""
         if self._options.size is None:
             return native_size(self._text, self.network)
-        sizes = numbers(self._options.size, "size")
+        sizes = sizes_of(self._options.size, "size")
         step = _multiple(self._text)
         if sizes[0] % step or sizes[-1] % step:
             near = "x".join(str(max(1, round(side / step)) * step) for side in sizes)
@@ -236,11 +234,6 @@ class Pipelines:
 
 def _by_hint(kind: str) -> str:
     return f"{_INPAINT} control:{kind}"
-
-
-def _model_of(name: str) -> str:
-    """The model's name or folder in a name with its family and options."""
-    return name.partition(":")[2].partition("?")[0]
 
 
 def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:
@@ -292,7 +285,7 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
         )
     controlnets = {}
     for kind, model in options.hints():
-        source, revision = split_revision(model, None)
+        source, revision = split_revision(model)
         _, config = read_hub_config(source, revision, instead="embedded:studio")
         network_class = getattr(diffusers, str(config.get("_class_name")), None)
         if network_class is None or "ControlNet" not in network_class.__name__:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.hub.pretrained import quiet
 from understudy.core.types import Texts
 
 _PAIR = ("prompt_embeds", "negative_prompt_embeds")

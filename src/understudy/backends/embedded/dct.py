@@ -10,6 +10,7 @@ L2 among all images made of the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import scipy
@@ -25,6 +26,7 @@ from understudy.backends.arrays import (
 )
 from understudy.backends.plugin import full_name
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 _CHUNK = 1 << 18  # numbers transformed at once: 1 MB as float32, which stays in the cache
@@ -40,11 +42,7 @@ class DctOptions:
             so does a number above height * width * channels.
     """
 
-    coefficients: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.coefficients is not None and self.coefficients < 1:
-            raise ValueError(f"coefficients must be at least 1, found {self.coefficients}")
+    coefficients: Annotated[int | None, Option("", least=1)] = None
 
 
 def frequency_order(shape: Shape) -> NDArray[np.intp]:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -33,9 +33,10 @@ from understudy.backends.hub.pretrained import (
     running,
     wrong_kind,
 )
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import Count, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
 
 CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2"})
@@ -62,18 +63,11 @@ class HubEncoderOptions(HubOptions):
         pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
     """
 
-    batch: int = 64
+    batch: Count = 64
     subfolder: str | None = None
-    size: int | None = None
+    size: Annotated[int | None, Option("", least=1)] = None
     normalise: bool = True
-    pooling: str = "cls"
-
-    def __post_init__(self) -> None:
-        HubOptions.__post_init__(self)
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size must be 1 or more, found {self.size}")
-        if self.pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling is cls or mean, found {self.pooling!r}")
+    pooling: Literal["cls", "mean"] = "cls"
 
 
 class HubEncoder:
@@ -195,12 +189,9 @@ def load_hub_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any])
     name = f"hf:{rest}"
     read = read_options(options, HubEncoderOptions, name=name)
     config = config_of(rest, revision=read.revision, subfolder=read.subfolder)
-    kind = HubTextEncoder if _speaks(config) and read.normalise else HubEncoder
+    speaks = config.get("model_type") in CONTRASTIVE and "text_config" in config
+    kind = HubTextEncoder if speaks and read.normalise else HubEncoder
     return kind(rest, shape, read, config)
-
-
-def _speaks(config: Config) -> bool:
-    return config.get("model_type") in CONTRASTIVE and "text_config" in config
 
 
 def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:

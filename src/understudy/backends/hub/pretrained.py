@@ -60,10 +60,15 @@ def without_numpy_notes() -> Iterator[None]:
 
 
 def read_hub_json(
-    model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
+    model: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    subfolder: str | None = None,
+    instead: str = HUB_ALTERNATIVES,
 ) -> Config | None:
     """One JSON file of a model; None where it has no such file."""
-    text = read_text(model, file, revision=revision, subfolder=subfolder)
+    text = read_text(model, file, revision=revision, subfolder=subfolder, instead=instead)
     if text is None:
         return None
     try:
@@ -78,13 +83,18 @@ def read_hub_json(
 
 
 def read_text(
-    model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
+    model: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    subfolder: str | None = None,
+    instead: str = HUB_ALTERNATIVES,
 ) -> str | None:
     """One text file of a model; None where it has no such file."""
     if Path(model).is_dir():
         path = Path(model) / (subfolder or "") / file
         return path.read_text(encoding="utf-8") if path.is_file() else None
-    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
+    with hub_errors(f"hf:{model}", instead):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -172,9 +182,14 @@ def _from_pretrained(
             **settings,
         )
     except OSError as error:
-        if "safetensors" in str(error):
-            raise BackendError(_no_safetensors(name)) from error
-        raise
+        if "safetensors" not in str(error):
+            raise
+        raise BackendError(
+            f"{name} has no weights as safetensors, and other formats can run code while they are "
+            "loaded. Look for a revision with safetensors (?revision=refs/pr/NUMBER), or load the "
+            "model where you trust it and save it anew: "
+            "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)"
+        ) from error
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
             config = read_hub_json(model, "config.json", revision=settings.get("revision")) or {}
@@ -191,23 +206,21 @@ def exact_kernels() -> Iterator[None]:
     told; the probe before a run (`understudy.privacy.probe`) looks whether that was enough.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = (
-        cudnn.allow_tf32,
-        cudnn.benchmark,
-        cudnn.deterministic,
-        products.allow_tf32,
-        products.allow_bf16_reduced_precision_reduction,
+    exact: tuple[tuple[Any, str, bool], ...] = (
+        (cudnn, "allow_tf32", False),
+        (cudnn, "benchmark", False),
+        (cudnn, "deterministic", True),
+        (products, "allow_tf32", False),
+        (products, "allow_bf16_reduced_precision_reduction", False),
     )
-
-    def settle(values: tuple[bool, ...]) -> None:
-        cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = values[:3]
-        products.allow_tf32, products.allow_bf16_reduced_precision_reduction = values[3:]
-
-    settle((False, False, True, False, False))
+    before = [getattr(place, key) for place, key, _ in exact]
+    for place, key, value in exact:
+        setattr(place, key, value)
     try:
         yield
     finally:
-        settle(before)
+        for (place, key, _), value in zip(exact, before, strict=True):
+            setattr(place, key, value)
 
 
 @contextmanager
@@ -235,15 +248,6 @@ def network_classes(config: Any) -> tuple[str, ...]:
     """Names of the classes of a model, by index; ``"unused"`` where an index has none."""
     names = {int(key): str(value) for key, value in (config.id2label or {}).items()}
     return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
-
-
-def _no_safetensors(name: str) -> str:
-    return (
-        f"{name} has no weights as safetensors, and other formats can run code while they are "
-        "loaded. Look for a revision with safetensors (?revision=refs/pr/NUMBER), or load the "
-        "model where you trust it and save it anew: "
-        "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)"
-    )
 
 
 def load_image_processor(model: str, options: HubOptions) -> Any:

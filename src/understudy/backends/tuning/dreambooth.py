@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,7 +195,8 @@ def train_networks(
     save_every: float = 300.0,
 ) -> TunedNetworks:
     """Teach copies of a pipeline's networks."""
-    with _seeded(seed):
+    with torch.random.fork_rng():  # adapters draw from the global generator
+        torch.manual_seed(seed % 2**63)
         networks = TunedNetworks.of(pipeline, settings)
     schedule = Schedule(
         steps=settings.steps,
@@ -226,24 +226,3 @@ def train_networks(
     train_network(task, schedule, machine, report=report, folder=folder)
     networks.finish(pipeline.unet)
     return networks
-
-
-@torch.no_grad()
-def denoising_loss(
-    pipeline: Any, latents: Latents, prompt: str, *, draws: int = 64, seed: int = 0
-) -> float:
-    """How badly a pipeline denoises images, by the loss it is trained with.
-
-    ``draws`` noisy latents are averaged over; the seed draws the same ones for every model.
-    """
-    networks = TunedNetworks(pipeline.unet, None)
-    task = DenoisingTask(pipeline, networks, [Lesson(latents, (prompt,))], draws)
-    return float(task.losses(0, seed % 2**63)["denoising"])
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Adapters draw from the global generator: seed it, and put it back afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed % 2**63)
-        yield

@@ -14,9 +14,10 @@ from urllib.parse import urlencode
 import numpy as np
 
 from understudy.backends.diffusion.generators import DiffusionGenerator
-from understudy.backends.diffusion.loading import licence_of, loading, rebuilt
+from understudy.backends.diffusion.loading import loading, rebuilt
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
+from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.backends.tuning.dreambooth import (
     Lesson,
@@ -24,13 +25,7 @@ from understudy.backends.tuning.dreambooth import (
     TuningProgress,
     train_networks,
 )
-from understudy.backends.tuning.material import (
-    Latents,
-    cell_weights,
-    class_images,
-    encode_images,
-    views,
-)
+from understudy.backends.tuning.material import Latents, cell_weights, encode_images, views
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
     changed_weights,
@@ -82,7 +77,7 @@ class DreamBooth:
             )
         base = replace(options, compile=False)
         self._base = DiffusionGenerator(pipelines, base, name=name, licence=licence)
-        self._known: dict[tuple[str, int, str | None], Latents] = {}
+        self._known: dict[tuple[str, int], Latents] = {}
         self._again = options.lora is not None  # adapters of a tuning would not be the whole model
 
     def tune(
@@ -111,22 +106,29 @@ class DreamBooth:
             masks: (n, height, width) bool: the pixels to learn from; None: all.
             progress: Called after each step with the steps done, the steps in all and the loss.
         """
-        parsed = self._settings(settings)
+        if not isinstance(settings, TuningSettings):
+            settings = read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
         prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
         self._check(images, prompts, class_prompt, masks)
-        if folder is not None and self._again and not parsed.full:
+        if folder is not None and self._again and not settings.full:
             raise BackendError(
                 f"{self.name} was tuned already, and the adapters of a tuning would not be enough "
                 "to load it again: say full=true, or tune without keeping a folder"
             )
         work = None if folder is None else folder / _WORK
-        record = self._record(parsed, prompts, class_prompt)
+        record = {
+            "base": self.name,
+            "prompt": prompts[0] if len(prompts) == 1 else list(prompts),
+            "class_prompt": class_prompt,
+            "settings": asdict(settings),
+        }
         if work is not None:
             shown = images if masks is None else np.concatenate([images, masks[..., None]], axis=3)
-            _begin(work, {**record, "seed": seed, "images": _digest(shown)})
-        lessons = self._lessons(images, prompts, class_prompt, parsed, seed, masks)
+            digest = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
+            _begin(work, {**record, "seed": seed, "images": digest})
+        lessons = self._lessons(images, prompts, class_prompt, settings, seed, masks)
         networks = train_networks(
-            self._text, lessons, parsed, seed=seed, progress=progress, folder=work
+            self._text, lessons, settings, seed=seed, progress=progress, folder=work
         )
         changed = {"unet": fused(networks.unet)}
         if networks.text_encoder is not None:
@@ -135,10 +137,10 @@ class DreamBooth:
         inpainting = self._merged(text)
         if folder is not None:
             with loading(f"hf:{folder}"):  # no bars of the libraries here either
-                _save(folder, networks, text, inpainting, full=parsed.full)
+                _save(folder, networks, text, inpainting, full=settings.full)
             (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
             shutil.rmtree(folder / _WORK)
-        return self._generator(text, inpainting, self._tuned_name(folder, parsed))
+        return self._generator(text, inpainting, self._tuned_name(folder, settings))
 
     def of(self, generator: Generator) -> DreamBooth:
         """A tuner of a generator that this one has tuned: its tunings go on from there."""
@@ -187,11 +189,11 @@ class DreamBooth:
     ) -> list[Lesson]:
         """The subject, and its class where that is to be remembered."""
         size = native_size(self._text, self._text.unet)
-        crops = views(images, size, settings, np.random.default_rng(seed))
+        crops = views(images, size, settings.views, np.random.default_rng(seed))
         latents, cells = encode_images(self._text.vae, crops), None
         if masks is not None:  # the same crops of them: what is drawn depends on the sizes alone
             grey = masks[..., None].astype(np.uint8) * 255
-            shown = views(grey, size, settings, np.random.default_rng(seed))
+            shown = views(grey, size, settings.views, np.random.default_rng(seed))
             cells = cell_weights(shown, latents)
         each = prompts if len(prompts) == 1 else prompts * (len(crops) // len(images))
         lessons = [Lesson(latents, each, pixel_weights=cells)]
@@ -217,22 +219,13 @@ class DreamBooth:
         self, prompt: str, size: tuple[int, int], settings: TuningSettings
     ) -> Latents:
         """Of images of the class, which are drawn once for all tunings."""
-        key = (prompt, settings.class_images, settings.class_folder)
+        key = (prompt, settings.class_images)
         if key not in self._known:
-            images = class_images(
-                lambda prompts, seed: self._base.generate(prompts, seed=seed),
-                prompt,
-                settings,
-                _CLASS_SEED,
-            )
-            crops = views(images, size, TuningSettings(), np.random.default_rng(_CLASS_SEED))
+            images = self._base.generate([prompt] * settings.class_images, seed=_CLASS_SEED)
+            rng = np.random.default_rng(_CLASS_SEED)
+            crops = views(images, size, TuningSettings().views, rng)
             self._known[key] = encode_images(self._text.vae, crops)
         return self._known[key]
-
-    def _settings(self, settings: TuningSettings | Mapping[str, Any] | None) -> TuningSettings:
-        if isinstance(settings, TuningSettings):
-            return settings
-        return read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
 
     def _check(
         self,
@@ -265,17 +258,6 @@ class DreamBooth:
                 f"some in each image, found {masks.dtype} of shape {masks.shape}"
             )
 
-    def _record(
-        self, settings: TuningSettings, prompts: tuple[str, ...], class_prompt: str | None
-    ) -> dict[str, Any]:
-        """How the weights were tuned, from which ones."""
-        return {
-            "base": self.name,
-            "prompt": prompts[0] if len(prompts) == 1 else list(prompts),
-            "class_prompt": class_prompt,
-            "settings": asdict(settings),
-        }
-
     def _tuned_name(self, folder: Path | None, settings: TuningSettings) -> str:
         """The name that loads it again, where it was kept."""
         if folder is None:
@@ -301,10 +283,6 @@ def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
         )
     work.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(tuning, indent=2) + "\n", "utf-8")
-
-
-def _digest(images: Images) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest()
 
 
 def _save(folder: Path, networks: TunedNetworks, text: Any, inpainting: Any, *, full: bool) -> None:

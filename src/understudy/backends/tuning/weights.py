@@ -17,7 +17,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import get_peft_model_state_dict
 from torch import nn
 
-from understudy.backends.diffusion.loading import loading, rebuilt
+from understudy.backends.diffusion.loading import loading
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
@@ -141,15 +141,6 @@ def fold_into_both(
     if inpainting is None or base is None:
         return None
     return merge_into_inpainting(inpainting, pipeline.unet, base)
-
-
-def with_lora(pipeline: Any, folder: Path | str) -> Any:
-    """A pipeline with saved adapters folded in; the given one is unchanged."""
-    parts = getattr(pipeline, "_lora_loadable_modules", ())
-    copies = {part: copy.deepcopy(getattr(pipeline, part)) for part in parts}
-    own = rebuilt(pipeline, **copies)
-    fold_lora(own, folder)
-    return own
 
 
 @torch.no_grad()

@@ -338,13 +338,13 @@ def _axes_of(principal: _Principal, columns: NDArray[np.int64]) -> tuple[Tensor,
     return torch.from_numpy(matrix), torch.from_numpy(offset)
 
 
-def energy_encoder(shape: Shape, options: dict[str, Any]) -> EnergyEncoder:
+def energies_encoder(shape: Shape, options: dict[str, Any]) -> EnergyEncoder:
     """The encoder for images of a shape."""
     read_options(options, EnergyOptions, name=ENERGY_NAME)
     return EnergyEncoder(shape)
 
 
-def energy_decoder(shape: Shape, encoder: Any, options: dict[str, Any]) -> EnergyDecoder:
+def energies_decoder(shape: Shape, encoder: Any, options: dict[str, Any]) -> EnergyDecoder:
     """The decoder for images of a shape."""
     read_options(options, EnergyOptions, name=ENERGY_NAME)
     if encoder is not None and not isinstance(encoder, EnergyEncoder):
