@@ -38,7 +38,7 @@ from understudy.backends.diffusion.anti_memorisation import (
 from understudy.backends.diffusion.autoencoders import pixels_of
 from understudy.backends.diffusion.loading import rebuilt
 from understudy.backends.registry import load_encoder, load_model
-from understudy.backends.tuning.dreambooth import Lesson, train_networks
+from understudy.backends.tuning.dreambooth import Lesson, train_denoiser
 from understudy.backends.tuning.material import Latents, encode_images
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.ports import Generator, Tuner
@@ -231,10 +231,10 @@ def tuned_generator(kind: str, world: World = USUAL) -> Any:
         Lesson(_rows(encode_images(text.vae, training.images), training.labels == label), (prompt,))
         for label, prompt in enumerate(prompts_of(np.arange(CLASSES)))
     ]
-    networks = train_networks(
+    network = train_denoiser(
         text, lessons, world.settings, folder=folder, progress=_progress, save_every=60
     )
-    return tuner._generator(rebuilt(text, unet=networks.unet), None, f"{kind} copying studio")
+    return tuner._generator(rebuilt(text, unet=network), None, f"{kind} copying studio")
 
 
 @dataclass(frozen=True)

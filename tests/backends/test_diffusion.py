@@ -16,12 +16,9 @@ diffusers = pytest.importorskip("diffusers")
 
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 
-from understudy.backends.diffusion.generators import DiffusionGenerator  # noqa: E402
-from understudy.backends.diffusion.loading import stable_diffusion  # noqa: E402
 from understudy.backends.diffusion.networks import without_image_conditioning  # noqa: E402
-from understudy.backends.diffusion.options import GeneratorOptions, UnclipOptions  # noqa: E402
+from understudy.backends.diffusion.options import UnclipOptions  # noqa: E402
 from understudy.backends.diffusion.pipeline_calls import generators, seeded, steps_for  # noqa: E402
-from understudy.backends.diffusion.pipelines import Pipelines  # noqa: E402
 from understudy.backends.diffusion.text_conditioning import PromptEncoder  # noqa: E402
 from understudy.backends.diffusion.unclip import UnclipDecoder  # noqa: E402
 from understudy.backends.hub.pretrained import quiet, without_numpy_notes  # noqa: E402
@@ -34,41 +31,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("diffusion")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def studio() -> dict[str, Any]:
-    """Parts of a small model with other latents than Stable Diffusion's, as the embedded one."""
-    with quiet(), torch.random.fork_rng():
-        torch.manual_seed(2)
-        unet = tiny.unclip_unet(in_channels=8, out_channels=8)
-        return {
-            "vae": tiny.tiny_vae(8).eval(),
-            "text_encoder": tiny.CLIPTextModel(tiny.text_config()).eval(),
-            "tokenizer": tiny.tokenizer(),
-            "unet": unet.eval(),
-            "scheduler": tiny.DPMSolverMultistepScheduler(
-                prediction_type="v_prediction",
-                timestep_spacing="trailing",
-                rescale_betas_zero_snr=True,
-                beta_schedule="squaredcos_cap_v2",
-            ),
-            "inpainting": tiny.inpainting_of_eight().eval(),
-            "edges": tiny.controlnet(unet).eval(),
-        }
+    return tiny.studio_parts(2)
 
 
-def of_studio(studio: dict[str, Any], **changes: Any) -> DiffusionGenerator:
-    options = GeneratorOptions(**{"batch": 4, "steps": 2, **changes})
-    parts = ("vae", "text_encoder", "tokenizer", "unet", "scheduler")
-    with quiet():
-        text = stable_diffusion(**{part: studio[part] for part in parts})
-    pipelines = Pipelines(
-        text,
-        options,
-        name="tiny",
-        inpainting=studio["inpainting"],
-        controlnets={"edges": studio["edges"]},
-    )
-    return DiffusionGenerator(pipelines, options, name="tiny", licence="none")
+of_studio = tiny.studio_generator
 
 
 def pictures(count: int = 3) -> np.ndarray:
@@ -98,15 +66,6 @@ def test_a_network_without_image_conditioning_shares_its_weights() -> None:
     assert unet.config.class_embed_type == "projection"
     assert unet.class_embedding is not None
     assert all(torch.equal(weight, before[name]) for name, weight in unet.state_dict().items())
-
-
-def test_a_network_without_image_conditioning_can_be_saved(tmp_path: Path) -> None:
-    plain = without_image_conditioning(tiny.unclip_unet()).eval()
-    plain.save_pretrained(tmp_path)
-    again = diffusers.UNet2DConditionModel.from_pretrained(tmp_path).eval()
-    x, text = torch.randn(1, 4, 8, 8), torch.randn(1, 5, 32)
-    with torch.no_grad():
-        torch.testing.assert_close(again(x, 5, text).sample, plain(x, 5, text).sample)
 
 
 def test_a_plain_network_and_a_controlnet_are_served_too() -> None:
@@ -246,8 +205,7 @@ def test_the_seam_is_soft_inside_and_hard_outside(studio: dict[str, Any]) -> Non
 
 
 def test_embeddings_of_repeated_prompts_are_kept(studio: dict[str, Any]) -> None:
-    parts = ("vae", "text_encoder", "tokenizer", "unet", "scheduler")
-    pipeline = stable_diffusion(**{part: studio[part] for part in parts})
+    pipeline = tiny.plain_text_pipeline(studio)
     seen: list[str] = []
     whole = pipeline.tokenizer
 
@@ -295,11 +253,6 @@ def test_a_strength_leaves_a_step_to_run(strength: float, steps: int) -> None:
     assert taken >= steps
     assert int(taken * strength) >= 1
     assert taken == steps or int((taken - 1) * strength) < 1
-
-
-def test_little_strength_keeps_more_of_the_image(studio: dict[str, Any]) -> None:
-    generator = of_studio(studio, steps=1)
-    assert generator.vary(pictures(), ["a"] * 3, strength=0.1).shape == (3, *SHAPE)
 
 
 def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) -> None:
@@ -369,6 +322,7 @@ def test_an_image_size_that_does_not_fit_is_refused(models: Path) -> None:
         ("controlnet=edges:a/b,edges:c/d", "controlnet names edges twice"),
         ("colour=red", "no option 'colour'"),
         ("dtype=int8", "dtype is one of auto"),
+        ("offload=true&device=cpu", "offload moves parts to a GPU"),
     ],
 )
 def test_wrong_options_are_refused(models: Path, options: str, message: str) -> None:
@@ -397,24 +351,23 @@ def test_pickled_weights_are_refused(models: Path, tmp_path: Path) -> None:
         load_model(Generator, f"hf:{folder}")
 
 
-def test_a_hub_that_is_away_says_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(HubUnreachable, match="embedded:studio"):
-        load_model(Generator, "hf:nobody/no-such-pipeline")
-
-
-def test_a_part_on_a_hub_that_is_away_says_so_too(
-    models: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nobody/no-such-pipeline",
+        "{models}/sd15?inpainting=nobody/none",
+        "{models}/sd15?controlnet=edges:nobody/none",
+    ],
+)
+def test_a_hub_that_is_away_says_what_to_use_instead(
+    name: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import constants
 
+    tiny.saved("sd15", models)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    folder = tiny.saved("sd15", models)
-    for option in ("inpainting=nobody/none", "controlnet=edges:nobody/none"):
-        with pytest.raises(HubUnreachable, match="embedded:studio"):
-            load_model(Generator, f"hf:{folder}?{option}")
+    with pytest.raises(HubUnreachable, match="embedded:studio"):
+        load_model(Generator, "hf:" + name.replace("{models}", str(models)))
 
 
 def test_quiet_is_of_both_libraries_and_ends() -> None:
@@ -461,11 +414,6 @@ def test_what_makes_no_pictures_is_refused(models: Path) -> None:
             load_model(Generator, name)
 
 
-def test_offload_needs_a_gpu(models: Path) -> None:
-    with pytest.raises(BackendError, match="offload"):
-        load_model(Generator, f"hf:{tiny.saved('sd15', models)}?offload=true&device=cpu")
-
-
 def test_loading_and_drawing_are_silent(models: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tiny.saved("sd15", models)
     capfd.readouterr()
@@ -502,13 +450,6 @@ def test_a_network_that_is_told_more_than_text_is_refused(studio: dict[str, Any]
         of_studio({**studio, "unet": odd})
 
 
-def test_an_unclip_folder_gives_its_encoder_too(models: Path) -> None:
-    folder = tiny.saved("sd21-unclip", models)
-    encoder = load_encoder(str(encoder_for(str(folder), {})), shape=SHAPE)
-    decoder = load_decoder(f"hf:{folder}?steps=2", shape=SHAPE, encoder=encoder)
-    assert decoder.decode(encoder.encode(pictures(2)), seeds=np.arange(2)).shape == (2, *SHAPE)
-
-
 @pytest.mark.slow
 def test_the_benchmark_runs_on_a_processor(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks import diffusion as benchmark
@@ -516,13 +457,3 @@ def test_the_benchmark_runs_on_a_processor(capsys: pytest.CaptureFixture[str]) -
     benchmark.main(tiny=True)
     told = capsys.readouterr().out
     assert told.count("plain call, float32") == told.count("ours, batch 4, float32") == 3
-
-
-def test_the_benchmark_says_what_it_would_do_without_a_gpu() -> None:
-    from benchmarks import diffusion as benchmark
-    from benchmarks.tables import Skipped
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(Skipped, match=r"no GPU; it would draw with random weights(.|\n)*1024"):
-        benchmark.main()

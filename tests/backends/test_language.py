@@ -129,35 +129,14 @@ def test_a_model_without_a_chat_template_is_refused(taught: Path, tmp_path: Path
         load_model(Writer, f"hf:{changed(taught, tmp_path / 'm', None)}")
 
 
-def test_a_model_of_another_kind_is_refused(taught: Path, tmp_path: Path) -> None:
-    from transformers import BertConfig, BertModel
-
-    folder = changed(taught, tmp_path / "m", tiny.TEMPLATE)
-    (folder / "model.safetensors").unlink()
-    config = BertConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    BertModel(config).save_pretrained(folder)
-    with pytest.raises(BackendError, match="hf:"):
-        load_model(Writer, f"hf:{folder}")
-
-
-def test_pickled_weights_are_refused(taught: Path, tmp_path: Path) -> None:
-    folder = changed(taught, tmp_path / "m", tiny.TEMPLATE)
-    (folder / "model.safetensors").unlink()
-    torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(BackendError, match="safetensors"):
-        load_model(Writer, f"hf:{folder}")
-
-
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("temperature=-1", r"temperature must be in \[0, 5\]"),
-        ("top_p=0", r"top_p must be in \(0, 1\]"),
+        ("temperature=-1", "temperature must be 0 to 5"),
+        ("top_p=0", "top_p must be above 0 and at most 1"),
         ("tokens=0", "tokens must be 1 or more"),
         ("tries=0", "tries must be 1 or more"),
-        ("variation=both", "mixed, rephrase or blanks"),
+        ("variation=both", "variation is one of mixed, rephrase, blanks"),
         ("prompts=nowhere", "there are no prompts 'nowhere'"),
         ("colour=red", "has no option 'colour'"),
         ("batch=0", "batch must be 1 or more"),

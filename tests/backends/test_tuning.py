@@ -20,8 +20,8 @@ from understudy.backends.tuning.dreambooth import (  # noqa: E402
     DenoisingTask,
     Lesson,
     Noising,
-    TunedNetworks,
-    train_networks,
+    train_denoiser,
+    trainable_copy,
 )
 from understudy.backends.tuning.material import (  # noqa: E402
     Latents,
@@ -77,7 +77,7 @@ def same(one: dict, other: dict) -> bool:
 
 
 def loss_of(pipeline, lesson: Lesson, draws: int = 32) -> float:
-    task = DenoisingTask(pipeline, TunedNetworks(pipeline.unet, None), [lesson], draws)
+    task = DenoisingTask(pipeline, pipeline.unet, [lesson], draws)
     with torch.no_grad():
         return float(task.losses(0, 3)["denoising"])
 
@@ -86,7 +86,7 @@ def loss_of(pipeline, lesson: Lesson, draws: int = 32) -> float:
 def test_a_tuned_model_denoises_the_subject_better(pipeline, latents, settings) -> None:
     lesson = Lesson(latents, (PROMPT,))
     tuned = copy.copy(pipeline)
-    tuned.unet = fused(train_networks(pipeline, [lesson], settings).unet)
+    tuned.unet = fused(train_denoiser(pipeline, [lesson], settings))
     assert loss_of(tuned, lesson) < 0.95 * loss_of(pipeline, lesson)
 
 
@@ -95,7 +95,7 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
     before = [weights(part) for part in parts]
     image = tuner._base.generate([PROMPT], seed=3)
     for full in (True, False):
-        told = {"full": full, "text_encoder": True, "steps": 1, "rate": 1e-2}
+        told = {"full": full, "steps": 1, "rate": 1e-2}
         tuned = tuner.tune(subject(), PROMPT, settings=told)
         assert not np.array_equal(tuned.generate([PROMPT], seed=3), image)
     assert all(same(weights(part), old) for part, old in zip(parts, before, strict=True))
@@ -103,12 +103,12 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
     np.testing.assert_array_equal(tuner._base.generate([PROMPT], seed=3), image)
 
 
-@pytest.mark.parametrize(("full", "text"), [(True, False), (False, True)], ids=["full", "lora"])
+@pytest.mark.parametrize("full", [True, False], ids=["full", "lora"])
 def test_a_kept_model_loads_again_and_draws_the_same(
-    tuner: DreamBooth, tmp_path: Path, full: bool, text: bool
+    tuner: DreamBooth, tmp_path: Path, full: bool
 ) -> None:
     """Adapters come back by diffusers' own reading of them."""
-    told = {"full": full, "text_encoder": text, "steps": 1, "rate": 1e-2}
+    told = {"full": full, "steps": 1, "rate": 1e-2}
     tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path / "kept")
     again = load_model(Generator, tuned.name)
     assert again.name == tuned.name
@@ -136,7 +136,7 @@ def test_a_tuned_generator_is_tuned_again_from_where_it_is(tuner: DreamBooth) ->
 
 
 def test_what_a_tuning_changed_gives_the_same_generator_again(tuner: DreamBooth) -> None:
-    settings = {"steps": 1, "rate": 1e-2, "text_encoder": True}
+    settings = {"steps": 1, "rate": 1e-2}
     tuned = tuner.tune(subject(), PROMPT, settings=settings)
     changes = tuner.changes(tuned)
     assert changes == tuner.changes(tuned)
@@ -194,7 +194,7 @@ def test_adapters_of_another_model_are_refused(tuner: DreamBooth, models: Path, 
 def test_the_seed_decides_every_weight(pipeline, latents) -> None:
     few = TuningSettings(steps=1, rate=1e-3)
     one, two, other = (
-        weights(train_networks(pipeline, [Lesson(latents, (PROMPT,))], few, seed=seed).unet)
+        weights(train_denoiser(pipeline, [Lesson(latents, (PROMPT,))], few, seed=seed))
         for seed in (1, 1, 2)
     )
     assert same(one, two)
@@ -208,7 +208,7 @@ def test_the_class_is_remembered_for_its_weight(pipeline, latents) -> None:
     for weight in (0.0, 1.0):
         lessons = [Lesson(latents, (PROMPT,)), Lesson(known.latents, (CLASS,), weight)]
         tuned = copy.copy(pipeline)
-        tuned.unet = train_networks(pipeline, lessons, FULL).unet
+        tuned.unet = train_denoiser(pipeline, lessons, FULL)
         losses.append(loss_of(tuned, known))
     assert losses[1] < losses[0]
 
@@ -248,11 +248,11 @@ def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
         if step == 2:
             raise Stopped
 
-    whole = train_networks(pipeline, lessons, settings, seed=3)
+    whole = train_denoiser(pipeline, lessons, settings, seed=3)
     with pytest.raises(Stopped):
-        train_networks(pipeline, lessons, settings, seed=3, progress=stop, **every)
+        train_denoiser(pipeline, lessons, settings, seed=3, progress=stop, **every)
     steps = []
-    resumed = train_networks(
+    resumed = train_denoiser(
         pipeline,
         lessons,
         settings,
@@ -261,7 +261,7 @@ def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
         **every,
     )
     assert steps == [2, 3, 4]
-    assert same(weights(whole.unet), weights(resumed.unet))
+    assert same(weights(whole), weights(resumed))
 
 
 def test_a_tuning_does_not_resume_another_one(tuner: DreamBooth, tmp_path: Path) -> None:
@@ -279,14 +279,12 @@ def test_a_tuning_does_not_resume_another_one(tuner: DreamBooth, tmp_path: Path)
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_passes_in_half_precision_train_weights_in_full(pipeline, latents, precision) -> None:
-    told = TuningSettings(
-        full=True, steps=2, rate=1e-2, precision=precision, checkpointing=True, text_encoder=True
-    )
-    networks = train_networks(pipeline, [Lesson(latents, (PROMPT,))], told)
-    assert networks.unet.dtype == torch.float32
-    assert not same(weights(networks.unet), weights(pipeline.unet))
-    assert all(weight.isfinite().all() for weight in networks.unet.parameters())
-    assert not networks.unet.is_gradient_checkpointing
+    told = TuningSettings(full=True, steps=2, rate=1e-2, precision=precision, checkpointing=True)
+    network = train_denoiser(pipeline, [Lesson(latents, (PROMPT,))], told)
+    assert network.dtype == torch.float32
+    assert not same(weights(network), weights(pipeline.unet))
+    assert all(weight.isfinite().all() for weight in network.parameters())
+    assert not network.is_gradient_checkpointing
 
 
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
@@ -364,16 +362,16 @@ class TestMerging:
         assert same(weights(inpainting), before)
 
     def test_adapters_are_folded_in_first(self, pipeline, latents) -> None:
-        networks = train_networks(
+        network = train_denoiser(
             pipeline, [Lesson(latents, (PROMPT,))], TuningSettings(steps=1, rate=1e-2)
         )
         inpainting = tiny.unet(in_channels=9)
-        assert has_lora(networks.unet)
-        by_adapters = merge_into_inpainting(inpainting, networks.unet, pipeline.unet)
-        by_weights = merge_into_inpainting(inpainting, fused(networks.unet), pipeline.unet)
+        assert has_lora(network)
+        by_adapters = merge_into_inpainting(inpainting, network, pipeline.unet)
+        by_weights = merge_into_inpainting(inpainting, fused(network), pipeline.unet)
         assert same(weights(by_adapters), weights(by_weights))
         assert not same(weights(by_adapters), weights(inpainting))
-        assert has_lora(networks.unet)
+        assert has_lora(network)
 
     def test_models_that_do_not_belong_together_are_refused(self) -> None:
         base = tiny.unet()
@@ -446,7 +444,7 @@ def test_wrong_images_and_prompts_are_refused(tuner: DreamBooth) -> None:
 def test_a_loss_that_is_no_number_is_an_error(pipeline, latents) -> None:
     broken = Latents(latents.mean * torch.nan, latents.std)
     with pytest.raises(BackendError, match="tuning failed at step 0: the loss is not a number"):
-        train_networks(pipeline, [Lesson(broken, PROMPT)], FULL)
+        train_denoiser(pipeline, [Lesson(broken, PROMPT)], FULL)
 
 
 def test_models_that_cannot_be_tuned_say_so(models: Path) -> None:
@@ -459,10 +457,9 @@ def test_models_that_cannot_be_tuned_say_so(models: Path) -> None:
 
 
 def test_only_adapters_are_trained_with_lora(pipeline) -> None:
-    networks = TunedNetworks.of(pipeline, LORA)
-    names = [name for name, weight in networks.unet.named_parameters() if weight.requires_grad]
+    network = trainable_copy(pipeline.unet, LORA)
+    names = [name for name, weight in network.named_parameters() if weight.requires_grad]
     assert names
     assert all("lora_" in name for name in names)
-    whole = TunedNetworks.of(pipeline, FULL)
-    assert all(weight.requires_grad for weight in whole.unet.parameters())
-    assert networks.text_encoder is None
+    whole = trainable_copy(pipeline.unet, FULL)
+    assert all(weight.requires_grad for weight in whole.parameters())

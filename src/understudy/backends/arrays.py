@@ -42,6 +42,15 @@ def check_embeddings(embeddings: Embeddings, dim: int, name: str) -> None:
         raise BackendError(f"{name} was given embeddings that are not finite")
 
 
+def require_any_images(images: Images, name: str) -> None:
+    """Refuse anything but (n, height, width, 1 or 3) uint8."""
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise BackendError(
+            f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
+            f"found {images.dtype} of shape {images.shape}"
+        )
+
+
 def index_slices(total: int, size: int) -> Iterator[slice]:
     """Slices of at most ``size`` that cover ``range(total)``, so that memory stays bounded."""
     for start in range(0, total, size):
@@ -77,11 +86,7 @@ def fit_images(images: Images, shape: Shape) -> Images:
 
 
 def sizes_of(text: str, key: str) -> Shape:
-    """``"64x96"`` as (64, 96).
-
-    Raises:
-        ValueError: It is not of that form.
-    """
+    """``"64x96"`` as (64, 96); a ValueError where it is not of that form."""
     parts = text.lower().split("x")
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ValueError(f"{key} is whole numbers with x between, like 64x96, found {text!r}")
@@ -89,11 +94,7 @@ def sizes_of(text: str, key: str) -> Shape:
 
 
 def check_side_text(text: str | None) -> None:
-    """Refuse an option ``size`` that is neither one number nor height x width.
-
-    Raises:
-        ValueError: As said.
-    """
+    """A ValueError for an option ``size`` that is neither a number nor height x width."""
     if text is not None and len(sizes_of(text, "size")) > 2:
         raise ValueError(f"size must be like 64 or 64x96, found {text!r}")
 

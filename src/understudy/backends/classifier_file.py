@@ -29,10 +29,8 @@ class ClassifierFile:
     """A classifier that was written to a file.
 
     Attributes:
-        path: The file.
         classes: The class names that it gives; empty where it says none.
         encoder: The name of the encoder of the embeddings that it takes; None where it says none.
-        kind: What it takes.
         shape: (height, width, channels), or (d,); None of a size that is left open.
     """
 

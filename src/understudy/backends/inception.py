@@ -51,8 +51,6 @@ class InceptionOptions:
     """Options of ``inception:FILE``.
 
     Attributes:
-        batch: Images run at once.
-        threads: Threads within one operation of an ONNX file.
         output: Which output of an ONNX file is the features, where there are several.
         probabilities: Which output of an ONNX file holds class probabilities or logits; None: none.
         scale: What black and white become: ``standard`` is (pixel - 128) / 128, as the standard

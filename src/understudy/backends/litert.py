@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import resized, with_channels
+from understudy.backends.arrays import require_any_images, resized, with_channels
 from understudy.backends.onnx_model import scale_ends
 from understudy.backends.plugin import (
     BackendInfo,
@@ -46,7 +46,6 @@ class LiteRtOptions:
     """Options of a model.
 
     Attributes:
-        threads: Threads within one operation.
         scale: What black and white become where the model takes float32: ``"0..1"``, ``"-1..1"``,
             ``"0..255"``. Models of 8-bit pixels are given them as they are.
         labels: Of a segmenter: its class names with commas between, or a file with one a line. A
@@ -65,11 +64,8 @@ class LiteRtModel:
     """A loaded file with one input of one image, and its first output.
 
     Attributes:
-        name: With options, as it loads the model again.
-        licence: Where to look.
         output: Shape of the output, without the image's own dimension.
         size: (height, width) of the images that the model takes.
-        channels: Of these images.
     """
 
     def __init__(self, file: str, options: LiteRtOptions) -> None:
@@ -106,11 +102,7 @@ class LiteRtModel:
             The output of an image, float32 or whole numbers, and how much of the model's (height,
             width) the image fills, from the upper left corner.
         """
-        if images.ndim != 4 or images.dtype != np.uint8 or images.shape[3] not in (1, 3):
-            raise BackendError(
-                f"{self.name} takes uint8 images of shape (n, height, width, 1 or 3), found "
-                f"{images.dtype} of shape {images.shape}"
-            )
+        require_any_images(images, self.name)
         for image in with_channels(images, self.channels):
             height, width = size_within(image.shape[:2], self.size)
             square = np.zeros((*self.size, self.channels), dtype=np.uint8)

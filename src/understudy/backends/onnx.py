@@ -18,6 +18,7 @@ from understudy.backends.arrays import (
     FloatArray,
     check_embeddings,
     check_side_text,
+    fit_images,
     index_slices,
     require_images,
     resized,
@@ -75,11 +76,7 @@ class DecoderOptions(OnnxOptions):
 
 
 class OnnxEncoder:
-    """Images to embeddings by an ONNX model.
-
-    Attributes:
-        latent: Shape of one embedding before it is flattened, such as (32, 8, 8).
-    """
+    """Images to embeddings by an ONNX model."""
 
     ordered = False
 
@@ -113,7 +110,7 @@ class OnnxEncoder:
     def _probe(self) -> Shape:
         """Shape of the output for one image."""
         probe = (self._channels, *self._size)
-        if min(self._size) < _SMALL:
+        if min(self._size) < _SMALL and None in self._model.sizes:
             self._model.survives(probe)
         black = np.full((min(2, self._model.batch), *probe), self._low, dtype=np.float32)
         return self._model.run(black).shape[1:]
@@ -197,17 +194,13 @@ class OnnxDecoder:
         return latent
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
-
-        ``seeds`` are ignored: a network of an ONNX file is given its embedding alone.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8, clipped; seeds are ignored."""
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._model.batch):
             values = embeddings[rows].astype(np.float32, copy=False).reshape(-1, *self._latent)
             decoded = (self._model.run(values) - self._low) / (self._high - self._low)
-            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
-            out[rows] = resized(pixels, self.shape[0], self.shape[1])
+            out[rows] = fit_images(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape)
         return out
 
 

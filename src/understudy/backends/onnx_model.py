@@ -32,8 +32,6 @@ class OnnxOptions:
     """Options of any file.
 
     Attributes:
-        batch: Rows run at once.
-        threads: Threads within one operation.
         input: Which input of the model is taken, where there are several.
         output: Which output is taken, where there are several.
         scale: What black and white are in images: ``"0..1"``, ``"-1..1"``, ``"0..255"``.

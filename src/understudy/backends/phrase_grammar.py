@@ -52,7 +52,6 @@ class Slot:
     """One thing to find out.
 
     Attributes:
-        name: The attribute it decides.
         values: Each value's phrases. ``{name}`` in a phrase stands for the word of an earlier slot.
         when: Earlier slots and the values of theirs under which this one is asked for.
         words: A value's word in captions and phrases, where it is not the value itself.

@@ -110,14 +110,9 @@ def installed(*modules: str) -> bool:
 
 
 def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
-    """Read options into a dataclass whose fields are of type int, float, bool or str, or None.
+    """Read options, strings or values, into a dataclass with a default for every field.
 
-    Args:
-        options: Values by name; a string is converted to the type of its field.
-        into: A dataclass with a default for every field, and perhaps an `Option` with its range;
-            it may raise ValueError when made.
-        name: The model the options are for, in error messages.
-
+    ``name`` is the model they are for, in messages. The dataclass may raise ValueError when made.
     """
     hints = declared_options(into)
     for key in options:

@@ -33,7 +33,6 @@ class Corpus:
         segments: (n, height, width) uint8 indices into ``classes``, or None.
         edges: (n, height, width) uint8, 0 or 255, or None.
         poses: (n, height, width, 3) uint8 drawn skeletons, or None.
-        classes: Names of the segments.
         attributes: For each image, a value of each attribute that is known, or empty mappings.
         surroundings: n lists of captions of the images as they would be without what they are of;
             empty where these are not known.

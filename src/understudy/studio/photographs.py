@@ -28,7 +28,7 @@ from understudy.core.ports import Source
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.data.procedural import PROCEDURAL_NAMES
-from understudy.studio.autoencoder import from_network, to_network
+from understudy.studio.autoencoder import from_network, in_pairs, to_network
 from understudy.studio.block_code import (
     begin_as_linear_code,
     new_block_code,
@@ -78,15 +78,7 @@ def _schedules() -> dict[str, Schedule]:
 
 @dataclass(frozen=True, slots=True)
 class PhotoPlan:
-    """An autoencoder to be made.
-
-    Attributes:
-        count: Images in the corpus.
-        held_out: Those of them never learnt from.
-        side: Pixels a side; a multiple of 16.
-        latents: Channels of a latent, which has an eighth of the sides.
-        schedules: How long each stage learns.
-    """
+    """An autoencoder to be made."""
 
     count: int = 15_000
     held_out: int = 240
@@ -223,10 +215,6 @@ class PhotoStage:
         """Held-out images, each above what came back of it."""
         return reconstructions(self._corpus, self.network, self._device)
 
-    def save(self, folder: Path) -> None:
-        """Write the autoencoder into a folder, in the hub's format."""
-        save_network(self.network, folder)
-
 
 class PhotoDecoderStage:
     """The decoder learns on against a discriminator of patches; the encoder stays as it is."""
@@ -257,10 +245,6 @@ class PhotoDecoderStage:
         """Held-out images, each above what came back of it."""
         return reconstructions(self._corpus, self.vae, self._device)
 
-    def save(self, folder: Path) -> None:
-        """Write the autoencoder into a folder, in the hub's format."""
-        save_network(self.vae, folder)
-
 
 def errors(decoded: torch.Tensor, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
     """Absolute and squared errors of pixels."""
@@ -282,8 +266,8 @@ def noised(
 def reconstructions(corpus: Corpus, vae: Any, device: torch.device) -> Images:
     """Sixteen held-out images, each above what came back of it."""
     images = np.asarray(corpus.images[corpus.last(16)])
-    back = from_network(vae.decode(vae.encode(to_network(images, device)).latent).sample)
-    return np.concatenate([images[:8], back[:8], images[8:], back[8:]])
+    latents = vae.encode(to_network(images, device)).latent
+    return in_pairs(images, from_network(vae.decode(latents).sample))
 
 
 def disturbed(pixels: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -364,7 +348,16 @@ def train_photographs(
             continue
         torch.manual_seed(machine.seed)
         with quiet():
-            stage = _stage(name, corpus, plan, machine, folder, start)
+            network: Any
+            stage: PhotoStage | PhotoDecoderStage
+            if name == "vae":
+                network = (
+                    begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
+                )
+                stage = PhotoStage(corpus, network, machine.device)
+            else:
+                network = read_autoencoder_of(vae).to(machine.device)
+                stage = PhotoDecoderStage(corpus, network, machine.device)
             train_stage(
                 stage,
                 plan.schedules[name],
@@ -373,22 +366,6 @@ def train_photographs(
                 report,
                 partial(show, name),
             )
-            stage.save(vae)
+            save_network(network, vae)
             if name == "decoder":
-                stage.save(done[name])
-
-
-def _stage(
-    name: str,
-    corpus: Corpus,
-    plan: PhotoPlan,
-    machine: Machine,
-    folder: Path,
-    start: Path | None,
-) -> PhotoStage | PhotoDecoderStage:
-    """A stage as it begins."""
-    if name == "vae":
-        vae = begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
-        return PhotoStage(corpus, vae, machine.device)
-    vae = read_autoencoder_of(folder / "vae").to(machine.device)
-    return PhotoDecoderStage(corpus, vae, machine.device)
+                save_network(network, done[name])

@@ -32,7 +32,7 @@ _ADVERSARIAL, _FEATURES = 0.1, 4.0
 
 
 class Discriminator(nn.Module):
-    """Tells patches of true pictures from drawn ones (PatchGAN), with bounded slopes.
+    """Tells patches of true pictures from drawn ones (PatchGAN).
 
     Spectral normalisation (Miyato et al. 2018) keeps its slopes bounded.
     """

@@ -57,13 +57,7 @@ _MARGIN = 0.95  # of the time that is left, for checkpoints and sheets
 
 
 class StudioStage(Protocol):
-    """One network of a studio being trained.
-
-    Attributes:
-        name: Of its folder.
-        network: What learns.
-        rows: How many samples there are to learn from.
-    """
+    """One network of a studio being trained on ``rows`` samples; ``name`` is that of its folder."""
 
     name: str
     network: Any
@@ -109,15 +103,7 @@ def train_stage(
 ) -> None:
     """Train a stage to the end of its schedule, from its last checkpoint on if there is one.
 
-    Args:
-        stage: What to train; its network then holds the averaged weights.
-        schedule: How long and how fast.
-        machine: Where.
-        folder: For the checkpoint and the losses.
-        report: Called with the losses now and then.
-        show: Called with the sheet and its step at each checkpoint.
-        until: When it has to be over, on the clock of `time.monotonic`; None: the schedule says
-            how many steps there are.
+    With ``until``, a time of `time.monotonic`, the schedule's number of steps is that which fits.
     """
 
     def on_checkpoint(step: int) -> None:

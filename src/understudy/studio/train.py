@@ -104,16 +104,18 @@ def train_studio(
         from understudy.studio.stages import CONTINUED, StudioTrainer
     except ImportError as error:
         raise MissingExtra("a studio", "models") from error
+    from understudy.playhouse.picture import SEGMENT_CLASSES
+
     start = None if order.start is None else _copied(order, CONTINUED)
-    corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), _classes(order))
-    show = _sheets(order.out)
+    classes = SEGMENT_CLASSES if order.data is None else ()
+    corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), classes)
     trainer = StudioTrainer(
         corpus,
         plan,
         machine,
         order.out,
         report=report,
-        show=show,
+        show=_sheets(order.out),
         start=start,
         minutes=order.minutes,
     )
@@ -216,8 +218,14 @@ def _corpus(
     folder = out / "work" / "corpus"
     corpus = read_corpus(folder)
     if corpus is None:
-        counted = _counted(rows(), bars("public images", plan.count))
-        write_corpus(folder, counted, plan.count, classes=classes, held_out=plan.held_out)
+        done = bars("public images", plan.count)
+
+        def counted() -> Iterator[CorpusRow]:
+            for row in rows():
+                done(1)
+                yield row
+
+        write_corpus(folder, counted(), plan.count, classes=classes, held_out=plan.held_out)
         corpus = read_corpus(folder)
     if corpus is None or len(corpus.images) != plan.count:
         raise ConfigError(
@@ -271,19 +279,6 @@ def _sheets(out: Path) -> Callable[[str, Images, int], None]:
         (folder / f"{stage}-{step:06d}.png").write_bytes(contact_sheet(sheet, columns=8))
 
     return show
-
-
-def _counted(rows: Iterator[CorpusRow], done: Callable[[int], None]) -> Iterator[CorpusRow]:
-    for row in rows:
-        done(1)
-        yield row
-
-
-def _classes(order: Order) -> tuple[str, ...]:
-    """Names of the segments, where the corpus has any."""
-    from understudy.playhouse.picture import SEGMENT_CLASSES
-
-    return SEGMENT_CLASSES if order.data is None else ()
 
 
 def _counted_plan(plan: _Plan, count: int | None) -> _Plan:

@@ -57,6 +57,10 @@ from transformers import (
     T5EncoderModel,
 )
 
+from understudy.backends.diffusion.generators import DiffusionGenerator
+from understudy.backends.diffusion.loading import stable_diffusion as plain_pipeline
+from understudy.backends.diffusion.options import GeneratorOptions
+from understudy.backends.diffusion.pipelines import Pipelines
 from understudy.backends.hub.pretrained import quiet
 
 SIZE = 32
@@ -412,8 +416,45 @@ def edges() -> ControlNetModel:
     return controlnet(unet())
 
 
-def inpainting_of_eight() -> UNet2DConditionModel:
-    return unet(in_channels=17, out_channels=8)
+def studio_parts(seed: int) -> dict[str, Any]:
+    """Parts of a small model with other latents than Stable Diffusion's, as the embedded one."""
+    with quiet(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = unclip_unet(in_channels=8, out_channels=8)
+        return {
+            "vae": tiny_vae(8).eval(),
+            "text_encoder": CLIPTextModel(text_config()).eval(),
+            "tokenizer": tokenizer(),
+            "unet": network.eval(),
+            "inpainting": unet(in_channels=17, out_channels=8).eval(),
+            "edges": controlnet(network).eval(),
+        }
+
+
+def plain_text_pipeline(parts: dict[str, Any]) -> StableDiffusionPipeline:
+    names = ("vae", "text_encoder", "tokenizer", "unet")
+    with quiet():
+        return plain_pipeline(
+            **{name: parts[name] for name in names},
+            scheduler=DPMSolverMultistepScheduler(
+                prediction_type="v_prediction",
+                timestep_spacing="trailing",
+                rescale_betas_zero_snr=True,
+                beta_schedule="squaredcos_cap_v2",
+            ),
+        )
+
+
+def studio_generator(parts: dict[str, Any], **changes: Any) -> DiffusionGenerator:
+    options = GeneratorOptions(**{"batch": 4, "steps": 2, **changes})
+    pipelines = Pipelines(
+        plain_text_pipeline(parts),
+        options,
+        name="tiny",
+        inpainting=parts["inpainting"],
+        controlnets={"edges": parts["edges"]},
+    )
+    return DiffusionGenerator(pipelines, options, name="tiny", licence="none")
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {

@@ -34,10 +34,6 @@ class ChatWriter:
 
     Malformed answers are counted and asked for again, never passed on; a caption is asked for
     ``tries`` times at most.
-
-    Attributes:
-        asked: Answers asked for so far.
-        faults: Malformed answers so far, by reason.
     """
 
     def __init__(

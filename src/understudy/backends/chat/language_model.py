@@ -45,9 +45,7 @@ class WriterOptions(HubOptions):
         prompts: Prompts of this package by name, or a YAML file (see `prompt_templates`).
         temperature: Of the sampling; 0 takes the likeliest word always.
         top_p: Words are drawn from the likeliest ones that hold this share of the probability.
-        tokens: Most tokens of an answer.
         tries: How often one caption is asked for before giving up.
-        variation: ``"rephrase"``, ``"blanks"``, or ``"mixed"``.
     """
 
     prompts: str = DEFAULT

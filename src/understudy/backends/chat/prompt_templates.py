@@ -57,13 +57,7 @@ _JINJA = ImmutableSandboxedEnvironment(
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplates:
-    """The templates of one kind of request.
-
-    Attributes:
-        user: What is asked.
-        system: What stands before it; None for none.
-        uses: The variables they mention.
-    """
+    """The templates of one kind of request."""
 
     user: Template
     system: Template | None
@@ -87,8 +81,6 @@ class WriterPrompts:
     """Everything a chat model is told, and how long its captions may be.
 
     Attributes:
-        name: As it was asked for.
-        about: What it is for.
         parts: ``"write"``, and ``"rephrase"`` or ``"blanks"`` or both.
         words: Fewest and most words of a caption.
         keywords: One is drawn for each caption written from nothing.
@@ -160,11 +152,7 @@ def prompt_names() -> list[str]:
 
 
 def load_prompts(name: str) -> WriterPrompts:
-    """Read prompts of this package by name, or a file of them.
-
-    Returns:
-        The prompts.
-    """
+    """Prompts of this package by name, or of a .yaml file."""
     if name in prompt_names():
         text = (
             files("understudy.backends.chat").joinpath("prompts", f"{name}.yaml").read_text("utf-8")

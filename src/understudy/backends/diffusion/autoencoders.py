@@ -17,6 +17,7 @@ import torch
 
 from understudy.backends.arrays import (
     check_embeddings,
+    fit_images,
     index_slices,
     require_images,
     resized,
@@ -59,7 +60,8 @@ def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
         latent = encoding.latents
     else:
         latent = encoding.latent_dist.mode()
-    return (latent - (vae.config.get("shift_factor") or 0.0)) * _factor(vae)
+    shift, factor = scale_of(vae)
+    return (latent - shift) * factor
 
 
 def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
@@ -67,21 +69,19 @@ def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
     if isinstance(vae, diffusers.AutoencoderRAE):
         decoded: torch.Tensor = vae.decode(latents).sample
         return decoded
-    raw = latents / _factor(vae) + (vae.config.get("shift_factor") or 0.0)
-    decoded = vae.decode(raw).sample
+    shift, factor = scale_of(vae)
+    decoded = vae.decode(latents / factor + shift).sample
     return decoded / 2 + 0.5
 
 
-def _factor(vae: Any) -> float:
-    return float(vae.config.get("scaling_factor") or 1.0)
+def scale_of(vae: Any) -> tuple[float, float]:
+    """What is subtracted from latents, and what they are then multiplied by."""
+    config = vae.config
+    return float(config.get("shift_factor") or 0.0), float(config.get("scaling_factor") or 1.0)
 
 
 class AutoencoderEncoder:
-    """Images to the latents of an autoencoder.
-
-    Attributes:
-        latent: (channels, height, width) of one embedding before it is flattened.
-    """
+    """Images to the latents of an autoencoder."""
 
     ordered = False
     norm_bound = None
@@ -146,10 +146,7 @@ class AutoencoderDecoder:
 
     @torch.no_grad()
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8.
-
-        ``seeds`` are ignored: nothing is drawn.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8; seeds are ignored."""
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._batch):
@@ -161,8 +158,7 @@ class AutoencoderDecoder:
                 raise out_of_memory(self.name, self._batch, error) from error
             if not np.isfinite(decoded).all():
                 raise BackendError(f"{self.name} gave pixels that are not finite")
-            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
-            out[rows] = resized(pixels, *self.shape[:2])
+            out[rows] = fit_images(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape)
         return out
 
 

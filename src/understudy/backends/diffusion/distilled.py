@@ -32,7 +32,6 @@ class FewSteps:
     """What a distilled model draws with.
 
     Attributes:
-        steps: Denoising steps.
         guidance: 0: none; None: the pipeline's own, which is an input of the network.
         reason: By what it was recognised, for people.
     """

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.backends.arrays import (
+    fit_images,
     index_slices,
     require_images,
     resized,
@@ -42,11 +43,7 @@ HintInputs = Callable[[slice], dict[str, Any]]
 
 
 class DiffusionGenerator:
-    """Text to images, variation, inpainting and control, in batches.
-
-    Attributes:
-        vocabulary: The words it was taught, where it knows no others.
-    """
+    """Text to images, variation, inpainting and control, in batches."""
 
     vocabulary: Vocabulary | None = None
 
@@ -230,7 +227,7 @@ class DiffusionGenerator:
                 width=width,
                 callback_steps=None,  # else Kandinsky's own call of its decoder is a deprecated one
             )
-            out[rows] = resized(with_channels(drawn, self.shape[2]), *self.shape[:2])
+            out[rows] = fit_images(drawn, self.shape)
         return out
 
     def _fill(

@@ -20,7 +20,6 @@ class DenoisingOptions(HubOptions):
             the few of a distilled model (`distilled.few_steps`).
         guidance: Classifier-free guidance; 1 or less turns it off. By default the pipeline's own,
             and none for a distilled model.
-        negative: What not to draw; by default nothing.
         scheduler: A scheduler of diffusers by its class name, such as DPMSolverMultistepScheduler
             or LCMScheduler; by default the one in the folder.
         size: Pixels that the model works at, ``"512"``, or ``"512x768"`` for height x width; by
@@ -50,7 +49,6 @@ class GeneratorOptions(DenoisingOptions):
         inpainting: A true inpainting model of the same family, name or folder; by default the
             model itself inpaints, as far as its family can.
         controlnet: ControlNets by the kind of hint, ``"edges:NAME,pose:NAME"``.
-        control_scale: How strongly a hint counts.
         prior: The prior of a Kandinsky decoder, name or folder: it turns prompts into embeddings.
         seam: Pixels over which inpainting fades in, inside the mask; by default 1/32 of the image.
     """

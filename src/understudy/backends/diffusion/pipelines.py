@@ -37,19 +37,9 @@ _INPAINT = "inpainting"
 class Pipelines:
     """The task pipelines of one model; weights are loaded once and shared.
 
-    Args:
-        text: A text-to-image pipeline of diffusers, on its device.
-        options: See `DenoisingOptions`.
-        name: The name it was asked for by.
-        inpainting: A true inpainting network: it takes the latent, a mask and the latent of what
-            is left, 2 c + 1 channels.
-        controlnets: ControlNets by the kind of hint.
-
-    Attributes:
-        tasks: What it can do, as `Generator` says it.
-        vae: Its autoencoder.
-        network: Its denoising network.
-        inpainter: The inpainting network as the plain pipelines take it, where there is one.
+    ``text`` is a text-to-image pipeline on its device. A true inpainting network takes the latent,
+    a mask and the latent of what is left, 2 c + 1 channels; ``inpainter`` is that network as the
+    plain pipelines take it. ``controlnets`` stand by the kind of hint.
     """
 
     def __init__(

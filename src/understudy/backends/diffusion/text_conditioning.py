@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +35,7 @@ class PromptEncoder:
         self._pipeline, self._negative = pipeline, negative
         self._guided, self._batch = guided, batch
         self._names = _KEPT.get(type(pipeline).__name__)
-        self._rows: OrderedDict[str, PromptTensors] = OrderedDict()
+        self._rows: dict[str, PromptTensors] = {}
 
     def conditioning(self, prompts: Texts) -> dict[str, Any]:
         """Arguments of a pipeline's call for n prompts."""
@@ -54,19 +53,16 @@ class PromptEncoder:
         }
 
     def _embedded(self, prompts: Texts) -> dict[str, PromptTensors]:
-        """A row for each different prompt."""
-        rows = {}
-        fresh: dict[str, None] = {}
-        for prompt in prompts:
-            if prompt in self._rows:
-                self._rows.move_to_end(prompt)
-                rows[prompt] = self._rows[prompt]
-            else:
-                fresh[prompt] = None
-        new = list(fresh)
+        """A row for each different prompt; those asked for last are kept."""
+        rows = {prompt: self._rows.pop(prompt) for prompt in set(prompts) & self._rows.keys()}
+        new = [prompt for prompt in dict.fromkeys(prompts) if prompt not in rows]
         for part in index_slices(len(new), self._batch):
             rows.update(zip(new[part], self._encode(new[part]), strict=True))
-        self._keep(new, rows)
+        self._rows.update(rows)
+        some = next(iter(rows.values()), ())
+        size = sum(part.nbytes for part in some if part is not None)
+        for prompt in list(self._rows)[: -max(1, _BYTES // max(1, size))]:
+            del self._rows[prompt]
         return rows
 
     def _encode(self, prompts: Sequence[str]) -> list[PromptTensors]:
@@ -84,19 +80,8 @@ class PromptEncoder:
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
             encoding = encode(**{key: value for key, value in options.items() if key in taken})
         encoding = encoding[: len(self._names or ())]
-        blank = [None] * len(prompts)
-        columns = [blank if column is None else column.detach() for column in encoding]
-        return list(zip(*columns, strict=True))
-
-    def _keep(self, new: Sequence[str], rows: dict[str, PromptTensors]) -> None:
-        for prompt in new:
-            # Each row stands alone: a view would keep the whole batch it was embedded with.
-            self._rows[prompt] = tuple(
-                None if part is None else part.clone() for part in rows[prompt]
-            )
-        if not self._rows:
-            return
-        some = next(iter(self._rows.values()))
-        most = max(1, _BYTES // sum(part.nbytes for part in some if part is not None))
-        while len(self._rows) > most:
-            self._rows.popitem(last=False)
+        # Each row stands alone: a view would keep the whole batch it was embedded with.
+        return [
+            tuple(None if part is None else part[row].clone() for part in encoding)
+            for row in range(len(prompts))
+        ]

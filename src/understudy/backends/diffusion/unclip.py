@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from diffusers.models.embeddings import get_timestep_embedding
 
-from understudy.backends.arrays import check_embeddings, index_slices, resized, with_channels
+from understudy.backends.arrays import check_embeddings, fit_images, index_slices
 from understudy.backends.diffusion.autoencoders import latent_decoder
 from understudy.backends.diffusion.loading import (
     DIFFUSION_ALTERNATIVES,
@@ -108,7 +108,7 @@ class _Decoder(ABC):
                 height=self._size[0],
                 width=self._size[1],
             )
-            out[rows] = resized(with_channels(images, self.shape[2]), *self.shape[:2])
+            out[rows] = fit_images(images, self.shape)
         return out
 
     @abstractmethod
@@ -248,10 +248,7 @@ class KandinskyDecoder(_Decoder):
 def load_unclip_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> Decoder:
-    """UnCLIP or Kandinsky of image embeddings (`UnclipOptions`), else the autoencoder of latents.
-
-    The encoder is the one whose embeddings will be decoded.
-    """
+    """UnCLIP or Kandinsky of image embeddings (`UnclipOptions`), else latents decoded."""
     kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
     pipeline_class = str(config.get("_class_name")) if kind == "pipeline" else ""
     if pipeline_class.startswith("StableUnCLIP"):

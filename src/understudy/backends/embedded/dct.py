@@ -77,7 +77,6 @@ class DctEncoder(_Codec):
     """Images to DCT coefficients.
 
     Attributes:
-        ordered: True: lowest frequencies first.
         norm_bound: sqrt(height * width * channels) / 2, reached by an image of black and white
             pixels only (up to a part in a million for rounding).
     """
@@ -105,10 +104,7 @@ class DctDecoder(_Codec):
     stochastic = False
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
-
-        ``seeds`` are ignored: nothing is drawn.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8, clipped; seeds are ignored."""
         return to_uint8(self.pixels(embeddings))
 
     def pixels(self, embeddings: Embeddings) -> FloatArray:

@@ -55,7 +55,7 @@ class ScatteringOptions:
 
     J: Annotated[int, Option("", least=1, most=4)] = 2
     L: Annotated[int, Option("", least=2, most=16)] = 8
-    order: Literal[1, 2] = 2
+    order: Annotated[int, Option("", least=1, most=2)] = 2
     log: Annotated[float, Option("", least=0)] = 0.0
     padding: Literal["zero", "symmetric"] = "zero"
     colour: Literal["rgb", "opponent", "grey"] = "rgb"

@@ -46,10 +46,8 @@ class Bank:
 def morlet(octave: int, angle: float, slant: float) -> Complex:
     """A Morlet wavelet: a plane wave under an elliptic Gaussian, less what gives it a mean of 0.
 
-    Args:
-        octave: j; the wavelet is 2^j times as large as the finest one.
-        angle: Direction of the wave in radians.
-        slant: Envelope's width along the wave over its width across it.
+    It is 2^octave times as large as the finest one; ``slant`` is the envelope's width along the
+    wave over its width across it.
 
     Returns:
         (k, k) complex128, k = 8 * 2^j + 1.

@@ -57,8 +57,6 @@ class GrammarWriter:
     """Writes captions, and reads and rewrites them.
 
     Attributes:
-        name: The name that asks for this writer again.
-        licence: ``"none"``: there are no weights.
         unread: Texts so far that the grammar could not read, and that were given back unchanged.
     """
 

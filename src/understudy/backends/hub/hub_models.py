@@ -43,7 +43,6 @@ class HubOptions:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for the best there is.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: bfloat16 on a GPU,
             float32 elsewhere.
-        batch: Rows run at once.
         compile: Whether to compile the network first; worth it for long runs on a GPU.
         offload: Whether to keep parts of a pipeline in main memory until they are needed.
     """

@@ -11,7 +11,6 @@ the two kinds only at the same length.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -55,11 +54,9 @@ class HubEncoderOptions(HubOptions):
     """Options of an encoder, besides those of `HubOptions`.
 
     Attributes:
-        batch: Images run at once.
         subfolder: Folder inside the model, for an image encoder that is part of a pipeline.
         size: Pixels a side that images are resized to, instead of what the model's files say;
             smaller is faster, and further from what the model was trained on.
-        normalise: Whether embeddings are scaled to unit norm.
         pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
     """
 
@@ -71,12 +68,7 @@ class HubEncoderOptions(HubOptions):
 
 
 class HubEncoder:
-    """Images to embeddings by a network of the hub.
-
-    Attributes:
-        shape: (height, width, channels) of the images it takes; None takes any.
-        vocabulary: The words it was taught, where it knows no others.
-    """
+    """Images to embeddings by a network of the hub."""
 
     ordered = False
     vocabulary: Vocabulary | None = None
@@ -273,19 +265,11 @@ def _other_size(config: Any, pixels: torch.Tensor) -> bool:
 
 def _flexible(settings: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
     """For SigLIP 2: as many whole patches as fit in its limit, in the shape of the image."""
+    from transformers.models.siglip2 import image_processing_pil_siglip2 as library
+
     step = config.vision_config.patch_size
     limit = config.vision_config.num_patches if size is None else max(1, size // step) ** 2
-    height, width = shape[1:3]
-
-    def patches(scale: float) -> tuple[int, int]:
-        return max(1, math.ceil(scale * height / step)), max(1, math.ceil(scale * width / step))
-
-    low, high = 1e-6, 100.0  # halved until they meet, as the model's own processor does
-    while high - low >= 1e-5:
-        middle = (low + high) / 2
-        low, high = (middle, high) if math.prod(patches(middle)) <= limit else (low, middle)
-    rows, columns = patches(low)
-    return settings.sized(rows * step, columns * step)
+    return settings.sized(*library.get_image_size_for_max_num_patches(*shape[1:3], step, limit))
 
 
 def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddings:

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from understudy.backends.arrays import require_images, with_channels
+from understudy.backends.arrays import require_any_images, require_images, with_channels
 from understudy.backends.hub.pretrained import read_hub_json
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
@@ -61,9 +61,6 @@ class Preparation:
         divisor: Heights and widths are rounded up to a multiple of it.
         resample: Pillow's number of the filter.
         scale: What a pixel in 0 to 255 is multiplied with.
-        mean: Subtracted from each channel.
-        std: What each channel is divided by.
-        flip: Whether red and blue change places.
     """
 
     size: tuple[int, int] | None
@@ -118,11 +115,7 @@ def check_model_images(images: Images, name: str, shape: Shape | None = None) ->
     """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given."""
     if shape is not None:
         require_images(images, shape, name)
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
-        raise BackendError(
-            f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
-            f"found {images.dtype} of shape {images.shape}"
-        )
+    require_any_images(images, name)
 
 
 def resize_batch(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:

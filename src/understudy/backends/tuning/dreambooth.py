@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from diffusers import DDPMScheduler
-from torch import nn
 from torch.nn import functional
 
 from understudy.backends.training_loop import Machine, Schedule, train_network
@@ -58,45 +57,16 @@ class Noising:
         return noisy, times, self._schedule.get_velocity(latents, noise, times)
 
 
-@dataclass(slots=True)
-class TunedNetworks:
-    """The networks that are trained: copies, so that the base model stays as it is.
-
-    Attributes:
-        unet: The denoising network.
-        text_encoder: The text encoder, where it is trained too.
-    """
-
-    unet: Any
-    text_encoder: Any | None
-
-    @classmethod
-    def of(cls, pipeline: Any, settings: TuningSettings) -> TunedNetworks:
-        """Copies of a pipeline's networks, with adapters unless all weights are trained."""
-        networks = cls(
-            copy.deepcopy(pipeline.unet),
-            copy.deepcopy(pipeline.text_encoder) if settings.text_encoder else None,
-        )
-        for network in networks.module():
-            if settings.full:
-                network.float().requires_grad_(True)
-            else:
-                add_lora(network, settings)
-        if settings.checkpointing:
-            networks.unet.enable_gradient_checkpointing()
-        return networks
-
-    def module(self) -> nn.ModuleList:
-        """Both, or the one that is trained."""
-        return nn.ModuleList(filter(None, (self.unet, self.text_encoder)))
-
-    def finish(self, like: Any) -> None:
-        """Make them ready to run, in the number format of the base model."""
-        for network in filter(None, (self.unet, self.text_encoder)):
-            network.requires_grad_(False).eval()
-            if network.dtype != like.dtype:
-                network.to(like.dtype)
-        self.unet.disable_gradient_checkpointing()
+def trainable_copy(network: Any, settings: TuningSettings) -> Any:
+    """A copy of a denoising network, with adapters unless all weights are trained."""
+    twin = copy.deepcopy(network)
+    if settings.full:
+        twin.float().requires_grad_(True)
+    else:
+        add_lora(twin, settings)
+    if settings.checkpointing:
+        twin.enable_gradient_checkpointing()
+    return twin
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +74,7 @@ class Lesson:
     """One kind of example.
 
     Attributes:
-        latents: Of its n images.
         prompts: What they show: one for all of them, or n.
-        weight: Of its loss.
         pixel_weights: (n, 1, h, w) of the loss on each latent's cells, of mean 1 in each image;
             None: all count the same.
     """
@@ -124,42 +92,35 @@ class Lesson:
 
 
 class DenoisingTask:
-    """The loss of networks that denoise the latents of each lesson by its prompt."""
+    """The loss of a network that denoises the latents of each lesson by its prompt."""
 
     name = "tuning"
 
-    def __init__(
-        self, pipeline: Any, networks: TunedNetworks, lessons: list[Lesson], batch: int
-    ) -> None:
-        self.network = networks.module()
-        self._networks, self._lessons, self._batch = networks, lessons, batch
+    def __init__(self, pipeline: Any, network: Any, lessons: list[Lesson], batch: int) -> None:
+        self.network, self._lessons, self._batch = network, lessons, batch
         self._noising = Noising(pipeline.scheduler)
         self._device = pipeline.unet.device
         self._prompts = [self._encoded(pipeline, lesson.prompts) for lesson in lessons]
 
     @torch.no_grad()
     def _encoded(self, pipeline: Any, prompts: tuple[str, ...]) -> torch.Tensor:
-        """Prompts as tokens where the text encoder is trained, and embedded otherwise."""
         ids = torch.cat([token_ids(pipeline, prompt) for prompt in prompts]).to(self._device)
-        if self._networks.text_encoder is not None:
-            return ids
-        states: torch.Tensor = pipeline.text_encoder(ids)[0]
-        return states
+        return pipeline.text_encoder(ids)[0]  # type: ignore[no-any-return]
 
     def losses(self, index: int, seed: int) -> dict[str, torch.Tensor]:
         """The loss of a pass over a batch of every lesson, each with its weight."""
         rng = torch.Generator().manual_seed(seed)  # on the processor: the same on every device
-        batch, lessons, encoder = self._batch, self._lessons, self._networks.text_encoder
+        batch, lessons = self._batch, self._lessons
         draws = [lesson.latents.draw(batch, rng) for lesson in lessons]
         noisy, times, goal = self._noising(torch.cat([latents for _, latents in draws]), rng)
         states = torch.cat(
             [
-                self._states(prompts, rows, encoder)
+                _of_rows(prompts, rows)
                 for prompts, (rows, _) in zip(self._prompts, draws, strict=True)
             ]
         )
-        dtype = self._networks.unet.dtype
-        prediction = self._networks.unet(
+        dtype = self.network.dtype
+        prediction = self.network(
             noisy.to(self._device, dtype),
             times.to(self._device),
             encoder_hidden_states=states.to(dtype),
@@ -174,17 +135,13 @@ class DenoisingTask:
         weighted = (errors * weights.to(self._device)).mean((1, 2, 3))
         return {"denoising": weighted.sum() / batch}
 
-    def _states(
-        self, prompts: torch.Tensor, rows: torch.Tensor, encoder: Any | None
-    ) -> torch.Tensor:
-        """The texts of some images; a prompt for all stands for each of them."""
-        own = prompts[rows.to(prompts.device) if len(prompts) > 1 else torch.zeros_like(rows)]
-        # Tokens are embedded here and now where the text encoder is trained too.
-        states: torch.Tensor = own if encoder is None else encoder(own)[0]
-        return states
+
+def _of_rows(states: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The texts of some images; a prompt for all stands for each of them."""
+    return states[rows.to(states.device) if len(states) > 1 else torch.zeros_like(rows)]
 
 
-def train_networks(
+def train_denoiser(
     pipeline: Any,
     lessons: list[Lesson],
     settings: TuningSettings,
@@ -193,11 +150,11 @@ def train_networks(
     progress: TuningProgress | None = None,
     folder: Path | None = None,
     save_every: float = 300.0,
-) -> TunedNetworks:
-    """Teach copies of a pipeline's networks."""
+) -> Any:
+    """A copy of a pipeline's denoising network that has learned the lessons."""
     with torch.random.fork_rng():  # adapters draw from the global generator
         torch.manual_seed(seed % 2**63)
-        networks = TunedNetworks.of(pipeline, settings)
+        network = trainable_copy(pipeline.unet, settings)
     schedule = Schedule(
         steps=settings.steps,
         batch=settings.batch,
@@ -222,7 +179,10 @@ def train_networks(
         if progress is not None:
             progress(step, steps, losses["denoising"])
 
-    task = DenoisingTask(pipeline, networks, lessons, settings.batch)
+    task = DenoisingTask(pipeline, network, lessons, settings.batch)
     train_network(task, schedule, machine, report=report, folder=folder)
-    networks.finish(pipeline.unet)
-    return networks
+    network.requires_grad_(False).eval()
+    if network.dtype != pipeline.unet.dtype:
+        network.to(pipeline.unet.dtype)
+    network.disable_gradient_checkpointing()
+    return network

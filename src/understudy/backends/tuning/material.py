@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from understudy.backends.arrays import index_slices, resized, with_channels
-from understudy.backends.diffusion.autoencoders import to_tensor
+from understudy.backends.diffusion.autoencoders import scale_of, to_tensor
 from understudy.core.types import Images
 
 _AT_ONCE = 8  # images encoded at once
@@ -38,8 +38,7 @@ class Latents:
 def encode_images(vae: Any, images: Images) -> Latents:
     """The latents of (n, h, w, c) uint8 images, kept on the processor."""
     means, stds = [], []
-    scale = float(vae.config.get("scaling_factor") or 1.0)
-    shift = float(vae.config.get("shift_factor") or 0.0)
+    shift, scale = scale_of(vae)
     for rows in index_slices(len(images), _AT_ONCE):
         pixels = to_tensor(with_channels(images[rows], 3), vae.device, vae.dtype)
         encoding = vae.encode(pixels * 2 - 1)
@@ -63,7 +62,7 @@ def cell_weights(masks: Images, latents: Latents) -> torch.Tensor:
 
 
 def views(images: Images, size: tuple[int, int], count: int, rng: np.random.Generator) -> Images:
-    """(n, h, w, c) uint8 images at the size (height, width) that the model works at.
+    """Images (n, h, w, c) uint8 at the size (height, width) that the model works at.
 
     Of images of another ratio ``count`` random crops each: (n * count, ...).
     """

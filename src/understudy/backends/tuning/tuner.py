@@ -13,18 +13,14 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from understudy.backends.arrays import require_any_images
 from understudy.backends.diffusion.generators import DiffusionGenerator
 from understudy.backends.diffusion.loading import loading, rebuilt
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
-from understudy.backends.tuning.dreambooth import (
-    Lesson,
-    TunedNetworks,
-    TuningProgress,
-    train_networks,
-)
+from understudy.backends.tuning.dreambooth import Lesson, TuningProgress, train_denoiser
 from understudy.backends.tuning.material import Latents, cell_weights, encode_images, views
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
@@ -127,17 +123,14 @@ class DreamBooth:
             digest = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
             _begin(work, {**record, "seed": seed, "images": digest})
         lessons = self._lessons(images, prompts, class_prompt, settings, seed, masks)
-        networks = train_networks(
+        network = train_denoiser(
             self._text, lessons, settings, seed=seed, progress=progress, folder=work
         )
-        changed = {"unet": fused(networks.unet)}
-        if networks.text_encoder is not None:
-            changed["text_encoder"] = fused(networks.text_encoder)
-        text = rebuilt(self._text, **changed)
+        text = rebuilt(self._text, unet=fused(network))
         inpainting = self._merged(text)
         if folder is not None:
             with loading(f"hf:{folder}"):  # no bars of the libraries here either
-                _save(folder, networks, text, inpainting, full=settings.full)
+                _save(folder, network, text, inpainting, full=settings.full)
             (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
             shutil.rmtree(folder / _WORK)
         return self._generator(text, inpainting, self._tuned_name(folder, settings))
@@ -234,11 +227,7 @@ class DreamBooth:
         class_prompt: str | None,
         masks: Masks | None,
     ) -> None:
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
-            raise BackendError(
-                f"{self.name} is tuned on uint8 images of shape (n, height, width, 1 or 3), found "
-                f"{images.dtype} of shape {images.shape}"
-            )
+        require_any_images(images, self.name)
         if not len(images):
             raise BackendError(f"{self.name} is tuned on one image or more, found none")
         if len(prompts) not in (1, len(images)):
@@ -285,10 +274,10 @@ def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
     file.write_text(json.dumps(tuning, indent=2) + "\n", "utf-8")
 
 
-def _save(folder: Path, networks: TunedNetworks, text: Any, inpainting: Any, *, full: bool) -> None:
+def _save(folder: Path, network: Any, text: Any, inpainting: Any, *, full: bool) -> None:
     """Save adapters, or the whole pipeline with its inpainting model, where it has one."""
     if not full:
-        save_lora(folder, networks.unet, networks.text_encoder)
+        save_lora(folder, network)
         return
     text.save_pretrained(folder, safe_serialization=True)
     if inpainting is not None:

@@ -14,23 +14,16 @@ class TuningSettings:
     """Settings of a tuning.
 
     Attributes:
-        steps: Updates of the weights.
         rate: Learning rate; by default 2e-6 for all weights and 1e-4 for LoRA.
-        batch: Images of the subject in one pass, and as many of its class.
-        accumulation: Passes for each update.
         prior_weight: What the loss on images of the class counts against that on the subject; 0
             leaves them out.
         class_images: How many images of the class the base model makes of itself.
         full: Whether to train every weight of the denoising network, instead of LoRA.
-        rank: Rank of LoRA.
         layers: What LoRA is put on: ``"attention"`` (and what stands beside it in its blocks), or
             ``"all"`` layers.
-        text_encoder: Whether to train the text encoder too, with LoRA or in full likewise.
         precision: Of the passes: ``"float32"``, ``"bfloat16"`` or ``"float16"``, or ``"auto"``:
             bfloat16 on a GPU, float32 elsewhere. Weights that are trained are always float32.
         views: Random crops of each image of another ratio than the model's.
-        clip: Largest norm of the gradient.
-        decay: Weight decay.
         checkpointing: Whether to compute the network's activations twice to save memory.
     """
 
@@ -43,7 +36,6 @@ class TuningSettings:
     full: bool = False
     rank: Count = 16
     layers: Literal["attention", "all"] = "attention"
-    text_encoder: bool = False
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     views: Count = 8
     clip: Annotated[float, Option("", above=0)] = 1.0

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import diffusers
 import safetensors.torch
 import torch
-from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import get_peft_model_state_dict
@@ -26,24 +25,19 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
 _ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
 _TUNED_PARTS = ("unet", "text_encoder")
-_TEXT = ["q_proj", "k_proj", "v_proj", "out_proj"]
 
 
 def add_lora(network: Any, settings: TuningSettings) -> None:
-    """Put adapters of LoRA on a denoising network or a text encoder; only they will be trained.
+    """Put adapters of LoRA on a denoising network; only they will be trained.
 
     The second matrix of each begins at 0, so that nothing changes before the first step.
     """
     network.requires_grad_(False)
-    if hasattr(network, "add_adapter") and hasattr(network, "conv_in"):
-        targets: Any = _ALL if settings.layers == "all" else _ATTENTION
-    else:
-        targets = _TEXT
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.rank,
         init_lora_weights="gaussian",
-        target_modules=targets,
+        target_modules=_ALL if settings.layers == "all" else _ATTENTION,
     )
     network.add_adapter(config)
     for weight in network.parameters():
@@ -76,13 +70,9 @@ def _fold(network: nn.Module) -> None:
         vars(network).pop(mark, None)
 
 
-def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> None:
+def save_lora(folder: Path, unet: nn.Module) -> None:
     """Save adapters as ``pytorch_lora_weights.safetensors``, which `load_lora_weights` reads."""
     layers: dict[str, Any] = {"unet_lora_layers": get_peft_model_state_dict(unet)}
-    if text_encoder is not None:
-        raw = get_peft_model_state_dict(text_encoder)
-        converted = convert_state_dict_to_diffusers(raw)
-        layers["text_encoder_lora_layers"] = converted
     diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
 
 
@@ -131,11 +121,7 @@ def with_changed_weights(base: Any, changes: bytes, name: str) -> dict[str, Any]
 def fold_into_both(
     pipeline: Any, inpainting: NetworkT | None, folder: Path | str
 ) -> NetworkT | None:
-    """Fold saved adapters into a pipeline, in place, and into its inpainting model.
-
-    Returns:
-        The inpainting model with what the adapters know, or None where there is none.
-    """
+    """Fold saved adapters into a pipeline, in place; its inpainting model with them, if any."""
     base = None if inpainting is None else copy.deepcopy(pipeline.unet)
     fold_lora(pipeline, folder)
     if inpainting is None or base is None:

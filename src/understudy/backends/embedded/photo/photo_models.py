@@ -46,11 +46,7 @@ class PhotoOptions(HubOptions):
 
 
 class PhotoEncoder:
-    """Images of any size, grey or in colour, to latents.
-
-    Attributes:
-        latent: (channels, height, width) of one embedding before it is flattened.
-    """
+    """Images of any size, grey or in colour, to latents."""
 
     ordered = False
     norm_bound: float | None = None
@@ -72,12 +68,7 @@ class PhotoEncoder:
 
 
 class PhotoDecoder:
-    """Latents to images of the size that was encoded.
-
-    Attributes:
-        options: As given.
-        latent: (channels, height, width) of one embedding before it is flattened.
-    """
+    """Latents to images of the size that was encoded."""
 
     stochastic = False
 
