@@ -30,7 +30,13 @@ from understudy.backends.arrays import FloatArray, require_images, with_channels
 from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
 from understudy.backends.perceptual_network import load_torchscript
-from understudy.backends.plugin import BackendInfo, Count, full_name, installed, read_options
+from understudy.backends.plugin import (
+    BackendInfo,
+    PositiveCount,
+    full_name,
+    installed,
+    read_options,
+)
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
@@ -58,8 +64,8 @@ class InceptionOptions:
         revision: Branch, tag or commit of a file on the hub; of a TorchScript file, a commit.
     """
 
-    batch: Count = 32
-    threads: Count = 2
+    batch: PositiveCount = 32
+    threads: PositiveCount = 2
     output: str | None = None
     probabilities: str | None = None
     scale: str = _STANDARD

@@ -24,8 +24,8 @@ from understudy.backends.arrays import require_any_images, resized, with_channel
 from understudy.backends.onnx_model import scale_ends
 from understudy.backends.plugin import (
     BackendInfo,
-    Count,
     Kind,
+    PositiveCount,
     full_name,
     installed,
     read_options,
@@ -52,7 +52,7 @@ class LiteRtOptions:
             model with one score a pixel has one class besides the background.
     """
 
-    threads: Count = 2
+    threads: PositiveCount = 2
     scale: str = "0..1"
     labels: str | None = None
 

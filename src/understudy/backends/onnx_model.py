@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from understudy.backends.arrays import FloatArray
-from understudy.backends.plugin import Count
+from understudy.backends.plugin import PositiveCount
 from understudy.core.errors import BackendError, MissingExtra
 
 _PROBE = """
@@ -37,8 +37,8 @@ class OnnxOptions:
         scale: What black and white are in images: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
     """
 
-    batch: Count = 64
-    threads: Count = 2
+    batch: PositiveCount = 64
+    threads: PositiveCount = 2
     input: str | None = None
     output: str | None = None
     scale: str = "0..1"

@@ -34,7 +34,7 @@ Kind = Literal[
     "all kinds",
 ]
 
-Count = Annotated[int, Option("", least=1)]
+PositiveCount = Annotated[int, Option("", least=1)]
 """The type of an option that is a number of things: 1 or more."""
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_li
 from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.pretrained import licence_of, load_network, quiet, running
-from understudy.backends.plugin import Count, full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.option import Option
 from understudy.core.ports import Writer
@@ -51,8 +51,8 @@ class WriterOptions(HubOptions):
     prompts: str = DEFAULT
     temperature: Annotated[float, Option("", least=0, most=5)] = 1.0
     top_p: Annotated[float, Option("", above=0, most=1)] = 0.95
-    tokens: Count = 160
-    tries: Count = 4
+    tokens: PositiveCount = 160
+    tries: PositiveCount = 4
     variation: Variation = "mixed"
 
 

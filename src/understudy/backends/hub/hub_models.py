@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from understudy.backends.plugin import BackendInfo, Count, Kind, installed
+from understudy.backends.plugin import BackendInfo, Kind, PositiveCount, installed
 from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
 from understudy.core.option import check_options
 from understudy.core.ports import Decoder, Encoder
@@ -50,7 +50,7 @@ class HubOptions:
     revision: str | None = None
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    batch: Count = 16
+    batch: PositiveCount = 16
     compile: bool = False
     offload: bool = False
 

@@ -32,7 +32,7 @@ from understudy.backends.hub.pretrained import (
     running,
     wrong_kind,
 )
-from understudy.backends.plugin import Count, full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.option import Option
@@ -60,7 +60,7 @@ class HubEncoderOptions(HubOptions):
         pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
     """
 
-    batch: Count = 64
+    batch: PositiveCount = 64
     subfolder: str | None = None
     size: Annotated[int | None, Option("", least=1)] = None
     normalise: bool = True

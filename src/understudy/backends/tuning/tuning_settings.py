@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from understudy.backends.plugin import Count
+from understudy.backends.plugin import PositiveCount
 from understudy.core.option import Option, check_options
 
 
@@ -27,17 +27,17 @@ class TuningSettings:
         checkpointing: Whether to compute the network's activations twice to save memory.
     """
 
-    steps: Count = 400
+    steps: PositiveCount = 400
     rate: Annotated[float | None, Option("", above=0)] = None
-    batch: Count = 2
-    accumulation: Count = 1
+    batch: PositiveCount = 2
+    accumulation: PositiveCount = 1
     prior_weight: Annotated[float, Option("", least=0)] = 1.0
-    class_images: Count = 64
+    class_images: PositiveCount = 64
     full: bool = False
-    rank: Count = 16
+    rank: PositiveCount = 16
     layers: Literal["attention", "all"] = "attention"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    views: Count = 8
+    views: PositiveCount = 8
     clip: Annotated[float, Option("", above=0)] = 1.0
     decay: float = 0.01
     checkpointing: bool = False

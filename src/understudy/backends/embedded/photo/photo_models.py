@@ -22,7 +22,7 @@ from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.pretrained import licence_of
-from understudy.backends.plugin import Count, full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
@@ -41,7 +41,7 @@ class PhotoOptions(HubOptions):
         folder: Another autoencoder than the one in this package.
     """
 
-    batch: Count = 32
+    batch: PositiveCount = 32
     folder: str | None = None
 
 

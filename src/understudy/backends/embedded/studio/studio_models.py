@@ -25,7 +25,7 @@ from understudy.backends.hub.image_text import HubEncoder, load_hub_encoder
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar, read_phrases
-from understudy.backends.plugin import Count, full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.backends.vision.segmenters import HubSegmenter, load_segmenter
 from understudy.core.errors import BackendError
 from understudy.core.option import Option
@@ -55,7 +55,7 @@ class StudioOptions(GeneratorOptions):
         folder: Another studio than the one in this package.
     """
 
-    batch: Count = 32
+    batch: PositiveCount = 32
     steps: Annotated[int | None, Option("", least=1)] = STEPS
     guidance: float | None = GUIDANCE
     control_scale: float = CONTROL
@@ -72,7 +72,7 @@ class StudioDecoderOptions(UnclipOptions):
         folder: Another studio than the one in this package.
     """
 
-    batch: Count = 32
+    batch: PositiveCount = 32
     steps: Annotated[int | None, Option("", least=1)] = STEPS
     guidance: float | None = GUIDANCE
     caption: bool | None = None
