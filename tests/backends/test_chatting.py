@@ -138,30 +138,10 @@ def test_short_texts_may_be_varied_to_texts_as_short() -> None:
     assert made.vary(["a dog"], degree=0.5) == ["a cat"]
 
 
-def test_a_row_depends_on_the_seed_and_its_number_only() -> None:
-    made, chat = writer(good)
-    few, more = made.write(3, seed=8), made.write(7, seed=8)
-    assert more[:3] == few
-    assert chat.calls[1][:3] == chat.calls[0]
-    made.write(3, seed=9)
-    assert not {seed for _, seed in chat.calls[2]} & {seed for _, seed in chat.calls[0]}
-
-
 def test_a_label_reaches_the_model() -> None:
     made, chat = writer(good)
     made.write(2, label="a sleeping cat")
     assert all("a sleeping cat" in asked for asked, _ in chat.calls[0])
-
-
-@pytest.mark.parametrize("degree", [-0.1, 1.1, float("nan")])
-def test_degrees_outside_zero_to_one_are_refused(degree: float) -> None:
-    with pytest.raises(BackendError, match=r"degree must be in \[0, 1\]"):
-        writer(good)[0].vary(["a"], degree=degree)
-
-
-def test_fewer_captions_than_none_are_refused() -> None:
-    with pytest.raises(BackendError, match="cannot write -1"):
-        writer(good)[0].write(-1)
 
 
 def test_a_model_that_loses_answers_is_found_out() -> None:

@@ -84,19 +84,6 @@ def test_texts_as_the_library_embeds_them(hub: Path) -> None:
         np.testing.assert_allclose(encoder.encode_text(TEXTS), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["clip", "siglip"])
-def test_a_texts_embedding_does_not_depend_on_the_others(name: str, hub: Path) -> None:
-    encoder = load_encoder(f"hf:{built(name, hub)}?batch=3", shape=(32, 32, 3))
-    assert isinstance(encoder, TextEncoder)
-    texts = [*TEXTS, *(f"{word} " * count for count, word in enumerate(["dog", "wall", "red"], 1))]
-    whole = encoder.encode_text(texts)
-    assert encoder.encode_text([]).shape == (0, encoder.dim)
-    for index, text in enumerate(texts):
-        np.testing.assert_array_equal(encoder.encode_text([text])[0], whole[index])
-    order = np.random.default_rng(0).permutation(len(texts))
-    np.testing.assert_array_equal(encoder.encode_text([texts[i] for i in order]), whole[order])
-
-
 def test_a_network_always_sees_as_many_images(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder: Any = load_encoder(f"hf:{built('clip', hub)}?batch=4", shape=(32, 32, 3))
     sizes, raw = [], encoder._raw

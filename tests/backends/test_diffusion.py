@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
-from understudy.core.errors import BackendError, HubUnreachable, UnsupportedTask
+from understudy.core.errors import BackendError, HubUnreachable
 from understudy.core.ports import Generator, PromptedDecoder
 
 torch = pytest.importorskip("torch")
@@ -147,24 +147,6 @@ def _masked_latents(vae: Any, images: np.ndarray, masks: np.ndarray) -> Any:
     left = pixels * torch.from_numpy(~masks[:, None]).float()
     with torch.no_grad():
         return vae.encode(left).latent_dist.mode() * vae.config.scaling_factor
-
-
-def test_parts_in_memory_make_a_generator_of_any_latent(studio: dict[str, Any]) -> None:
-    made = of_studio(studio)
-    assert made.tasks == {"text", "variation", "inpainting", "control:edges"}
-    assert made.shape == SHAPE
-    images, prompts = pictures(), ["a", "b", "c"]
-    assert made.generate(prompts).shape == images.shape
-    assert made.vary(images, prompts, strength=0.5).shape == images.shape
-    masks = np.zeros((3, 32, 32), dtype=np.bool_)
-    masks[:, :16] = True
-    for strength in (0.5, 1.0):
-        drawn = made.inpaint(images, masks, prompts, strength=strength)
-        np.testing.assert_array_equal(drawn[:, 16:], images[:, 16:])
-        assert (drawn[:, :12] != images[:, :12]).mean() > 0.9
-    one = made.control("edges", images, prompts)
-    other = made.control("edges", 255 - images, prompts)
-    assert np.abs(one.astype(int) - other).max() > 0
 
 
 def test_parts_in_memory_make_a_decoder(studio: dict[str, Any]) -> None:
@@ -421,21 +403,6 @@ def test_loading_and_drawing_are_silent(models: Path, capfd: pytest.CaptureFixtu
     told = capfd.readouterr()
     assert told.out == ""
     assert told.err == ""
-
-
-def test_a_generator_of_another_shape_resizes(models: Path) -> None:
-    generator = load_model(Generator, f"hf:{tiny.saved('sd15', models)}?steps=2&shape=20x24x1")
-    assert generator.shape == (20, 24, 1)
-    images = pictures(2)[:, :20, :24, :1]
-    masks = np.zeros((2, 20, 24), dtype=np.bool_)
-    masks[:, 5:9] = True
-    made = generator.inpaint(images, masks, ["a", "b"])
-    np.testing.assert_array_equal(made[~masks], images[~masks])
-
-
-def test_a_hint_without_its_controlnet_is_refused(studio: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedTask, match=r"control:pose; it can do control:edges"):
-        of_studio(studio).control("pose", pictures(), ["a"] * 3)
 
 
 def test_full_strength_draws_other_noise_than_the_text_task(studio: dict[str, Any]) -> None:

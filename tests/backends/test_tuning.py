@@ -103,22 +103,6 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
     np.testing.assert_array_equal(tuner._base.generate([PROMPT], seed=3), image)
 
 
-@pytest.mark.parametrize("full", [True, False], ids=["full", "lora"])
-def test_a_kept_model_loads_again_and_draws_the_same(
-    tuner: DreamBooth, tmp_path: Path, full: bool
-) -> None:
-    """Adapters come back by diffusers' own reading of them."""
-    told = {"full": full, "steps": 1, "rate": 1e-2}
-    tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path / "kept")
-    again = load_model(Generator, tuned.name)
-    assert again.name == tuned.name
-    drawn, redrawn = (one.generate([PROMPT, CLASS], seed=4) for one in (tuned, again))
-    assert np.abs(drawn.astype(int) - redrawn).max() <= 1
-    assert np.abs(drawn.astype(int) - tuner._base.generate([PROMPT, CLASS], seed=4)).max() > 1
-    assert PROMPT in (tmp_path / "kept" / "tuning.json").read_text()
-    assert full or len(list((tmp_path / "kept").iterdir())) == 2
-
-
 def test_a_tuned_generator_is_tuned_again_from_where_it_is(tuner: DreamBooth) -> None:
     settings = {"steps": 1, "rate": 1e-2, "full": True}
     first = tuner.tune(subject(), PROMPT, settings=settings, seed=1)
@@ -135,15 +119,8 @@ def test_a_tuned_generator_is_tuned_again_from_where_it_is(tuner: DreamBooth) ->
     assert not same(states[2], weights(alone._pipelines.encoder_of_prompts.unet))
 
 
-def test_what_a_tuning_changed_gives_the_same_generator_again(tuner: DreamBooth) -> None:
-    settings = {"steps": 1, "rate": 1e-2}
-    tuned = tuner.tune(subject(), PROMPT, settings=settings)
-    changes = tuner.changes(tuned)
-    assert changes == tuner.changes(tuned)
-    restored = tuner.restore(changes)
-    prompts = [PROMPT, CLASS]
-    np.testing.assert_array_equal(restored.generate(prompts), tuned.generate(prompts))
-    assert len(tuner.changes(tuner._base)) < 100 < len(changes)
+def test_only_what_a_tuning_changed_is_restored(tuner: DreamBooth) -> None:
+    assert len(tuner.changes(tuner._base)) < 100
     with pytest.raises(BackendError, match="of another model"):
         tuner.restore(safetensors.torch.save({"unet.nothing": torch.zeros(2)}))
 
@@ -211,17 +188,6 @@ def test_the_class_is_remembered_for_its_weight(pipeline, latents) -> None:
         tuned.unet = train_denoiser(pipeline, lessons, FULL)
         losses.append(loss_of(tuned, known))
     assert losses[1] < losses[0]
-
-
-def test_an_unclip_model_is_tuned_as_a_text_to_image_model(models: Path, tmp_path: Path) -> None:
-    tuner = load_model(Tuner, f"hf:{models}/sd21-unclip?{QUICK}")
-    told = {"full": True, "steps": 5, "rate": 4e-3}
-    tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path)
-    known, base = (one._pipelines.encoder_of_prompts for one in (tuned, tuner))
-    lesson = Lesson(encode_images(base.vae, subject()), (PROMPT,))
-    assert loss_of(known, lesson) < loss_of(base, lesson)
-    again = load_model(Generator, tuned.name).generate([PROMPT], seed=1)
-    assert np.abs(again.astype(int) - tuned.generate([PROMPT], seed=1)).max() <= 1
 
 
 def test_progress_is_told_after_every_step(tuner: DreamBooth) -> None:

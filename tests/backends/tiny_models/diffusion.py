@@ -42,6 +42,7 @@ from diffusers import (
 from diffusers.pipelines.stable_diffusion.stable_unclip_image_normalizer import (
     StableUnCLIPImageNormalizer,
 )
+from tests.backends.tiny_models.clip import CLIP_PIXELS
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     CLIPTextConfig,
@@ -65,15 +66,6 @@ from understudy.backends.hub.pretrained import quiet
 
 SIZE = 32
 EMBEDDING = 32  # numbers of an image embedding
-PIXELS = {
-    "image_processor_type": "CLIPImageProcessor",
-    "do_center_crop": True,
-    "crop_size": {"height": SIZE, "width": SIZE},
-    "size": {"shortest_edge": SIZE},
-    "resample": 3,
-    "image_mean": [0.48145466, 0.4578275, 0.40821073],
-    "image_std": [0.26862954, 0.26130258, 0.27577711],
-}
 CARD = "---\nlicense: apache-2.0\n---\n# Random weights, for tests\n"
 
 
@@ -486,7 +478,7 @@ def saved(kind: str, folder: Path) -> Path:
         (place / "README.md").write_text(CARD)
         if kind == "sd21-unclip":
             (place / "feature_extractor").mkdir()
-            told = json.dumps(PIXELS)
+            told = json.dumps(CLIP_PIXELS)
             (place / "feature_extractor" / "preprocessor_config.json").write_text(told)
         assert isinstance(made, DiffusionPipeline | torch.nn.Module)
     return place
