@@ -249,10 +249,10 @@ class NoisyPrompts:
     prompts: Any
     embeddings: Mapping[str, torch.Tensor]
 
-    def conditioning(self, prompts: list[str]) -> dict[str, Any]:
+    def conditioning(self, prompts: list[str], negative: str | None = None) -> dict[str, Any]:
         """As `PromptEncoder.conditioning`."""
         noisy = torch.stack([self.embeddings[prompt] for prompt in prompts])
-        return {**self.prompts.conditioning(prompts), "prompt_embeds": noisy}
+        return {**self.prompts.conditioning(prompts, negative), "prompt_embeds": noisy}
 
 
 def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:

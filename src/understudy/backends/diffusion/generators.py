@@ -56,8 +56,12 @@ class DiffusionGenerator:
         self._size = pipelines.size()
         shape = () if options.shape is None else sizes_of(options.shape, "shape")
         self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
-        self._prompts = self._encoder(options.negative)
-        self._negated: tuple[str | None, PromptEncoder] = options.negative, self._prompts
+        self._prompts = PromptEncoder(
+            pipelines.encoder_of_prompts,
+            negative=options.negative,
+            guided=pipelines.guidance() > 1,
+            batch=options.batch,
+        )
 
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
         """One image a prompt: (n, height, width, channels) uint8."""
@@ -108,9 +112,8 @@ class DiffusionGenerator:
         by_hint = None if control is None else self._hinted(control, len(images), strength)
         if strength < _LEAST or not masks.any():
             return images.copy()
-        prompt_encoder = self._negating(negative)
         if self._pipelines.inpainter is not None:
-            drawn = self._fill(images, masks, prompts, strength, seed, by_hint, prompt_encoder)
+            drawn = self._fill(images, masks, prompts, strength, seed, by_hint, negative)
         else:
             if strength < 1 and "strength" not in taken(pipeline):
                 raise UnsupportedTask(self.name, "inpainting at a strength below 1", self.tasks)
@@ -128,9 +131,7 @@ class DiffusionGenerator:
                     arguments["masked_image_latents"] = start  # else each row is encoded once more
                 return {**arguments, **hinted(rows)}
 
-            drawn = self._draw(
-                pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder
-            )
+            drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
         seam = self._options.seam
         if seam is None:
             seam = max(1, min(self.shape[:2]) // 32)
@@ -169,22 +170,6 @@ class DiffusionGenerator:
             )
         return pipeline, self._hint_inputs(pipeline, hints)
 
-    def _encoder(self, negative: str | None) -> PromptEncoder:
-        return PromptEncoder(
-            self._pipelines.encoder_of_prompts,
-            negative=negative,
-            guided=self._pipelines.guidance() > 1,
-            batch=self._options.batch,
-        )
-
-    def _negating(self, negative: str | None) -> PromptEncoder:
-        """Embeds prompts beside a negative one; that of the last call is kept."""
-        if negative is None:
-            return self._prompts
-        if self._negated[0] != negative:
-            self._negated = negative, self._encoder(negative)
-        return self._negated[1]
-
     def _ready(self, task: str) -> Any:
         if task not in self.tasks:
             raise UnsupportedTask(self.name, task, self.tasks)
@@ -203,12 +188,11 @@ class DiffusionGenerator:
         seed: int,
         inputs: PipelineInputs,
         strength: float = 1.0,
-        prompt_encoder: PromptEncoder | None = None,
+        negative: str | None = None,
     ) -> Images:
         """Run a pipeline over all rows: (n, height, width, channels) uint8."""
         check_prompts(prompts, None, self.name)
         height, width = self._size
-        encoder = prompt_encoder or self._prompts
         steps = self._pipelines.steps()
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(prompts), self._options.batch):
@@ -216,7 +200,7 @@ class DiffusionGenerator:
                 pipeline,
                 self.name,
                 self._options.batch,
-                **encoder.conditioning(prompts[rows]),
+                **self._prompts.conditioning(prompts[rows], negative),
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
                 num_inference_steps=steps_for(strength, steps),
@@ -238,7 +222,7 @@ class DiffusionGenerator:
         strength: float,
         seed: int,
         by_hint: tuple[Any, HintInputs] | None,
-        prompt_encoder: PromptEncoder,
+        negative: str | None,
     ) -> Images:
         """Inpaint by a network that sees the mask and what is left of the image."""
         inpainter, vae = self._pipelines.inpainter, self._pipelines.vae
@@ -263,7 +247,7 @@ class DiffusionGenerator:
                 return {"image": self._start(pipeline, pixels, device)}
             return hinted(rows)
 
-        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder)
+        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
 
     def _hard_coded(self) -> bool:
         """Whether latents have the number of channels that diffusers' inpainting knows them by."""

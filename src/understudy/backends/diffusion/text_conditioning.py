@@ -35,16 +35,17 @@ class PromptEncoder:
         self._pipeline, self._negative = pipeline, negative
         self._guided, self._batch = guided, batch
         self._names = _KEPT.get(type(pipeline).__name__)
-        self._rows: dict[str, PromptTensors] = {}
+        self._rows: dict[tuple[str, str | None], PromptTensors] = {}
 
-    def conditioning(self, prompts: Texts) -> dict[str, Any]:
-        """Arguments of a pipeline's call for n prompts."""
+    def conditioning(self, prompts: Texts, negative: str | None = None) -> dict[str, Any]:
+        """Arguments of a pipeline's call for n prompts, beside a negative one if that is given."""
+        negative = self._negative if negative is None else negative
         if self._names is None:
             arguments: dict[str, Any] = {"prompt": list(prompts)}
-            if self._negative is not None:
-                arguments["negative_prompt"] = [self._negative] * len(prompts)
+            if negative is not None:
+                arguments["negative_prompt"] = [negative] * len(prompts)
             return arguments
-        rows = self._embedded(prompts)
+        rows = self._embedded(prompts, negative)
         columns = zip(*(rows[prompt] for prompt in prompts), strict=True)
         return {
             name: torch.stack(list(column))
@@ -52,20 +53,25 @@ class PromptEncoder:
             if column[0] is not None
         }
 
-    def _embedded(self, prompts: Texts) -> dict[str, PromptTensors]:
+    def _embedded(self, prompts: Texts, negative: str | None) -> dict[str, PromptTensors]:
         """A row for each different prompt; those asked for last are kept."""
-        rows = {prompt: self._rows.pop(prompt) for prompt in set(prompts) & self._rows.keys()}
-        new = [prompt for prompt in dict.fromkeys(prompts) if prompt not in rows]
+        distinct = list(dict.fromkeys(prompts))
+        rows = {
+            prompt: self._rows.pop((prompt, negative))
+            for prompt in distinct
+            if (prompt, negative) in self._rows
+        }
+        new = [prompt for prompt in distinct if prompt not in rows]
         for part in index_slices(len(new), self._batch):
-            rows.update(zip(new[part], self._encode(new[part]), strict=True))
-        self._rows.update(rows)
+            rows.update(zip(new[part], self._encode(new[part], negative), strict=True))
+        self._rows.update({(prompt, negative): row for prompt, row in rows.items()})
         some = next(iter(rows.values()), ())
         size = sum(part.nbytes for part in some if part is not None)
-        for prompt in list(self._rows)[: -max(1, _BYTES // max(1, size))]:
-            del self._rows[prompt]
+        for oldest in list(self._rows)[: -max(1, _BYTES // max(1, size))]:
+            del self._rows[oldest]
         return rows
 
-    def _encode(self, prompts: Sequence[str]) -> list[PromptTensors]:
+    def _encode(self, prompts: Sequence[str], negative: str | None) -> list[PromptTensors]:
         encode = self._pipeline.encode_prompt
         options = {
             "prompt": list(prompts),
@@ -74,7 +80,7 @@ class PromptEncoder:
             "device": self._pipeline._execution_device,
             "num_images_per_prompt": 1,
             "do_classifier_free_guidance": self._guided,
-            "negative_prompt": None if self._negative is None else [self._negative] * len(prompts),
+            "negative_prompt": None if negative is None else [negative] * len(prompts),
         }
         taken = inspect.signature(encode).parameters
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
