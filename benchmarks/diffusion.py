@@ -181,7 +181,7 @@ def on(device: str, build: Callable[[bool], Any], tiny: bool, dtype: str) -> Ite
     """A pipeline on a device, and the memory given back after."""
     import torch
 
-    from understudy.backends.diffusion.loading import quiet
+    from understudy.backends.hub.pretrained import quiet
 
     with quiet(), torch.device(device):
         torch.manual_seed(0)
@@ -232,14 +232,12 @@ def plain(pipeline: Any, steps: int, embeddings: bool) -> Callable[[int], Any]:
 
 def ours(pipeline: Any, embeddings: bool, told: dict[str, Any]) -> Callable[[int], Any]:
     """All images in one call of this package's."""
-    from understudy.backends.diffusion import (
-        DiffusionGenerator,
-        GeneratorOptions,
-        Pipelines,
-        UnclipDecoder,
-        UnclipOptions,
-    )
-    from understudy.backends.diffusion.loading import quiet, text_pipeline
+    from understudy.backends.diffusion.generators import DiffusionGenerator
+    from understudy.backends.diffusion.loading import text_pipeline
+    from understudy.backends.diffusion.options import GeneratorOptions, UnclipOptions
+    from understudy.backends.diffusion.pipelines import Pipelines
+    from understudy.backends.diffusion.unclip import UnclipDecoder
+    from understudy.backends.hub.pretrained import quiet
 
     options = GeneratorOptions(**told)
     with quiet():

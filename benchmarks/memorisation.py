@@ -31,11 +31,14 @@ from scipy.spatial.distance import cdist
 from benchmarks.perceptual import looks_among
 from benchmarks.tables import CACHE, DATA, Table, percent
 from understudy.backends.arrays import to_uint8
-from understudy.backends.diffusion import AntiMemorisationGenerator, AntiMemorisationOptions
+from understudy.backends.diffusion.anti_memorisation import (
+    AntiMemorisationGenerator,
+    AntiMemorisationOptions,
+)
 from understudy.backends.diffusion.autoencoders import pixels_of
 from understudy.backends.diffusion.loading import rebuilt
 from understudy.backends.registry import load_encoder, load_model
-from understudy.backends.tuning.dreambooth import Lesson, train_networks
+from understudy.backends.tuning.dreambooth import Lesson, train_denoiser
 from understudy.backends.tuning.material import Latents, encode_images
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.ports import Generator, Tuner
@@ -212,10 +215,10 @@ def tuned_generator(kind: str, world: World = USUAL) -> Any:
         Lesson(_rows(encode_images(text.vae, training.images), training.labels == label), (prompt,))
         for label, prompt in enumerate(prompts_of(np.arange(CLASSES)))
     ]
-    networks = train_networks(
+    network = train_denoiser(
         text, lessons, world.settings, folder=folder, progress=_progress, save_every=60
     )
-    return tuner._generator(rebuilt(text, unet=networks.unet), None, f"{kind} copying studio")
+    return tuner._generator(rebuilt(text, unet=network), None, f"{kind} copying studio")
 
 
 @dataclass(frozen=True)
@@ -225,10 +228,10 @@ class NoisyPrompts:
     prompts: Any  # the generator's own
     embeddings: Mapping[str, torch.Tensor]  # the noisy embedding of each prompt: (tokens, d)
 
-    def conditioning(self, prompts: list[str]) -> dict[str, Any]:
+    def conditioning(self, prompts: list[str], negative: str | None = None) -> dict[str, Any]:
         """As `PromptEncoder.conditioning`."""
         noisy = torch.stack([self.embeddings[prompt] for prompt in prompts])
-        return {**self.prompts.conditioning(prompts), "prompt_embeds": noisy}
+        return {**self.prompts.conditioning(prompts, negative), "prompt_embeds": noisy}
 
 
 def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:

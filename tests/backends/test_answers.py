@@ -1,8 +1,8 @@
 import pytest
 
-from understudy.backends.chat.answers import MalformedAnswer, Rules, read_answer
+from understudy.backends.chat.answers import MalformedAnswer, read_answer
 
-RULES = Rules(fewest=3, most=12)
+WORDS = (3, 12)
 CAPTION = "A brown dog sleeps on a red sofa."
 
 
@@ -40,7 +40,7 @@ CAPTION = "A brown dog sleeps on a red sofa."
     ],
 )
 def test_what_wraps_a_caption_is_taken_off(answer: str) -> None:
-    assert read_answer(answer, RULES) == CAPTION
+    assert read_answer(answer, WORDS) == CAPTION
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_wraps_a_caption_is_taken_off(answer: str) -> None:
     ],
 )
 def test_captions_that_look_like_wrapping_stay_whole(caption: str) -> None:
-    assert read_answer(caption, RULES) == caption
+    assert read_answer(caption, WORDS) == caption
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_captions_that_look_like_wrapping_stay_whole(caption: str) -> None:
 )
 def test_what_is_no_caption_is_refused_with_the_reason(answer: str, reason: str) -> None:
     with pytest.raises(MalformedAnswer, match=f"^{reason}$"):
-        read_answer(answer, RULES)
+        read_answer(answer, WORDS)
 
 
 ASKED = (
@@ -115,16 +115,16 @@ ASKED = (
 )
 def test_an_answer_that_repeats_the_question_is_refused(answer: str) -> None:
     with pytest.raises(MalformedAnswer, match="repeats the question"):
-        read_answer(answer, Rules(1, 60), asked=ASKED)
+        read_answer(answer, (1, 60), asked=ASKED)
 
 
 def test_an_answer_that_gives_the_text_back_is_refused_but_a_shorter_one_is_not() -> None:
     given = "a brown dog sleeps on a red sofa near the tall lamp"
     with pytest.raises(MalformedAnswer, match="unchanged"):
-        read_answer(f'"{given.capitalize()}."', Rules(1, 60), asked=ASKED, given=given)
+        read_answer(f'"{given.capitalize()}."', (1, 60), asked=ASKED, given=given)
     shorter = "a brown dog sleeps on a red sofa"
-    assert read_answer(shorter, Rules(1, 60), asked=ASKED, given=given) == shorter
+    assert read_answer(shorter, (1, 60), asked=ASKED, given=given) == shorter
 
 
 def test_limits_count_words() -> None:
-    assert read_answer("one two three", Rules(3, 3)) == "one two three"
+    assert read_answer("one two three", (3, 3)) == "one two three"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
+from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_lines
 from understudy.backends.chat.prompt_templates import Messages, load_prompts
 from understudy.core.errors import BackendError
 
@@ -29,11 +29,11 @@ class Scripted:
 
 
 def writer(
-    answer: Callable[[Messages, int, int], str], *, tries: int = 4, variation: str = "mixed"
+    answer: Callable[[Messages, int, int], str], *, tries: int = 4, variation: Variation = "mixed"
 ) -> tuple[ChatWriter, Scripted]:
     chat = Scripted(answer)
-    options = ChatOptions(tries, variation)
-    return ChatWriter(chat, load_prompts("default"), name="scripted", options=options), chat
+    prompts = load_prompts("default")
+    return ChatWriter(chat, prompts, name="scripted", tries=tries, variation=variation), chat
 
 
 def good(_: Messages, seed: int, __: int) -> str:
@@ -110,14 +110,9 @@ def test_an_unchanged_rephrasing_is_asked_again_but_blanks_may_restore_the_text(
     assert filling.malformed == 0
 
 
-def test_no_degree_asks_nothing_and_gives_the_texts_back() -> None:
+def test_nothing_is_asked_for_no_degree_or_of_empty_texts() -> None:
     made, chat = writer(good)
     assert made.vary(["one two", "three"], degree=0) == ["one two", "three"]
-    assert not chat.calls
-
-
-def test_empty_texts_are_not_asked_about() -> None:
-    made, chat = writer(good)
     assert made.vary(["", "  "], degree=1) == ["", "  "]
     assert not chat.calls
 
@@ -143,34 +138,10 @@ def test_short_texts_may_be_varied_to_texts_as_short() -> None:
     assert made.vary(["a dog"], degree=0.5) == ["a cat"]
 
 
-def test_a_row_depends_on_the_seed_and_its_number_only() -> None:
-    made, chat = writer(good)
-    few, more = made.write(3, seed=8), made.write(7, seed=8)
-    assert more[:3] == few
-    assert chat.calls[1][:3] == chat.calls[0]
-    made.write(3, seed=9)
-    assert not {seed for _, seed in chat.calls[2]} & {seed for _, seed in chat.calls[0]}
-
-
 def test_a_label_reaches_the_model() -> None:
     made, chat = writer(good)
     made.write(2, label="a sleeping cat")
     assert all("a sleeping cat" in asked for asked, _ in chat.calls[0])
-
-
-@pytest.mark.parametrize("degree", [-0.1, 1.1, float("nan")])
-def test_degrees_outside_zero_to_one_are_refused(degree: float) -> None:
-    with pytest.raises(BackendError, match=r"degree must be in \[0, 1\]"):
-        writer(good)[0].vary(["a"], degree=degree)
-
-
-def test_wrong_calls_and_settings_are_refused() -> None:
-    with pytest.raises(BackendError, match="cannot write -1"):
-        writer(good)[0].write(-1)
-    with pytest.raises(ValueError, match="tries must be 1"):
-        ChatOptions(tries=0)
-    with pytest.raises(ValueError, match="mixed, rephrase or blanks"):
-        ChatOptions(variation="translate")
 
 
 def test_a_model_that_loses_answers_is_found_out() -> None:
@@ -183,9 +154,7 @@ def test_a_way_that_the_prompts_have_not_is_refused(tmp_path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("write: Write one.\nrephrase: 'Again: {{ text }}'\n")
     with pytest.raises(BackendError, match="have no blanks; they have rephrase"):
-        ChatWriter(
-            lambda *_: [], load_prompts(str(path)), name="x", options=ChatOptions(4, "blanks")
-        )
+        ChatWriter(lambda *_: [], load_prompts(str(path)), name="x", variation="blanks")
 
 
 def test_an_answer_that_was_cut_off_keeps_its_whole_lines() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
-from understudy.core.errors import BackendError, HubUnreachable, UnsupportedTask
+from understudy.core.errors import BackendError, HubUnreachable
 from understudy.core.ports import Generator, PromptedDecoder
 
 torch = pytest.importorskip("torch")
@@ -16,18 +16,11 @@ diffusers = pytest.importorskip("diffusers")
 
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 
-from understudy.backends.diffusion import (  # noqa: E402
-    DiffusionGenerator,
-    GeneratorOptions,
-    Pipelines,
-    UnclipDecoder,
-    UnclipOptions,
-    encoder_for,
-    stable_diffusion,
-    without_image_conditioning,
-)
+from understudy.backends.diffusion.networks import without_image_conditioning  # noqa: E402
+from understudy.backends.diffusion.options import UnclipOptions  # noqa: E402
 from understudy.backends.diffusion.pipeline_calls import generators, seeded, steps_for  # noqa: E402
 from understudy.backends.diffusion.text_conditioning import PromptEncoder  # noqa: E402
+from understudy.backends.diffusion.unclip import UnclipDecoder  # noqa: E402
 from understudy.backends.hub.pretrained import quiet, without_numpy_notes  # noqa: E402
 
 SHAPE = (32, 32, 3)
@@ -38,41 +31,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("diffusion")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def studio() -> dict[str, Any]:
-    """Parts of a small model with other latents than Stable Diffusion's, as the embedded one."""
-    with quiet(), torch.random.fork_rng():
-        torch.manual_seed(2)
-        unet = tiny.unclip_unet(in_channels=8, out_channels=8)
-        return {
-            "vae": tiny.tiny_vae(8).eval(),
-            "text_encoder": tiny.CLIPTextModel(tiny.text_config()).eval(),
-            "tokenizer": tiny.tokenizer(),
-            "unet": unet.eval(),
-            "scheduler": tiny.DPMSolverMultistepScheduler(
-                prediction_type="v_prediction",
-                timestep_spacing="trailing",
-                rescale_betas_zero_snr=True,
-                beta_schedule="squaredcos_cap_v2",
-            ),
-            "inpainting": tiny.inpainting_of_eight().eval(),
-            "edges": tiny.controlnet(unet).eval(),
-        }
+    return tiny.studio_parts(2)
 
 
-def of_studio(studio: dict[str, Any], **changes: Any) -> DiffusionGenerator:
-    options = GeneratorOptions(**{"batch": 4, "steps": 2, **changes})
-    parts = ("vae", "text_encoder", "tokenizer", "unet", "scheduler")
-    with quiet():
-        text = stable_diffusion(**{part: studio[part] for part in parts})
-    pipelines = Pipelines(
-        text,
-        options,
-        name="tiny",
-        inpainting=studio["inpainting"],
-        controlnets={"edges": studio["edges"]},
-    )
-    return DiffusionGenerator(pipelines, options, name="tiny", licence="none")
+of_studio = tiny.studio_generator
 
 
 def pictures(count: int = 3) -> np.ndarray:
@@ -102,15 +66,6 @@ def test_a_network_without_image_conditioning_shares_its_weights() -> None:
     assert unet.config.class_embed_type == "projection"
     assert unet.class_embedding is not None
     assert all(torch.equal(weight, before[name]) for name, weight in unet.state_dict().items())
-
-
-def test_a_network_without_image_conditioning_can_be_saved(tmp_path: Path) -> None:
-    plain = without_image_conditioning(tiny.unclip_unet()).eval()
-    plain.save_pretrained(tmp_path)
-    again = diffusers.UNet2DConditionModel.from_pretrained(tmp_path).eval()
-    x, text = torch.randn(1, 4, 8, 8), torch.randn(1, 5, 32)
-    with torch.no_grad():
-        torch.testing.assert_close(again(x, 5, text).sample, plain(x, 5, text).sample)
 
 
 def test_a_plain_network_and_a_controlnet_are_served_too() -> None:
@@ -194,24 +149,6 @@ def _masked_latents(vae: Any, images: np.ndarray, masks: np.ndarray) -> Any:
         return vae.encode(left).latent_dist.mode() * vae.config.scaling_factor
 
 
-def test_parts_in_memory_make_a_generator_of_any_latent(studio: dict[str, Any]) -> None:
-    made = of_studio(studio)
-    assert made.tasks == {"text", "variation", "inpainting", "control:edges"}
-    assert made.shape == SHAPE
-    images, prompts = pictures(), ["a", "b", "c"]
-    assert made.generate(prompts).shape == images.shape
-    assert made.vary(images, prompts, strength=0.5).shape == images.shape
-    masks = np.zeros((3, 32, 32), dtype=np.bool_)
-    masks[:, :16] = True
-    for strength in (0.5, 1.0):
-        drawn = made.inpaint(images, masks, prompts, strength=strength)
-        np.testing.assert_array_equal(drawn[:, 16:], images[:, 16:])
-        assert (drawn[:, :12] != images[:, :12]).mean() > 0.9
-    one = made.control("edges", images, prompts)
-    other = made.control("edges", 255 - images, prompts)
-    assert np.abs(one.astype(int) - other).max() > 0
-
-
 def test_parts_in_memory_make_a_decoder(studio: dict[str, Any]) -> None:
     options = UnclipOptions(batch=4, steps=2)
     generator = of_studio(studio)
@@ -250,8 +187,7 @@ def test_the_seam_is_soft_inside_and_hard_outside(studio: dict[str, Any]) -> Non
 
 
 def test_embeddings_of_repeated_prompts_are_kept(studio: dict[str, Any]) -> None:
-    parts = ("vae", "text_encoder", "tokenizer", "unet", "scheduler")
-    pipeline = stable_diffusion(**{part: studio[part] for part in parts})
+    pipeline = tiny.plain_text_pipeline(studio)
     seen: list[str] = []
     whole = pipeline.tokenizer
 
@@ -301,11 +237,6 @@ def test_a_strength_leaves_a_step_to_run(strength: float, steps: int) -> None:
     assert taken == steps or int((taken - 1) * strength) < 1
 
 
-def test_little_strength_keeps_more_of_the_image(studio: dict[str, Any]) -> None:
-    generator = of_studio(studio, steps=1)
-    assert generator.vary(pictures(), ["a"] * 3, strength=0.1).shape == (3, *SHAPE)
-
-
 def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) -> None:
     folder = tiny.saved("sd21-unclip", models)
 
@@ -342,20 +273,6 @@ def test_a_decoder_refuses_embeddings_of_another_encoder(models: Path) -> None:
         load_decoder(f"hf:{tiny.saved('sd21-unclip', models)}", shape=SHAPE, encoder=encoder)
 
 
-def test_a_decoder_knows_its_encoder(models: Path) -> None:
-    unclip = tiny.saved("sd21-unclip", models)
-    kandinsky, prior = (tiny.saved(f"kandinsky-{part}", models) for part in ("decoder", "prior"))
-    assert encoder_for(str(unclip), {}) == f"hf:{unclip}?subfolder=image_encoder"
-    told = encoder_for(str(unclip), {"revision": "main"})
-    assert told == f"hf:{unclip}?subfolder=image_encoder&revision=main"
-    assert encoder_for(str(kandinsky), {}) is None
-    assert encoder_for(str(kandinsky), {"prior": str(prior)}) == (
-        f"hf:{prior}?subfolder=image_encoder"
-    )
-    kl = tiny.saved("kl", models)
-    assert encoder_for(str(kl), {}) == f"hf:{kl}"
-
-
 def test_a_kandinsky_decoder_takes_length_and_blank_from_its_prior(models: Path) -> None:
     folders = [tiny.saved(f"kandinsky-{part}", models) for part in ("decoder", "prior")]
     alone = load_decoder(f"hf:{folders[0]}?steps=2", shape=SHAPE)
@@ -379,14 +296,15 @@ def test_an_image_size_that_does_not_fit_is_refused(models: Path) -> None:
     ("options", "message"),
     [
         ("steps=0", "steps must be 1 or more"),
-        ("size=1x2x3", "size must be like 512"),
+        ("size=1x2x3", "size must be like 64 or 64x96"),
         ("shape=32", "shape must be like 64x64"),
         ("shape=32x32x4", "shape must be like 64x64"),
         ("seam=-1", "seam must be 0 or more"),
         ("controlnet=edges", "controlnet must be like"),
         ("controlnet=edges:a/b,edges:c/d", "controlnet names edges twice"),
         ("colour=red", "no option 'colour'"),
-        ("dtype=int8", "dtype is auto"),
+        ("dtype=int8", "dtype is one of auto"),
+        ("offload=true&device=cpu", "offload moves parts to a GPU"),
     ],
 )
 def test_wrong_options_are_refused(models: Path, options: str, message: str) -> None:
@@ -415,24 +333,23 @@ def test_pickled_weights_are_refused(models: Path, tmp_path: Path) -> None:
         load_model(Generator, f"hf:{folder}")
 
 
-def test_a_hub_that_is_away_says_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(HubUnreachable, match="embedded:studio"):
-        load_model(Generator, "hf:nobody/no-such-pipeline")
-
-
-def test_a_part_on_a_hub_that_is_away_says_so_too(
-    models: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nobody/no-such-pipeline",
+        "{models}/sd15?inpainting=nobody/none",
+        "{models}/sd15?controlnet=edges:nobody/none",
+    ],
+)
+def test_a_hub_that_is_away_says_what_to_use_instead(
+    name: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import constants
 
+    tiny.saved("sd15", models)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    folder = tiny.saved("sd15", models)
-    for option in ("inpainting=nobody/none", "controlnet=edges:nobody/none"):
-        with pytest.raises(HubUnreachable, match="embedded:studio"):
-            load_model(Generator, f"hf:{folder}?{option}")
+    with pytest.raises(HubUnreachable, match="embedded:studio"):
+        load_model(Generator, "hf:" + name.replace("{models}", str(models)))
 
 
 def test_quiet_is_of_both_libraries_and_ends() -> None:
@@ -479,11 +396,6 @@ def test_what_makes_no_pictures_is_refused(models: Path) -> None:
             load_model(Generator, name)
 
 
-def test_offload_needs_a_gpu(models: Path) -> None:
-    with pytest.raises(BackendError, match="offload"):
-        load_model(Generator, f"hf:{tiny.saved('sd15', models)}?offload=true&device=cpu")
-
-
 def test_loading_and_drawing_are_silent(models: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tiny.saved("sd15", models)
     capfd.readouterr()
@@ -491,21 +403,6 @@ def test_loading_and_drawing_are_silent(models: Path, capfd: pytest.CaptureFixtu
     told = capfd.readouterr()
     assert told.out == ""
     assert told.err == ""
-
-
-def test_a_generator_of_another_shape_resizes(models: Path) -> None:
-    generator = load_model(Generator, f"hf:{tiny.saved('sd15', models)}?steps=2&shape=20x24x1")
-    assert generator.shape == (20, 24, 1)
-    images = pictures(2)[:, :20, :24, :1]
-    masks = np.zeros((2, 20, 24), dtype=np.bool_)
-    masks[:, 5:9] = True
-    made = generator.inpaint(images, masks, ["a", "b"])
-    np.testing.assert_array_equal(made[~masks], images[~masks])
-
-
-def test_a_hint_without_its_controlnet_is_refused(studio: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedTask, match=r"control:pose; it can do control:edges"):
-        of_studio(studio).control("pose", pictures(), ["a"] * 3)
 
 
 def test_full_strength_draws_other_noise_than_the_text_task(studio: dict[str, Any]) -> None:
@@ -520,13 +417,6 @@ def test_a_network_that_is_told_more_than_text_is_refused(studio: dict[str, Any]
         of_studio({**studio, "unet": odd})
 
 
-def test_an_unclip_folder_gives_its_encoder_too(models: Path) -> None:
-    folder = tiny.saved("sd21-unclip", models)
-    encoder = load_encoder(str(encoder_for(str(folder), {})), shape=SHAPE)
-    decoder = load_decoder(f"hf:{folder}?steps=2", shape=SHAPE, encoder=encoder)
-    assert decoder.decode(encoder.encode(pictures(2)), seeds=np.arange(2)).shape == (2, *SHAPE)
-
-
 @pytest.mark.slow
 def test_the_benchmark_runs_on_a_processor(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks import diffusion as benchmark
@@ -534,13 +424,3 @@ def test_the_benchmark_runs_on_a_processor(capsys: pytest.CaptureFixture[str]) -
     benchmark.main(tiny=True)
     told = capsys.readouterr().out
     assert told.count("plain call, float32") == told.count("ours, batch 4, float32") == 3
-
-
-def test_the_benchmark_says_what_it_would_do_without_a_gpu() -> None:
-    from benchmarks import diffusion as benchmark
-    from benchmarks.tables import Skipped
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(Skipped, match=r"no GPU; it would draw with random weights(.|\n)*1024"):
-        benchmark.main()

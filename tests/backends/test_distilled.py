@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from copy import copy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ for package in ("torch", "diffusers", "transformers"):
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 
 from understudy.backends.diffusion.distilled import few_steps  # noqa: E402
-from understudy.backends.diffusion.loading import quiet  # noqa: E402
+from understudy.backends.hub.pretrained import quiet  # noqa: E402
 from understudy.backends.registry import load_model  # noqa: E402
 from understudy.core.ports import Generator, StepwiseModel  # noqa: E402
 
@@ -113,13 +115,14 @@ def test_names_that_say_how_a_model_was_trained(name: str, steps: int | None) ->
     assert (found and found.steps) == steps
 
 
+@cache
 def pipeline() -> object:
     with quiet():
         return tiny.BUILDERS["sdxl"]()
 
 
 def test_zero_terminal_snr_and_latent_consistency_are_not_taken_for_turbo() -> None:
-    made = pipeline()
+    made = copy(pipeline())
     for scheduler, steps in (
         (turbo_scheduler(), 4),
         (turbo_scheduler(prediction_type="v_prediction"), None),
@@ -131,7 +134,7 @@ def test_zero_terminal_snr_and_latent_consistency_are_not_taken_for_turbo() -> N
 
 
 def test_a_network_that_takes_guidance_as_an_input_keeps_it() -> None:
-    made = pipeline()
+    made = copy(pipeline())
     with quiet():
         made.unet = tiny.unet(time_cond_proj_dim=8)  # type: ignore[attr-defined]
     found = few_steps(made, ["LCM_Dreamshaper"])

@@ -54,15 +54,6 @@ def test_a_model_that_answers_gibberish_is_an_error_that_shows_some(untaught: Pa
     assert writer.malformed == 8
 
 
-def test_an_answer_does_not_depend_on_who_shares_its_batch(taught: Path) -> None:
-    questions = [[{"role": "user", "content": f"Write {'very ' * n}much."}] for n in range(7)]
-    seeds = [100 + n for n in range(7)]
-    together = LocalChat(str(taught), WriterOptions(batch=7, tokens=40))(questions, seeds)
-    alone = LocalChat(str(taught), WriterOptions(batch=1, tokens=40))(questions, seeds)
-    assert together == alone
-    assert len(set(together)) > 3
-
-
 def test_the_seed_decides_the_answer_and_no_temperature_leaves_one(taught: Path) -> None:
     warm = LocalChat(str(taught), WriterOptions(tokens=40))
     answers = warm([QUESTION] * 8, list(range(8)))
@@ -129,35 +120,14 @@ def test_a_model_without_a_chat_template_is_refused(taught: Path, tmp_path: Path
         load_model(Writer, f"hf:{changed(taught, tmp_path / 'm', None)}")
 
 
-def test_a_model_of_another_kind_is_refused(taught: Path, tmp_path: Path) -> None:
-    from transformers import BertConfig, BertModel
-
-    folder = changed(taught, tmp_path / "m", tiny.TEMPLATE)
-    (folder / "model.safetensors").unlink()
-    config = BertConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    BertModel(config).save_pretrained(folder)
-    with pytest.raises(BackendError, match="hf:"):
-        load_model(Writer, f"hf:{folder}")
-
-
-def test_pickled_weights_are_refused(taught: Path, tmp_path: Path) -> None:
-    folder = changed(taught, tmp_path / "m", tiny.TEMPLATE)
-    (folder / "model.safetensors").unlink()
-    torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(BackendError, match="safetensors"):
-        load_model(Writer, f"hf:{folder}")
-
-
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("temperature=-1", r"temperature must be in \[0, 5\]"),
-        ("top_p=0", r"top_p must be in \(0, 1\]"),
+        ("temperature=-1", "temperature must be 0 to 5"),
+        ("top_p=0", "top_p must be above 0 and at most 1"),
         ("tokens=0", "tokens must be 1 or more"),
         ("tries=0", "tries must be 1 or more"),
-        ("variation=both", "mixed, rephrase or blanks"),
+        ("variation=both", "variation is one of mixed, rephrase, blanks"),
         ("prompts=nowhere", "there are no prompts 'nowhere'"),
         ("colour=red", "has no option 'colour'"),
         ("batch=0", "batch must be 1 or more"),
@@ -166,14 +136,6 @@ def test_pickled_weights_are_refused(taught: Path, tmp_path: Path) -> None:
 def test_wrong_options_are_refused(untaught: Path, option: str, says: str) -> None:
     with pytest.raises(BackendError, match=says):
         load_model(Writer, f"hf:{untaught}?{option}")
-
-
-def test_the_name_asks_for_the_same_writer_again(taught: Path) -> None:
-    name = f"hf:{taught}?prompts=spti-cat&temperature=0.5&tokens=40"
-    writer = load_model(Writer, f"{name}&tries=4")
-    assert load_model(Writer, writer.name).write(2, seed=2) == writer.write(2, seed=2)
-    assert "temperature=0.5" in writer.name
-    assert "tries" not in writer.name
 
 
 def test_prompts_of_a_dataset_reach_the_model(taught: Path) -> None:

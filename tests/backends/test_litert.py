@@ -123,7 +123,7 @@ def test_what_a_file_cannot_be_is_refused(models: Path, tmp_path: Path) -> None:
         ("segmenter", models / f"{movenet}.tflite", {"labels": "a"}, "is no segmenter|scores"),
         ("pose estimator", selfie, {}, "no pose estimator of one person"),
         ("detector", selfie, {}, "is no detector"),
-        ("segmenter", selfie, {"labels": "a", "threads": "0"}, "threads must be at least 1"),
+        ("segmenter", selfie, {"labels": "a", "threads": "0"}, "threads must be 1 or more"),
         ("segmenter", selfie, {"labels": "a", "colour": "1"}, "colour"),
     ):
         with pytest.raises(BackendError, match=words):

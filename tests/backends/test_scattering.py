@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.backends.embedded.spectrum import path_basis
-from understudy.backends.embedded.wavelets import bank, max_littlewood_paley, morlet, squared_norm
+from understudy.backends.embedded.wavelets import bank, max_littlewood_paley, squared_norm
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
@@ -117,12 +117,6 @@ def test_it_follows_the_definition() -> None:
     np.testing.assert_allclose(found[21:], s1[4:] * low[1] * high[1], atol=slack)
 
 
-def test_wavelets_have_no_mean() -> None:
-    for octave in range(3):
-        for angle in np.linspace(0, np.pi, 5):
-            assert abs(morlet(octave, angle, 0.5).sum()) < 1e-12
-
-
 @pytest.mark.parametrize(("octaves", "angles"), BANKS)
 def test_no_frequency_is_amplified(octaves: int, angles: int) -> None:
     """The Littlewood-Paley sum, on a finer grid than the bank was fitted on."""
@@ -142,7 +136,7 @@ def test_no_frequency_is_amplified(octaves: int, angles: int) -> None:
     assert max_littlewood_paley(waves) <= total.max() + 1e-9
 
 
-@pytest.mark.parametrize(("octaves", "angles"), [(1, 4), (2, 8), (3, 2)])
+@pytest.mark.parametrize(("octaves", "angles"), [(1, 4), (2, 8)])
 def test_the_norm_of_a_layer_is_one(octaves: int, angles: int) -> None:
     """The sampled layer as one matrix over a small torus: its largest singular value is 1."""
     filters = bank(octaves, angles, 2**octaves)
@@ -181,12 +175,14 @@ def test_a_layer_that_is_too_long_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", ["", "?log=10", "?colour=opponent", "?J=3&L=4", "?J=1&order=1&colour=grey"]
+    "options",
+    ["?padding=symmetric", "?J=3&L=4&log=10", "?colour=opponent", "?J=1&order=1&colour=grey"],
 )
 def test_it_never_stretches_a_difference(options: str) -> None:
     shape = (16, 20, 3)
     encoder = load_encoder(f"embedded:scattering{options}", shape=shape)
     images = np.concatenate([noise(shape, 12), noise(shape, 6) // 128 * 255])
+    assert not encoder.encode(np.zeros((2, *shape), dtype=np.uint8)).any()
     near = images.copy()
     near[:, 7, 9] ^= 64
     pixels = np.concatenate([images, near]).reshape(36, -1) / 255
@@ -195,12 +191,6 @@ def test_it_never_stretches_a_difference(options: str) -> None:
         apart = np.linalg.norm(pixels - pixels[x], axis=1)
         found = np.linalg.norm(embeddings - embeddings[x], axis=1)
         assert (found <= apart * (1 + 1e-5) + 1e-5).all()
-
-
-@pytest.mark.parametrize("options", ["", "?padding=symmetric", "?J=3&log=2", "?colour=opponent"])
-def test_a_black_image_gives_zero(options: str) -> None:
-    encoder = load_encoder(f"embedded:scattering{options}", shape=(12, 16, 3))
-    assert not encoder.encode(np.zeros((2, 12, 16, 3), dtype=np.uint8)).any()
 
 
 def test_a_small_shift_changes_little() -> None:
@@ -278,7 +268,7 @@ def test_the_spectrum_starts_with_means_over_positions_and_angles() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_number_of_threads_changes_nothing(threads: int) -> None:
-    images = noise((28, 28, 1), rows=200)
+    images = noise((28, 28, 1), rows=40)
     encoder = load_encoder("embedded:scattering", shape=(28, 28, 1))
     expected, before = encoder.encode(images), torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -301,11 +291,11 @@ def test_its_length_is_known() -> None:
     [
         ("J=0", "J must be 1 to 4"),
         ("L=40", "L must be 2 to 16"),
-        ("order=3", "order must be 1 or 2"),
-        ("log=-1", "log must be 0 or a positive"),
-        ("coefficients=0", "coefficients must be at least 1"),
-        ("padding=mirror", "padding must be one of zero, symmetric"),
-        ("colour=cmyk", "colour must be one of rgb"),
+        ("order=3", "order must be 1 to 2"),
+        ("log=-1", "log must be 0 or more"),
+        ("coefficients=0", "coefficients must be 1 or more"),
+        ("padding=mirror", "padding is one of zero, symmetric"),
+        ("colour=cmyk", "colour is one of rgb"),
         ("J=4", "at least 2\\^J = 16 pixels a side, found 12 x 16"),
     ],
 )

@@ -57,19 +57,19 @@ def test_a_changed_or_missing_file_is_found(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("what", ["brown dog sleeping", "black dog sitting", "white dog sitting"])
-def test_it_draws_what_it_is_asked_for(what):
-    coat, _, status = what.split()
-    drawn = loaded(Generator).generate([f"a {what} on the floor, blue wall"] * 12, seed=3)
-    said = loaded(Captioner).attributes(drawn)
-    assert np.mean([one.get("coat") == coat for one in said]) >= 0.7
-    assert np.mean([one.get("status") == status for one in said]) >= 0.7
+def test_it_draws_what_it_is_asked_for():
+    wanted = [("brown", "sleeping"), ("black", "sitting")]
+    prompts = [f"a {coat} dog {status} on the floor, blue wall" for coat, status in wanted]
+    said = loaded(Captioner).attributes(loaded(Generator).generate(prompts * 6, seed=3))
+    for row, (coat, status) in enumerate(wanted):
+        assert np.mean([one.get("coat") == coat for one in said[row::2]]) >= 0.7
+        assert np.mean([one.get("status") == status for one in said[row::2]]) >= 0.7
 
 
 def test_an_image_comes_back_from_its_embedding():
     encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
     decoder = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
-    there = encoder.encode(stack(pictures("dog", "person")))
+    there = encoder.encode(stack(pictures("dog", "person", count=12)))
     back = encoder.encode(decoder.decode(there, seeds=np.arange(len(there))))
     own = (there * back).sum(axis=1)
     others = (there * np.roll(back, 1, axis=0)).sum(axis=1)
@@ -97,8 +97,10 @@ def test_it_sees_where_the_dog_is():
 def test_an_embedding_without_a_prompt_tells_its_own():
     encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
     there = encoder.encode(stack(pictures("dog", count=2)))
-    captioned = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
-    plain = load_decoder("embedded:studio?caption=false", shape=(64, 64, 3), encoder=encoder)
+    captioned, plain = (
+        load_decoder(f"embedded:studio?steps=2{option}", shape=(64, 64, 3), encoder=encoder)
+        for option in ("", "&caption=false")
+    )
     captions, seeds = loaded(Captioner).captions_of(there), np.arange(2)
     with_caption = captioned.decode(there, seeds=seeds)
     without = plain.decode(there, seeds=seeds)

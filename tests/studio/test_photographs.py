@@ -132,12 +132,12 @@ def test_every_source_has_its_turn(tmp_path: Path) -> None:
     assert all((row == 77).all() == (at % period == 0) for at, row in enumerate(rows))
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_an_image_is_disturbed_without_new_colours(seed: int) -> None:
+def test_an_image_is_disturbed_without_new_colours() -> None:
     pixels = torch.rand((2, 3, 32, 32)) * 2 - 1
-    other = disturbed(pixels, torch.Generator().manual_seed(seed))
-    assert other.abs().max() <= 1
-    assert other.shape in {(2, 3, side, side) for side in (16, 24, 32)} | {(8, 3, 16, 16)}
+    for seed in range(12):
+        other = disturbed(pixels, torch.Generator().manual_seed(seed))
+        assert other.abs().max() <= 1
+        assert other.shape in {(2, 3, side, side) for side in (16, 24, 32)} | {(8, 3, 16, 16)}
 
 
 def test_four_to_a_square_come_alone() -> None:
@@ -178,20 +178,6 @@ def test_an_autoencoder_learns_on_from_another(tmp_path: Path) -> None:
     assert all(torch.allclose(before[key], after[key], atol=1e-3) for key in before)
     with pytest.raises(ConfigError, match="holds no autoencoder to learn on from"):
         trained(tmp_path / "wrong", images, stages=["vae"], start=str(tmp_path / "nowhere"))
-
-
-def test_what_was_stopped_ends_like_what_was_not(tmp_path: Path) -> None:
-    images = written(tmp_path / "images", soft_images(6))
-    longer = replace(PLAN.schedules["vae"], steps=4, final=1.0)
-    whole = replace(PLAN, schedules={"vae": longer})
-    half = replace(PLAN, schedules={"vae": replace(longer, steps=2)})
-    trained(tmp_path / "a", images, whole, stages=["vae"])
-    shutil.copytree(tmp_path / "a" / "work" / "corpus", tmp_path / "b" / "work" / "corpus")
-    trained(tmp_path / "b", images, half, stages=["vae"])
-    (tmp_path / "b" / "vae" / "config.json").unlink()  # as if it had been stopped there
-    trained(tmp_path / "b", images, whole, stages=["vae"])
-    one, other = (load_file(tmp_path / name / "vae" / WEIGHTS) for name in "ab")
-    assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_photographs_and_images_go_together(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stage(studio: Path) -> DecoderStage:
     corpus = read_corpus(studio / "work" / "corpus")
     assert corpus is not None
@@ -47,12 +47,11 @@ def learnt(stage: DecoderStage, part: str) -> tuple[bool, bool]:
     return tuple(any(p.grad is not None for p in side.parameters()) for side in sides)
 
 
-@pytest.mark.parametrize("part", ["pixels", "squares", "features", "adversarial"])
-def test_the_decoder_alone_learns_to_draw(stage: DecoderStage, part: str) -> None:
-    assert learnt(stage, part) == (True, False)
-
-
-def test_the_discriminator_alone_learns_to_tell(stage: DecoderStage) -> None:
+def test_the_decoder_alone_learns_to_draw_and_the_discriminator_to_tell(
+    stage: DecoderStage,
+) -> None:
+    for part in ("pixels", "squares", "features", "adversarial"):
+        assert learnt(stage, part) == (True, False), part
     assert learnt(stage, "discriminator") == (False, True)
 
 

@@ -31,7 +31,7 @@ from understudy.core.errors import (  # noqa: E402
     SourceError,
     UnsupportedTask,
 )
-from understudy.core.ports import Captioner, Generator, Segmenter, TextEncoder  # noqa: E402
+from understudy.core.ports import Generator, Segmenter  # noqa: E402
 from understudy.studio.clip_training import learn_tokenizer  # noqa: E402
 from understudy.studio.corpus import (  # noqa: E402
     CorpusRow,
@@ -289,25 +289,13 @@ def test_a_second_training_passes_over_what_is_done(studio: Path) -> None:
     assert (studio / "unet" / "config.json").stat().st_mtime_ns == before
 
 
-def test_the_studio_embeds_decodes_draws_and_segments(studio: Path) -> None:
+def test_a_studio_of_another_world_is_not_told_what_a_captioner_reads(studio: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, *SHAPE), dtype=np.uint8)
     encoder = load_encoder(f"embedded:studio?folder={studio}", shape=SHAPE)
-    assert isinstance(encoder, TextEncoder)
-    embeddings = encoder.encode(images)
-    assert embeddings.shape == (2, 16)
-    assert encoder.encode_text(PROMPTS).shape == (2, 16)
     decoder = load_decoder(named(studio), shape=SHAPE, encoder=encoder)
-    seeds = np.arange(2)
-    made = decoder.decode(embeddings, seeds=seeds)
-    assert made.shape == images.shape
-    # The captioner knows the playhouse: a studio of another world is not told what it reads.
+    embeddings, seeds = encoder.encode(images), np.arange(2)
     prompted = decoder.decode_prompted(embeddings, ["", ""], seeds=seeds)
-    np.testing.assert_array_equal(made, prompted)
-    generator = load_model(Generator, named(studio))
-    assert generator.tasks == {"text", "variation", "inpainting", "control:edges", "control:pose"}
-    assert generator.generate(PROMPTS).shape == images.shape
-    assert load_model(Segmenter, f"embedded:studio?folder={studio}").segment(images).max() < 13
-    assert all(load_model(Captioner, f"embedded:studio?folder={studio}").caption(images))
+    np.testing.assert_array_equal(decoder.decode(embeddings, seeds=seeds), prompted)
 
 
 def test_an_exported_studio_draws_the_same_as_a_model_of_the_hub(

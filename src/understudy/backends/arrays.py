@@ -26,11 +26,7 @@ _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pi
 
 
 def require_images(images: Images, shape: Shape, name: str) -> None:
-    """Refuse anything but (n, height, width, channels) uint8 of the shape the model was made for.
-
-    Raises:
-        BackendError: Another shape or type.
-    """
+    """Refuse anything but (n, height, width, channels) uint8 of a model's shape."""
     if images.dtype != np.uint8 or images.shape[1:] != shape:
         raise BackendError(
             f"{name} was loaded for uint8 images of shape {shape}, "
@@ -39,15 +35,20 @@ def require_images(images: Images, shape: Shape, name: str) -> None:
 
 
 def check_embeddings(embeddings: Embeddings, dim: int, name: str) -> None:
-    """Refuse anything but (n, dim) finite numbers.
-
-    Raises:
-        BackendError: Another shape, or values that are not finite.
-    """
+    """Refuse anything but (n, dim) finite numbers."""
     if embeddings.ndim != 2 or embeddings.shape[1] != dim:
         raise BackendError(f"{name} takes embeddings of shape (n, {dim}), found {embeddings.shape}")
     if not np.isfinite(embeddings).all():
         raise BackendError(f"{name} was given embeddings that are not finite")
+
+
+def require_any_images(images: Images, name: str) -> None:
+    """Refuse anything but (n, height, width, 1 or 3) uint8."""
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise BackendError(
+            f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
+            f"found {images.dtype} of shape {images.shape}"
+        )
 
 
 def index_slices(total: int, size: int) -> Iterator[slice]:
@@ -82,6 +83,20 @@ def resized(images: Images, height: int, width: int) -> Images:
 def fit_images(images: Images, shape: Shape) -> Images:
     """(n, height, width, c) uint8 brought to another height, width and number of channels."""
     return resized(with_channels(images, shape[2]), shape[0], shape[1])
+
+
+def sizes_of(text: str, key: str) -> Shape:
+    """``"64x96"`` as (64, 96); a ValueError where it is not of that form."""
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"{key} is whole numbers with x between, like 64x96, found {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def check_side_text(text: str | None) -> None:
+    """A ValueError for an option ``size`` that is neither a number nor height x width."""
+    if text is not None and len(sizes_of(text, "size")) > 2:
+        raise ValueError(f"size must be like 64 or 64x96, found {text!r}")
 
 
 def to_uint8(values: NDArray[np.floating]) -> Images:

@@ -28,19 +28,10 @@ _BATCH = 64
 class ClassifierFile:
     """A classifier that was written to a file.
 
-    Args:
-        file: ONNX, or LiteRT where its name ends in ``.tflite``.
-
     Attributes:
-        path: The file.
         classes: The class names that it gives; empty where it says none.
         encoder: The name of the encoder of the embeddings that it takes; None where it says none.
-        kind: What it takes.
         shape: (height, width, channels), or (d,); None of a size that is left open.
-
-    Raises:
-        BackendError: There is no such file, or it is no classifier.
-        MissingExtra: The runtime of its format is not installed.
     """
 
     def __init__(self, file: str | Path) -> None:
@@ -75,11 +66,7 @@ class ClassifierFile:
         return f"classifier {self.path.name}"
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Class probabilities, (n, classes), of uint8 images or of float32 embeddings.
-
-        Raises:
-            BackendError: It does not take such rows, or gives no row of scores for each.
-        """
+        """Class probabilities, (n, classes), of uint8 images or of float32 embeddings."""
         scores = np.asarray(self._scores(values), dtype=np.float64)
         if scores.ndim != 2 or len(scores) != len(values):
             raise BackendError(
@@ -104,11 +91,7 @@ class ClassifierFile:
 
 
 def _names(path: Path, text: str) -> tuple[str, ...]:
-    """The class names that a file states.
-
-    Raises:
-        BackendError: They cannot be read.
-    """
+    """The class names that a file states."""
     try:
         names = json.loads(text)
     except ValueError:

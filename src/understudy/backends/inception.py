@@ -17,19 +17,27 @@ pinned commit only, so that what ran yesterday is what runs tomorrow.
 from __future__ import annotations
 
 import re
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+import scipy
 from PIL import Image
 
 from understudy.backends.arrays import FloatArray, require_images, with_channels
 from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
-from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.backends.perceptual_network import load_torchscript
+from understudy.backends.plugin import (
+    BackendInfo,
+    PositiveCount,
+    full_name,
+    installed,
+    read_options,
+)
+from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Shape
@@ -49,8 +57,6 @@ class InceptionOptions:
     """Options of ``inception:FILE``.
 
     Attributes:
-        batch: Images run at once.
-        threads: Threads within one operation of an ONNX file.
         output: Which output of an ONNX file is the features, where there are several.
         probabilities: Which output of an ONNX file holds class probabilities or logits; None: none.
         scale: What black and white become: ``standard`` is (pixel - 128) / 128, as the standard
@@ -58,20 +64,15 @@ class InceptionOptions:
         revision: Branch, tag or commit of a file on the hub; of a TorchScript file, a commit.
     """
 
-    batch: int = 32
-    threads: int = 2
+    batch: PositiveCount = 32
+    threads: PositiveCount = 2
     output: str | None = None
     probabilities: str | None = None
     scale: str = _STANDARD
     revision: str | None = None
 
     def __post_init__(self) -> None:
-        self.of_file(self.output)
         _ = self.ends
-
-    def of_file(self, output: str | None) -> OnnxOptions:
-        """As an ONNX file takes them, for one of its outputs."""
-        return OnnxOptions(self.batch, self.threads, output=output)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -79,12 +80,8 @@ class InceptionOptions:
         return (-1.0, 127 / 128) if self.scale == _STANDARD else scale_ends(self.scale)
 
 
-class _Network(Protocol):
-    """A loaded file: (n, 3, 299, 299) float32 to features, and probabilities or logits."""
-
-    def __call__(self, values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-        """Run some images."""
-        ...
+_Network = Callable[[FloatArray], tuple[FloatArray, FloatArray | None]]
+"""A loaded file: (n, 3, 299, 299) float32 to features, and probabilities or logits."""
 
 
 class InceptionEncoder:
@@ -108,19 +105,11 @@ class InceptionEncoder:
         self.dim = self._run(black)[0].shape[1]
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or an output that is not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         return self.score(images)[0]
 
     def score(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
-        """The features, and (n, classes) probabilities where the file gives some.
-
-        Raises:
-            BackendError: As for `encode`.
-        """
+        """The features, and (n, classes) probabilities where the file gives some."""
         require_images(images, self.shape, self.name)
         parts = [self._run(part) for _, part in even_parts(images, self._batch)]
         if not parts:
@@ -175,11 +164,7 @@ def _download(file: str, revision: str | None) -> Path:
 
 
 def resize_cleanly(images: Images) -> FloatArray:
-    """(n, 299, 299, c) float32 in 0 to 255, as clean-fid resizes.
-
-    Args:
-        images: (n, height, width, c) uint8.
-    """
+    """(n, 299, 299, c) float32 in 0 to 255, as clean-fid resizes."""
     resized_images = np.empty(
         (len(images), INCEPTION_SIDE, INCEPTION_SIDE, images.shape[3]), dtype=np.float32
     )
@@ -195,16 +180,16 @@ def _probabilities(classes: FloatArray) -> FloatArray:
     """Rows that sum to 1: as they are, or by the softmax of logits."""
     if (classes >= 0).all() and np.allclose(classes.sum(axis=1), 1, atol=_SUM):
         return classes
-    shifted = np.exp(classes - classes.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float32)
+    return np.asarray(scipy.special.softmax(classes, axis=1), dtype=np.float32)
 
 
 def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
     """An ONNX file, and how many images it takes at once."""
-    model = OnnxModel(str(path), options.of_file(options.output))
+    model = OnnxModel(str(path), OnnxOptions(options.batch, options.threads, output=options.output))
     classes = None
     if options.probabilities is not None:
-        classes = OnnxModel(str(path), options.of_file(options.probabilities))
+        output = options.probabilities
+        classes = OnnxModel(str(path), OnnxOptions(options.batch, options.threads, output=output))
 
     def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         contiguous = np.ascontiguousarray(values)
@@ -214,22 +199,10 @@ def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
 
 
 def _torchscript(path: Path) -> _Network:
-    """A TorchScript file.
+    """A TorchScript file."""
+    module = load_torchscript(path, f"inception:{path}")
+    import torch
 
-    The standard file resizes and scales in ``forward``; its ``layers`` begin behind that, and its
-    ``output`` turns features into logits. Of another file, ``forward`` is taken, which gives the
-    features or a pair of features and logits.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtra(f"inception:{path}", "torch") from error
-    try:
-        with warnings.catch_warnings():  # the file that everybody has is of this kind
-            warnings.simplefilter("ignore", DeprecationWarning)
-            module = torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
-    except (RuntimeError, ValueError) as error:
-        raise BackendError(f"{path}: not a readable TorchScript file ({error})") from error
     whole = hasattr(module, "layers")
 
     def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
@@ -251,24 +224,18 @@ class InceptionBackend:
         """Any file of the network."""
         return [
             BackendInfo(
-                name="inception:FILE",
-                kind="encoder",
-                what="the standard Inception network of FID, a TorchScript or ONNX file, "
+                "inception:FILE",
+                "encoder",
+                "the standard Inception network of FID, a TorchScript or ONNX file, "
                 "also of the hub: inception:hf:OWNER/NAME/FILE",
-                extra="torch",
-                available=installed("torch") or installed("onnxruntime"),
-                licence="that of the file",
+                "torch",
+                installed("torch") or installed("onnxruntime"),
+                "that of the file",
             )
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """The network in the file ``rest``; see `InceptionOptions`.
-
-        Raises:
-            BackendError: There is no such file, it holds no such network, or it is a program of
-                the hub without a pinned commit.
-            HubUnreachable: It is not on this machine and the hub does not answer.
-        """
+        """The network in the file ``rest``; see `InceptionOptions`."""
         read = read_options(options, InceptionOptions, name=f"inception:{rest}")
         return InceptionEncoder(rest, shape, read)
 

@@ -19,13 +19,6 @@ def require_inference(model: object, name: str) -> None:
 
     Dropout and batch normalisation make an image's embedding depend on chance and on the other
     images of its batch.
-
-    Args:
-        model: An encoder or a captioner, of any class; networks are looked for in its attributes.
-        name: The model, for the message.
-
-    Raises:
-        BackendError: Naming the model and the layer.
     """
     if "torch" not in sys.modules:
         return

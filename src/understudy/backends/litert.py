@@ -20,9 +20,16 @@ import scipy
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import resized, with_channels
+from understudy.backends.arrays import require_any_images, resized, with_channels
 from understudy.backends.onnx_model import scale_ends
-from understudy.backends.plugin import BackendInfo, Kind, full_name, installed, read_options
+from understudy.backends.plugin import (
+    BackendInfo,
+    Kind,
+    PositiveCount,
+    full_name,
+    installed,
+    read_options,
+)
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.types import Images, Maps, Scores, Texts
 
@@ -39,38 +46,26 @@ class LiteRtOptions:
     """Options of a model.
 
     Attributes:
-        threads: Threads within one operation.
         scale: What black and white become where the model takes float32: ``"0..1"``, ``"-1..1"``,
             ``"0..255"``. Models of 8-bit pixels are given them as they are.
         labels: Of a segmenter: its class names with commas between, or a file with one a line. A
             model with one score a pixel has one class besides the background.
     """
 
-    threads: int = 2
+    threads: PositiveCount = 2
     scale: str = "0..1"
     labels: str | None = None
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ValueError(f"threads must be at least 1, found {self.threads}")
         scale_ends(self.scale)
 
 
 class LiteRtModel:
     """A loaded file with one input of one image, and its first output.
 
-    Args:
-        file: The file.
-        options: See `LiteRtOptions`.
-
     Attributes:
-        name: With options, as it loads the model again.
-        licence: Where to look.
         output: Shape of the output, without the image's own dimension.
-
-    Raises:
-        BackendError: There is no such file, or it is no model of one image.
-        MissingExtra: LiteRT is not installed.
+        size: (height, width) of the images that the model takes.
     """
 
     def __init__(self, file: str, options: LiteRtOptions) -> None:
@@ -88,18 +83,15 @@ class LiteRtModel:
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             raise BackendError(f"{self.path}: not a readable LiteRT model ({error})") from error
-        inputs, outputs = (
-            self._interpreter.get_input_details(),
-            self._interpreter.get_output_details(),
-        )
-        self._input, self._output = inputs[0], outputs[0]
+        inputs = self._interpreter.get_input_details()
+        self._input, self._output = inputs[0], self._interpreter.get_output_details()[0]
         shape = tuple(int(size) for size in self._input["shape"])
         if len(inputs) != 1 or len(shape) != 4 or shape[0] != 1 or shape[3] not in (1, 3):
             raise BackendError(
                 f"{self.path}: it must take one image (1, height, width, 1 or 3), found "
                 f"{' and '.join(str(tuple(item['shape'])) for item in inputs)}"
             )
-        self._size, self._channels = shape[1:3], shape[3]
+        self.size, self.channels = (shape[1], shape[2]), shape[3]
         self.output = tuple(int(size) for size in self._output["shape"])[1:]
         self._low, self._high = scale_ends(options.scale)
 
@@ -109,18 +101,11 @@ class LiteRtModel:
         Yields:
             The output of an image, float32 or whole numbers, and how much of the model's (height,
             width) the image fills, from the upper left corner.
-
-        Raises:
-            BackendError: No images, or an output that is not finite.
         """
-        if images.ndim != 4 or images.dtype != np.uint8 or images.shape[3] not in (1, 3):
-            raise BackendError(
-                f"{self.name} takes uint8 images of shape (n, height, width, 1 or 3), found "
-                f"{images.dtype} of shape {images.shape}"
-            )
-        for image in with_channels(images, self._channels):
-            height, width = size_within(image.shape[:2], self._size)
-            square = np.zeros((*self._size, self._channels), dtype=np.uint8)
+        require_any_images(images, self.name)
+        for image in with_channels(images, self.channels):
+            height, width = size_within(image.shape[:2], self.size)
+            square = np.zeros((*self.size, self.channels), dtype=np.uint8)
             square[:height, :width] = resized(image[None], height, width)[0]
             self._interpreter.set_tensor(self._input["index"], self._prepared(square[None]))
             self._interpreter.invoke()
@@ -128,16 +113,6 @@ class LiteRtModel:
             if not np.isfinite(output).all():
                 raise BackendError(f"{self.path}: its output is not finite (NaN or infinity)")
             yield self._numbers(output), (height, width)
-
-    @property
-    def channels(self) -> int:
-        """Of the images that the model takes."""
-        return self._channels
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(height, width) of the images that the model takes."""
-        return self._size[0], self._size[1]
 
     def _prepared(self, pixels: Images) -> NDArray[Any]:
         """Pixels as the model takes them."""
@@ -157,23 +132,14 @@ class LiteRtModel:
 
 
 class LiteRtSegmenter:
-    """Images to semantic maps.
-
-    Args:
-        model: Its output is a whole number, or some scores, for each place.
-        classes: Names of the classes.
-    """
+    """Images to semantic maps."""
 
     def __init__(self, model: LiteRtModel, classes: tuple[str, ...]) -> None:
         self._model, self.classes = model, classes
         self.name, self.licence = model.name, model.licence
 
     def segment(self, images: Images) -> Maps:
-        """(n, height, width) int64 at the size of the images.
-
-        Raises:
-            BackendError: No images, or a class without a name.
-        """
+        """(n, height, width) int64 at the size of the images."""
         maps = [
             self._map(self._cut(output, filled), images.shape[1:3])
             for output, filled in self._model.run(images)
@@ -204,20 +170,12 @@ class LiteRtScoringSegmenter(LiteRtSegmenter):
     """A segmenter whose model gives scores: one of a class, or one for each class."""
 
     def segment(self, images: Images) -> Maps:
-        """(n, height, width) int64 at the size of the images; of equal scores the first class.
-
-        Raises:
-            BackendError: No images.
-        """
+        """(n, height, width) int64 at the size of the images; of equal scores the first class."""
         maps = [scores.argmax(axis=0) for scores in self._scores(images)]
         return np.array(maps, dtype=np.int64).reshape(images.shape[:3])
 
     def score(self, images: Images, classes: Texts) -> Scores:
-        """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1].
-
-        Raises:
-            BackendError: No images, or a class that the model does not know.
-        """
+        """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1]."""
         for name in classes:
             if name not in self.classes:
                 raise BackendError(
@@ -259,11 +217,7 @@ class LiteRtPoseEstimator:
         self.name, self.licence = model.name, model.licence
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
-        """For each image (1, 19, 3): x and y in pixels, and a score in [0, 1].
-
-        Raises:
-            BackendError: No images.
-        """
+        """For each image (1, 19, 3): x and y in pixels, and a score in [0, 1]."""
         poses = []
         for output, (height, width) in self._model.run(images):
             y, x, score = output.reshape(len(COCO_KEYPOINTS), 3).T
@@ -281,31 +235,16 @@ class LiteRtBackend:
 
     def models(self) -> list[BackendInfo]:
         """Any file, as a segmenter or a pose estimator."""
-        kinds: tuple[tuple[Kind, str], ...] = (
-            (
-                "segmenter",
-                "a segmenter of LiteRT (TensorFlow Lite); options labels, threads, scale",
-            ),
-            ("pose estimator", "MoveNet for one person, in LiteRT's format; option threads"),
-        )
+        available, own = installed("ai_edge_litert"), "that of the file"
+        segmenter = "a segmenter of LiteRT (TensorFlow Lite); options labels, threads, scale"
+        pose = "MoveNet for one person, in LiteRT's format; option threads"
         return [
-            BackendInfo(
-                name="litert:FILE",
-                kind=kind,
-                what=what,
-                extra="litert",
-                available=installed("ai_edge_litert"),
-                licence="that of the file",
-            )
-            for kind, what in kinds
+            BackendInfo("litert:FILE", "segmenter", segmenter, "litert", available, own),
+            BackendInfo("litert:FILE", "pose estimator", pose, "litert", available, own),
         ]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """The segmenter or pose estimator in the file ``rest``; see `LiteRtOptions`.
-
-        Raises:
-            BackendError: Another kind, a wrong option, or a file of another kind.
-        """
+        """The segmenter or pose estimator in the file ``rest``; see `LiteRtOptions`."""
         read = read_options(options, LiteRtOptions, name=f"litert:{rest}")
         if kind.endswith("segmenter"):
             return _segmenter(LiteRtModel(rest, read), read.labels)

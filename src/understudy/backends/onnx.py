@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from understudy.backends.arrays import (
     FloatArray,
     check_embeddings,
+    check_side_text,
+    fit_images,
     index_slices,
     require_images,
     resized,
+    sizes_of,
     to_uint8,
     with_channels,
 )
@@ -27,6 +30,7 @@ from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
@@ -36,44 +40,31 @@ _POOLED = 128  # pixels a side, at least, for models that pool everything into o
 
 @dataclass(frozen=True, slots=True)
 class OnnxEncoderOptions(OnnxOptions):
-    """Options of an encoder.
+    """Options of an encoder, besides those of `OnnxOptions`.
 
     Attributes:
         size: Pixels a side that images are resized to, ``"128"``, or ``"128x96"`` for height x
             width; by default what the model demands, else the dataset's own size, but at least 128
             a side where the output is one pooled vector, as classifiers' features are: trained on
             large pictures, they say little of small ones.
-        batch: Images run at once.
-        threads: Threads within one operation.
-        input: Which input of the model takes the images, where there are several.
-        output: Which output is the embedding, where there are several.
-        scale: What black and white become: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
         norm_bound: Bound of the embeddings' L2 norm; longer embeddings are scaled down to it.
     """
 
     size: str | None = None
-    norm_bound: float | None = None
+    norm_bound: Annotated[float | None, Option("", above=0)] = None
 
     def __post_init__(self) -> None:
         OnnxOptions.__post_init__(self)
-        if self.size is not None and len(_sizes(self.size, "size")) > 2:
-            raise ValueError(f"size must be like 128 or 128x96, found {self.size!r}")
-        if self.norm_bound is not None and not 0 < self.norm_bound < math.inf:
-            raise ValueError(f"norm_bound must be a positive number, found {self.norm_bound}")
+        check_side_text(self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions(OnnxOptions):
-    """Options of a decoder.
+    """Options of a decoder, besides those of `OnnxOptions`.
 
     Attributes:
         latent: Shape of one embedding as the model takes it, such as ``"32x8x8"``; by default what
             the encoder makes, else what the model demands.
-        batch: Embeddings run at once.
-        threads: Threads within one operation.
-        input: Which input of the model takes the embeddings, where there are several.
-        output: Which output is the image, where there are several.
-        scale: What black and white are in the output: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
     """
 
     latent: str | None = None
@@ -81,15 +72,11 @@ class DecoderOptions(OnnxOptions):
     def __post_init__(self) -> None:
         OnnxOptions.__post_init__(self)
         if self.latent is not None:
-            _sizes(self.latent, "latent")
+            sizes_of(self.latent, "latent")
 
 
 class OnnxEncoder:
-    """Images to embeddings by an ONNX model.
-
-    Attributes:
-        latent: Shape of one embedding before it is flattened, such as (32, 8, 8).
-    """
+    """Images to embeddings by an ONNX model."""
 
     ordered = False
 
@@ -123,7 +110,7 @@ class OnnxEncoder:
     def _probe(self) -> Shape:
         """Shape of the output for one image."""
         probe = (self._channels, *self._size)
-        if min(self._size) < _SMALL:
+        if min(self._size) < _SMALL and None in self._model.sizes:
             self._model.survives(probe)
         black = np.full((min(2, self._model.batch), *probe), self._low, dtype=np.float32)
         return self._model.run(black).shape[1:]
@@ -133,7 +120,7 @@ class OnnxEncoder:
         height, width = self._model.sizes[1:]
         if wanted is None:
             return height or self.shape[0], width or self.shape[1]
-        sizes = _sizes(wanted, "size")
+        sizes = sizes_of(wanted, "size")
         chosen = (sizes[0], sizes[-1])
         if (height or chosen[0], width or chosen[1]) != chosen:
             raise BackendError(
@@ -143,11 +130,7 @@ class OnnxEncoder:
         return chosen
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or an output that is not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._model.batch):
@@ -187,7 +170,7 @@ class OnnxDecoder:
         demanded = model.sizes
         latent: Shape
         if shape is not None:
-            latent = _sizes(shape, "latent")
+            latent = sizes_of(shape, "latent")
         elif isinstance(encoder, OnnxEncoder) and len(encoder.latent) == len(demanded):
             latent = encoder.latent
         elif len(demanded) == 1 and encoder is not None:
@@ -211,20 +194,13 @@ class OnnxDecoder:
         return latent
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
-
-        ``seeds`` are ignored: a network of an ONNX file is given its embedding alone.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite, or an output not finite.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8, clipped; seeds are ignored."""
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._model.batch):
             values = embeddings[rows].astype(np.float32, copy=False).reshape(-1, *self._latent)
             decoded = (self._model.run(values) - self._low) / (self._high - self._low)
-            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
-            out[rows] = resized(pixels, self.shape[0], self.shape[1])
+            out[rows] = fit_images(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape)
         return out
 
 
@@ -235,12 +211,12 @@ class OnnxBackend:
         """Any file."""
         return [
             BackendInfo(
-                name="onnx:FILE",
-                kind="encoder and decoder",
-                what="an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ...",
-                extra="onnx",
-                available=installed("onnxruntime"),
-                licence="that of the file",
+                "onnx:FILE",
+                "encoder and decoder",
+                "an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ...",
+                "onnx",
+                installed("onnxruntime"),
+                "that of the file",
             )
         ]
 
@@ -253,14 +229,6 @@ class OnnxBackend:
         """The decoder in the file ``rest``; see `DecoderOptions`."""
         read = read_options(options, DecoderOptions, name=f"onnx:{rest}")
         return OnnxDecoder(rest, shape, encoder, read)
-
-
-def _sizes(text: str, key: str) -> tuple[int, ...]:
-    """``"32x8x8"`` as (32, 8, 8)."""
-    parts = text.lower().split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"{key} must be like 128 or 32x8x8, found {text!r}")
-    return tuple(int(part) for part in parts)
 
 
 def _clipped(rows: NDArray[np.float32], bound: float) -> FloatArray:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from understudy.backends.arrays import FloatArray
+from understudy.backends.plugin import PositiveCount
 from understudy.core.errors import BackendError, MissingExtra
 
 _PROBE = """
@@ -28,18 +29,21 @@ session.run([sys.argv[3]], {sys.argv[2]: numpy.zeros(shape, numpy.float32)})
 
 @dataclass(frozen=True, slots=True)
 class OnnxOptions:
-    """What encoders and decoders share; `onnx.EncoderOptions` says what each option means."""
+    """Options of any file.
 
-    batch: int = 64
-    threads: int = 2
+    Attributes:
+        input: Which input of the model is taken, where there are several.
+        output: Which output is taken, where there are several.
+        scale: What black and white are in images: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
+    """
+
+    batch: PositiveCount = 64
+    threads: PositiveCount = 2
     input: str | None = None
     output: str | None = None
     scale: str = "0..1"
 
     def __post_init__(self) -> None:
-        for key in ("batch", "threads"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} must be at least 1, found {getattr(self, key)}")
         scale_ends(self.scale)
 
 
@@ -105,11 +109,7 @@ class OnnxModel:
         return f"see {self.path.name}"
 
     def run(self, values: FloatArray) -> FloatArray:
-        """Run at most ``batch`` rows.
-
-        Raises:
-            BackendError: The model refused them, lost rows, or gave values that are not finite.
-        """
+        """Run at most ``batch`` rows."""
         rows = len(values)
         if self._fixed and rows < self.batch:
             filler = np.zeros((self.batch - rows, *values.shape[1:]), dtype=np.float32)
@@ -131,11 +131,7 @@ class OnnxModel:
         return out[:rows].astype(np.float32, copy=False)
 
     def survives(self, shape: tuple[int, ...]) -> None:
-        """Try a blank input in a process of its own: ONNX Runtime dies of some that are too small.
-
-        Raises:
-            BackendError: It died.
-        """
+        """Try a blank input in a process of its own: ONNX Runtime dies of some small ones."""
         arguments = [str(self.path), self.input, self.output, str(self.batch), *map(str, shape)]
         done = subprocess.run(
             [sys.executable, "-c", _PROBE, *arguments], capture_output=True, check=False
@@ -149,11 +145,7 @@ class OnnxModel:
 
 
 def require_onnx_runtime(name: str = "an ONNX file") -> ModuleType:
-    """The package ONNX Runtime.
-
-    Raises:
-        MissingExtra: It is not installed, which ``name`` needs.
-    """
+    """The package ONNX Runtime."""
     try:
         import onnxruntime
     except ImportError as error:

@@ -36,9 +36,6 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
 
     Text may stand for any value, as on a command line: ``"8"``, ``"true"``, ``"a,b"``, and
     ``"none"`` for None where text is no value of its own.
-
-    Raises:
-        WrongValue: It cannot be one, or is out of range.
     """
     from pydantic import ValidationError
 

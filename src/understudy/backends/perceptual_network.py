@@ -1,4 +1,4 @@
-"""LPIPS and its like from a TorchScript file: whole, or the network that gives the feature maps.
+"""LPIPS and its like from a TorchScript file.
 
 The file is made once by who has the weights (``torch.jit.trace(metric, (a, b)).save(file)``). It
 takes (n, 3, height, width) float32 from -1, black, to 1, white, as the LPIPS package does. A
@@ -8,12 +8,10 @@ TorchScript file is a program: take it from people you trust.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.backends.arrays import index_slices, with_channels
 from understudy.core.errors import BackendError, MissingExtra
@@ -22,8 +20,27 @@ from understudy.core.types import Images, Vector
 _BATCH = 32
 
 
-class _Script:
-    """A TorchScript file, ready to be called."""
+def load_torchscript(path: Path, name: str) -> Any:
+    """The module in a TorchScript file, on the processor and in evaluation mode."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra(name, "torch") from error
+    load: Any = torch.jit.load
+    try:
+        with warnings.catch_warnings():
+            # Torch would rather have everybody use its exporter; files that all have are of these.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return load(str(path), map_location="cpu").eval()
+    except (RuntimeError, ValueError) as error:
+        raise BackendError(
+            f"{path}: not a readable TorchScript file ({str(error).splitlines()[0]}); a .pth file "
+            "of weights alone is not one: save the module by torch.jit.trace(...).save(...)"
+        ) from error
+
+
+class ScriptedDistance:
+    """A whole metric: two batches of images to one number a pair. A `PerceptualDistance`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
@@ -31,53 +48,15 @@ class _Script:
         self.licence = f"see {self.path.name}"
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; give a TorchScript file")
-        try:
-            import torch
-        except ImportError as error:
-            raise MissingExtra(self.name, "torch") from error
-        self._torch: Any = torch
-        load: Any = torch.jit.load
-        try:
-            with warnings.catch_warnings():
-                # Torch would rather have everybody use its exporter; metrics are still told so.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self._module: Any = load(str(self.path), map_location="cpu").eval()
-        except (RuntimeError, ValueError) as error:
-            raise BackendError(
-                f"{self.path}: not a TorchScript file ({str(error).splitlines()[0]}); a .pth file "
-                "of weights alone is not one: save the module by torch.jit.trace(...).save(...)"
-            ) from error
-
-    def run(self, *images: Images) -> Any:
-        """Its output for one batch of each."""
-        inputs = [
-            self._torch.from_numpy(with_channels(each, 3)).permute(0, 3, 1, 2).float() / 127.5 - 1
-            for each in images
-        ]
-        try:
-            with self._torch.inference_mode():
-                return self._module(*inputs)
-        except (RuntimeError, TypeError) as error:
-            raise BackendError(
-                f"{self.path}: cannot run on {len(images)} x {tuple(inputs[0].shape)} "
-                f"({str(error).strip().splitlines()[-1]})"
-            ) from error
-
-
-class ScriptedDistance(_Script):
-    """A whole metric: two batches of images to one number a pair. A `PerceptualDistance`."""
+        self._module = load_torchscript(self.path, self.name)
 
     def distance(self, a: Images, b: Images) -> Vector:
-        """How different each pair looks: (n,), 0 for the same picture.
-
-        Raises:
-            BackendError: Other shapes, or a file that gives something else.
-        """
+        """How different each pair looks: (n,), 0 for the same picture."""
         if a.shape != b.shape:
             raise BackendError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
         distances = np.empty(len(a))
         for rows in index_slices(len(a), _BATCH):
-            out = self.run(a[rows], b[rows])
+            out = self._run(a[rows], b[rows])
             values = None if not hasattr(out, "numpy") else out.double().numpy()
             if values is None or values.size != len(a[rows]) or not np.isfinite(values).all():
                 raise BackendError(
@@ -87,24 +66,18 @@ class ScriptedDistance(_Script):
             distances[rows] = values.ravel()
         return distances
 
+    def _run(self, *images: Images) -> Any:
+        import torch
 
-class ScriptedMaps(_Script):
-    """The feature maps of some layers, for `metrics.perceptual_distance.lpips`."""
-
-    def __call__(self, images: Images) -> Sequence[NDArray[np.float32]]:
-        """(n, height, width, channels) uint8 to one (n, channels, height, width) a layer.
-
-        Raises:
-            BackendError: A file that gives something else.
-        """
-        parts = []
-        for rows in index_slices(len(images), _BATCH):
-            out = self.run(images[rows])
-            layers = [out] if hasattr(out, "numpy") else list(out)
-            if not layers or any(getattr(one, "ndim", 0) != 4 for one in layers):
-                raise BackendError(
-                    f"{self.path}: a network for LPIPS gives a tuple of maps, each "
-                    "(n, channels, height, width)"
-                )
-            parts.append([one.float().numpy() for one in layers])
-        return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
+        inputs = [
+            torch.from_numpy(with_channels(each, 3)).permute(0, 3, 1, 2).float() / 127.5 - 1
+            for each in images
+        ]
+        try:
+            with torch.inference_mode():
+                return self._module(*inputs)
+        except (RuntimeError, TypeError) as error:
+            raise BackendError(
+                f"{self.path}: cannot run on {len(images)} x {tuple(inputs[0].shape)} "
+                f"({str(error).strip().splitlines()[-1]})"
+            ) from error

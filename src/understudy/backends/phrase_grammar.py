@@ -52,7 +52,6 @@ class Slot:
     """One thing to find out.
 
     Attributes:
-        name: The attribute it decides.
         values: Each value's phrases. ``{name}`` in a phrase stands for the word of an earlier slot.
         when: Earlier slots and the values of theirs under which this one is asked for.
         words: A value's word in captions and phrases, where it is not the value itself.
@@ -129,11 +128,7 @@ class PhraseGrammar:
         return _OPEN.sub(word, text)
 
     def compose(self, known: AttributeValues) -> str:
-        """The caption for these attributes.
-
-        Raises:
-            BackendError: No template fits them.
-        """
+        """The caption for these attributes."""
         for template in self.templates:
             if open_slots([template.text]) <= known.keys() and fits(template.when, known):
                 return self.fill(template.text, known)
@@ -167,14 +162,7 @@ def _check(what: str, named: set[str], when: Condition, known: Mapping[str, set[
 
 
 def read_grammar(source: Mapping[str, Any] | Path | str) -> PhraseGrammar:
-    """What to look for in an image, from JSON in either form.
-
-    Args:
-        source: The content of the JSON, or its file.
-
-    Raises:
-        ConfigError: There is no such file, or it is no grammar.
-    """
+    """What to look for in an image, from JSON in either form."""
     data = _json_object(source)
     try:
         prompts = tuple(data.get("prompts", PROMPTS))
@@ -194,14 +182,7 @@ def read_grammar(source: Mapping[str, Any] | Path | str) -> PhraseGrammar:
 
 
 def read_phrases(source: Mapping[str, Any] | Path | str | None = None) -> Phrases:
-    """What captions say, from JSON.
-
-    Args:
-        source: The content of the JSON, or its file; None for the playhouse's grammar.
-
-    Raises:
-        ConfigError: There is no such file, or it is no grammar of captions that can be written.
-    """
+    """What captions say, from JSON."""
     if source is None:
         packaged = files("understudy.backends.embedded").joinpath("studio", "grammar.json")
         source = json.loads(packaged.read_text("utf-8"))
@@ -231,11 +212,7 @@ def _slots(name: str, form: Any) -> Iterator[Slot]:
 
 
 def _grammar_of(phrases: Phrases, prompts: Sequence[str]) -> PhraseGrammar:
-    """What to look for in images that are described by these phrases.
-
-    `Phrases.possible` may give for each target the values that its attributes take; an attribute
-    that it does not name is not asked for. Without it, what not every target has is left out.
-    """
+    """What to look for in images that are described by these phrases."""
     targets = {name: phrases.attributes[TARGET][name] for name in phrases.subjects}
     noun = {name: alternatives[0] for name, alternatives in targets.items()}
     target = {

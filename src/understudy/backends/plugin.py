@@ -11,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlencode
 
 from understudy.backends.option_reading import read_value
 from understudy.core.errors import BackendError
-from understudy.core.option import declared_options
+from understudy.core.option import Option, declared_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
@@ -33,6 +33,9 @@ Kind = Literal[
     "pose estimator",
     "all kinds",
 ]
+
+PositiveCount = Annotated[int, Option("", least=1)]
+"""The type of an option that is a number of things: 1 or more."""
 
 T = TypeVar("T")
 
@@ -76,11 +79,7 @@ class EncoderBackend(Backend, Protocol):
     """
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """The encoder named ``rest`` for images of (height, width, channels) ``shape``.
-
-        Raises:
-            BackendError: There is no such encoder, or it cannot take such images or options.
-        """
+        """The encoder named ``rest`` for images of (height, width, channels) ``shape``."""
         ...
 
 
@@ -89,17 +88,7 @@ class DecoderBackend(Backend, Protocol):
     """A family with decoders."""
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """The decoder named ``rest`` that makes images of (height, width, channels) ``shape``.
-
-        Args:
-            rest: The part of the name after the colon.
-            shape: (height, width, channels) of the images to make.
-            encoder: The encoder whose embeddings it will be given, where there is one.
-            options: As for the encoder.
-
-        Raises:
-            BackendError: There is no such decoder, or it cannot make such images.
-        """
+        """The decoder named ``rest`` that makes images of (height, width, channels) ``shape``."""
         ...
 
 
@@ -108,11 +97,7 @@ class ModelBackend(Backend, Protocol):
     """A family with models of other ports: generators, tuners, captioners, ..."""
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """The model named ``rest`` that satisfies the port ``kind`` names.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """The model named ``rest`` that satisfies the port ``kind`` names."""
         ...
 
 
@@ -125,19 +110,9 @@ def installed(*modules: str) -> bool:
 
 
 def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
-    """Read options into a dataclass whose fields are of type int, float, bool or str, or None.
+    """Read options, strings or values, into a dataclass with a default for every field.
 
-    Args:
-        options: Values by name; a string is converted to the type of its field.
-        into: A dataclass with a default for every field, and perhaps an `Option` with its range;
-            it may raise ValueError when made.
-        name: The model the options are for, in error messages.
-
-    Returns:
-        The dataclass.
-
-    Raises:
-        BackendError: An option is unknown or its value is wrong; the message lists the options.
+    ``name`` is the model they are for, in messages. The dataclass may raise ValueError when made.
     """
     hints = declared_options(into)
     for key in options:
@@ -145,24 +120,18 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
             raise BackendError(f"{name} has no option {key!r}. {_listing(into)}")
     try:
         return into(
-            **{key: _read(f"option {key}", value, hints[key]) for key, value in options.items()}
+            **{
+                # As it would be read if it stood in the model's name.
+                key: read_value(f"option {key}", None if value is None else str(value), hints[key])
+                for key, value in options.items()
+            }
         )
     except ValueError as error:
         raise BackendError(f"{name}: {error}. {_listing(into)}") from error
 
 
-def _read(name: str, value: Any, hint: Any) -> Any:
-    """A value as the type of its field: as it would be read if it stood in the model's name."""
-    return read_value(name, None if value is None else str(value), hint)
-
-
 def full_name(model: str, options: Any) -> str:
-    """The name that asks for a model again: with the options that differ from their defaults.
-
-    Args:
-        model: ``family:rest``.
-        options: The dataclass its options were read into.
-    """
+    """The name that asks for a model again: with the options that differ from their defaults."""
     non_defaults = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)

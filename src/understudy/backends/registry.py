@@ -17,109 +17,63 @@ from urllib.parse import parse_qsl
 
 from understudy.backends.plugin import (
     Backend,
-    BackendInfo,
     DecoderBackend,
     EncoderBackend,
     Kind,
     ModelBackend,
+)
+from understudy.backends.plugin import (
+    BackendInfo as BackendInfo,
 )
 from understudy.core.entry_points import BACKENDS, registered, registration_of
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
-__all__ = [
-    "BackendInfo",
-    "backends",
-    "load_decoder",
-    "load_encoder",
-    "load_model",
-]
-
 P = TypeVar("P")
 
 
 def load_model(port: type[P], name: str, **options: Any) -> P:
-    """Load a model of any port but encoders and decoders, which need the images' shape.
+    """A model of any port but encoders and decoders, which need the images' shape.
 
-    Args:
-        port: The port it must satisfy, such as `Generator`.
-        name: ``family:rest``, with options after a question mark if wanted.
-        options: More options; the same as those inside the name.
-
-    Returns:
-        The model.
-
-    Raises:
-        BackendError: The family, the model or an option does not exist, or cannot be used.
-        MissingExtra: The model needs a package that is not installed.
+    ``options`` are the same as those inside the name, ``family:rest?key=value``.
     """
     backend, rest, merged = _find(name, options)
-    kind = _kind_of(port)
+    kind = cast(Kind, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", port.__name__).lower())
     if not isinstance(backend, ModelBackend):
-        raise BackendError(f"{name} is no {kind}: {_has_no(backend, name, kind)}")
+        raise _has_no(backend, name, kind)
     model = backend.model(kind, rest, **merged)
     if not isinstance(model, port):
         raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
     return model
 
 
-def _kind_of(port: type) -> Kind:
-    """What a port is called in messages and in listings: the words of its name."""
-    return cast(Kind, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", port.__name__).lower())
-
-
 def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
-    """Load an encoder.
-
-    Args:
-        name: ``family:rest``, with options after a question mark if wanted.
-        shape: (height, width, channels) of the dataset's images; 1 or 3 channels.
-        options: More options; the same as those inside the name.
-
-    Returns:
-        The encoder.
-
-    Raises:
-        BackendError: The family, the model or an option does not exist, or cannot be used.
-        MissingExtra: The model needs a package that is not installed.
-    """
+    """An encoder of images of (height, width, 1 or 3) ``shape``; options as for `load_model`."""
     backend, rest, merged = _find(name, options)
     _check_shape(shape, name)
     if not isinstance(backend, EncoderBackend):
-        raise BackendError(f"{name} is no encoder: {_has_no(backend, name, 'encoder')}")
+        raise _has_no(backend, name, "encoder")
     encoder = backend.encoder(rest, shape, **merged)
     if not isinstance(encoder, Encoder):
-        raise BackendError(f"{name} is no encoder: {_lacks(encoder, Encoder, 'encode')}")
+        raise _lacks(name, encoder, Encoder, "encode")
     return encoder
 
 
 def load_decoder(
     name: str, *, shape: Shape, encoder: Encoder | None = None, **options: Any
 ) -> Decoder:
-    """Load a decoder.
+    """A decoder that makes images of (height, width, 1 or 3) ``shape``.
 
-    Args:
-        name: ``family:rest``, with options after a question mark if wanted.
-        shape: (height, width, channels) of the images to make; 1 or 3 channels.
-        encoder: The encoder whose embeddings will be decoded; it settles their layout and length.
-        options: More options; the same as those inside the name.
-
-    Returns:
-        The decoder.
-
-    Raises:
-        BackendError: The family, the model or an option does not exist, cannot be used, or does
-            not fit the encoder.
-        MissingExtra: The model needs a package that is not installed.
+    The encoder whose embeddings will be decoded settles their layout and length.
     """
     backend, rest, merged = _find(name, options)
     _check_shape(shape, name)
     if not isinstance(backend, DecoderBackend):
-        raise BackendError(f"{name} is no decoder: {_has_no(backend, name, 'decoder')}")
+        raise _has_no(backend, name, "decoder")
     decoder = backend.decoder(rest, shape, encoder, **merged)
     if not isinstance(decoder, Decoder):
-        raise BackendError(f"{name} is no decoder: {_lacks(decoder, Decoder, 'decode')}")
+        raise _lacks(name, decoder, Decoder, "decode")
     if encoder is not None and decoder.dim != encoder.dim:
         raise BackendError(
             f"{name} takes embeddings of {decoder.dim} numbers, but {encoder.name} makes "
@@ -135,16 +89,8 @@ def backends() -> list[BackendInfo]:
         try:
             models += _load(family).models()
         except BackendError as error:
-            models.append(
-                BackendInfo(
-                    name=f"{family}:",
-                    kind="all kinds",
-                    what=str(error),
-                    extra=None,
-                    available=False,
-                    licence="unknown",
-                )
-            )
+            broken = BackendInfo(f"{family}:", "all kinds", str(error), None, False, "unknown")
+            models.append(broken)
     return sorted(models, key=lambda info: info.name)
 
 
@@ -195,21 +141,26 @@ def _load(family: str) -> Backend:
     return backend
 
 
-def _has_no(backend: Backend, name: str, port: str) -> str:
-    """What the family of ``name`` lacks, and what it has instead."""
-    family = name.partition(":")[0]
+def _has_no(backend: Backend, name: str, port: str) -> BackendError:
+    """The family of ``name`` has no such port; what it has instead."""
     ports: dict[str, type] = {
         "encoders": EncoderBackend,
         "decoders": DecoderBackend,
         "models": ModelBackend,
     }
     offered = [noun for noun, protocol in ports.items() if isinstance(backend, protocol)]
-    return f"the backend {family!r} has no {port}, only {' and '.join(offered) or 'a list'}"
+    return BackendError(
+        f"{name} is no {port}: the backend {name.partition(':')[0]!r} has no {port}, only "
+        f"{' and '.join(offered) or 'a list'}"
+    )
 
 
-def _lacks(model: object, port: type, method: str) -> str:
+def _lacks(name: str, model: object, port: type, method: str) -> BackendError:
     missing = [key for key in (*port.__annotations__, method) if not hasattr(model, key)]
-    return f"it gave a {type(model).__name__} without {', '.join(missing)}"
+    return BackendError(
+        f"{name} is no {port.__name__.lower()}: it gave a {type(model).__name__} without "
+        f"{', '.join(missing)}"
+    )
 
 
 def _check_shape(shape: Shape, name: str) -> None:

@@ -42,18 +42,14 @@ class Schedule:
 
     Attributes:
         steps: Steps of the optimiser in all.
-        batch: Samples a pass.
         rate: Highest learning rate.
         warmup: Steps over which the rate rises to ``rate``.
         final: What the rate falls to along half a cosine, as a share of ``rate``; 1 for a constant
             rate.
-        decay: Weight decay (AdamW).
         betas: Decay of the averages of the gradients and of their squares (AdamW). A smaller first
             one steadies networks that learn against each other.
         average: Decay of the exponential average of the weights, which is the result; None: the
             result is the weights of the last step.
-        accumulation: Passes for each step.
-        clip: Largest norm of the gradient.
     """
 
     steps: int
@@ -89,12 +85,10 @@ class Machine:
     """Where and how to train.
 
     Attributes:
-        device: Of the networks.
         precision: Of the passes: ``"float32"``, ``"bfloat16"`` or ``"float16"``, or ``"auto"``:
             bfloat16 on a GPU, float32 elsewhere. A processor that has instructions for bfloat16 is
             faster with it by half for a diffusion network and twice for a decoder; another is far
             slower. Weights and averages stay float32.
-        compile: Whether to compile the network first.
         save_every: Seconds between two checkpoints.
         report_every: Seconds between two reports.
         seed: Of the order of the samples and of every random draw.
@@ -125,7 +119,6 @@ class TrainingTask(Protocol):
     """A network to be trained, and its loss.
 
     Attributes:
-        name: For reports and errors.
         network: What learns; only parameters that require gradients are trained and stored.
     """
 
@@ -133,12 +126,7 @@ class TrainingTask(Protocol):
     network: Any
 
     def losses(self, index: int, seed: int) -> dict[str, torch.Tensor]:
-        """The loss of a pass, by part; the sum of the parts is minimised.
-
-        Args:
-            index: Number of the pass, from 0.
-            seed: Of all that the pass draws.
-        """
+        """The loss of a pass, by part; the sum of the parts is minimised."""
         ...
 
 
@@ -147,13 +135,7 @@ LossReport = Callable[[str, int, int, dict[str, float]], None]
 
 
 class ShuffledIndices:
-    """The samples of each pass: every sample once before any comes again.
-
-    Args:
-        count: Number of samples.
-        batch: Samples a pass.
-        seed: Of the order.
-    """
+    """The samples of each pass: every sample once before any comes again."""
 
     def __init__(self, count: int, batch: int, seed: int) -> None:
         self._count, self._batch, self._seed = count, batch, seed
@@ -185,17 +167,8 @@ def train_network(
     With a folder, a run that was stopped resumes at its last checkpoint, with the same samples and
     the same draws that it would have had.
 
-    Args:
-        task: What to train.
-        schedule: How long and how fast.
-        machine: Where.
-        report: Called with the losses.
-        folder: For ``checkpoint.safetensors`` and ``losses.jsonl``; None: neither is written.
-        on_checkpoint: Called with the step at each checkpoint, with the averaged weights in the
-            network.
-
-    Raises:
-        BackendError: The loss is no longer a number.
+    Without one, neither ``checkpoint.safetensors`` nor ``losses.jsonl`` is written. At each
+    checkpoint ``on_checkpoint`` is called with the step, the averaged weights in the network.
     """
     run = _Run(task, schedule, machine)
     if folder is not None:

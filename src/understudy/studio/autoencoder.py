@@ -57,6 +57,11 @@ def from_network(pixels: torch.Tensor) -> Images:
     return np.asarray(values.permute(0, 2, 3, 1).cpu().numpy())
 
 
+def in_pairs(images: Images, others: Images) -> Images:
+    """Sixteen images in rows of eight, each above another one."""
+    return np.concatenate([images[:8], others[:8], images[8:], others[8:]])
+
+
 class AutoencoderStage:
     """Learns to give images back from latents of zero mean and unit variance.
 
@@ -94,10 +99,8 @@ class AutoencoderStage:
     def sheet(self) -> Images:
         """Held-out images, each above what came back of it."""
         images = self._corpus.images[self._corpus.last(16)]
-        pixels = to_network(images, self._device)
-        decoded = from_network(self.network.decode(self.network.encode(pixels).latents).sample)
-        halves = [np.asarray(images[:8]), decoded[:8], np.asarray(images[8:]), decoded[8:]]
-        return np.concatenate(halves)
+        latents = self.network.encode(to_network(images, self._device)).latents
+        return in_pairs(images, from_network(self.network.decode(latents).sample))
 
 
 @torch.no_grad()

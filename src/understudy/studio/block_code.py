@@ -31,11 +31,7 @@ _STEADY = 8.0  # of the free channels before the last normalisation, which then 
 
 
 def new_block_code(latents: int) -> Any:
-    """An untrained AutoencoderDC that makes every side eight times smaller.
-
-    Args:
-        latents: Channels of a latent, at most 192.
-    """
+    """An untrained AutoencoderDC that makes every side eight times smaller."""
     return diffusers.AutoencoderDC(
         latent_channels=latents,
         encoder_block_out_channels=_WIDTHS,
@@ -104,11 +100,7 @@ def begin_as_linear_code(network: Any, blocks: NDArray[np.float32]) -> None:
 
 
 def _channel_of_pixel() -> torch.Tensor:
-    """Where a block's pixels stand in the deepest level: (192,), for colour, row, column.
-
-    Each of three halvings puts a bit of the row and a bit of the column, lowest first, behind the
-    channel; the channels of the fourth colour, which there is not, are free for what is learnt.
-    """
+    """Where a block's pixels stand in the deepest level: (192,), for colour, row, column."""
     colour, row, column = np.indices((_COLOURS, BLOCK_SIDE, BLOCK_SIDE)).reshape(_COLOURS, -1)
     channel = colour
     for bit in range(3):

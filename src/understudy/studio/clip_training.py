@@ -21,12 +21,9 @@ _START, _END, _WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
 
 
 def learn_tokenizer(captions: Iterable[str], *, size: int, length: int) -> Any:
-    """A CLIPTokenizer: any text can be written, and frequent words are one token.
+    """A CLIPTokenizer of ``size`` tokens at most: any text can be written.
 
-    Args:
-        captions: Texts to learn from.
-        size: Tokens at most.
-        length: Longest text in tokens, its two ends included.
+    ``length`` is that of the longest text in tokens, its two ends included.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     learner = Tokenizer(models.BPE(end_of_word_suffix=_WORD_END))
@@ -41,7 +38,8 @@ def learn_tokenizer(captions: Iterable[str], *, size: int, length: int) -> Any:
         show_progress=False,
     )
     learner.train_from_iterator(captions, trainer)
-    merges = _merges(learner)
+    pairs = json.loads(learner.to_str())["model"]["merges"]
+    merges = [(str(left), str(right)) for left, right in pairs]
     tokens = [*alphabet, *(letter + _WORD_END for letter in alphabet)]
     tokens += [left + right for left, right in merges]
     tokens += [_START, _END]
@@ -49,23 +47,12 @@ def learn_tokenizer(captions: Iterable[str], *, size: int, length: int) -> Any:
     return transformers.CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=length)
 
 
-def _merges(learner: Tokenizer) -> list[tuple[str, str]]:
-    pairs = json.loads(learner.to_str())["model"]["merges"]
-    return [(str(left), str(right)) for left, right in pairs]
-
-
 def new_clip(
     tokenizer: Any, *, side: int, patch: int, widths: tuple[int, int], layers: int, dim: int
 ) -> Any:
     """An untrained CLIPModel; the text side has two layers fewer than the image side.
 
-    Args:
-        tokenizer: Of the texts.
-        side: Pixels a side of an image.
-        patch: Pixels a side of a patch.
-        widths: Of the image side and of the text side; multiples of 32.
-        layers: Of the image side.
-        dim: d, the length of an embedding.
+    ``widths`` of the image side and of the text side are multiples of 32; ``dim`` is d.
     """
     vision, text = (
         {

@@ -33,7 +33,6 @@ class Corpus:
         segments: (n, height, width) uint8 indices into ``classes``, or None.
         edges: (n, height, width) uint8, 0 or 255, or None.
         poses: (n, height, width, 3) uint8 drawn skeletons, or None.
-        classes: Names of the segments.
         attributes: For each image, a value of each attribute that is known, or empty mappings.
         surroundings: n lists of captions of the images as they would be without what they are of;
             empty where these are not known.
@@ -62,9 +61,7 @@ class Corpus:
     def targets(self, rows: NDArray[np.int64], *, belongings: bool = False) -> NDArray[np.bool_]:
         """Where the pictures show what they are of: (n, height, width); nowhere if not known.
 
-        Args:
-            rows: Of the corpus.
-            belongings: Count what belongs to a target, such as its bowl, as a part of it.
+        With ``belongings``, what belongs to a target, such as its bowl, counts as a part of it.
         """
         if self.segments is None:
             return np.zeros((len(rows), *self.images.shape[1:3]), dtype=bool)
@@ -95,11 +92,7 @@ def write_corpus(
     classes: Sequence[str] = (),
     held_out: int = 0,
 ) -> None:
-    """Write ``count`` rows; the last file written marks the folder as complete.
-
-    Raises:
-        ConfigError: There are fewer rows than ``count``, or a row lacks what the first one has.
-    """
+    """Write ``count`` rows; the last file written marks the folder as complete."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "corpus.json").unlink(missing_ok=True)
     arrays: dict[str, NDArray[np.uint8]] = {}

@@ -54,13 +54,8 @@ class Studied:
     """What the stages before found of the corpus, and the networks that did.
 
     Attributes:
-        corpus: The images.
         latents: (n, channels, height, width) float16 of the autoencoder.
         embeddings: (n, d) float16 of CLIP, each of length sqrt(d).
-        vae: The autoencoder.
-        clip: CLIP.
-        tokenizer: Its tokenizer.
-        device: Where to compute.
     """
 
     corpus: Corpus
@@ -121,6 +116,13 @@ class _Noised:
         tokens = any_caption(self.tokens, rows, random)
         return self.studied.text_states(torch.where(dropped[:, None], self.silence, tokens))
 
+    def shown(self) -> tuple[torch.Tensor, Images, torch.Tensor, torch.Tensor]:
+        """Eight held-out rows with their images, and their captions and silence as texts."""
+        rows = torch.from_numpy(self.studied.corpus.last(8))
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
+        return rows, np.asarray(self.studied.corpus.images[rows.numpy()]), states, silence
+
 
 class UNetStage(_Noised):
     """The velocity of latents (v-prediction), told a caption, an embedding, both, or nothing.
@@ -179,12 +181,10 @@ class UNetStage(_Noised):
     @torch.no_grad()
     def sheet(self, vae: Any = None) -> Images:
         """Held-out images; drawn from their captions; drawn from their embeddings."""
-        rows = torch.from_numpy(self.studied.corpus.last(8))
-        silence = self.studied.text_states(self.silence.expand(8, -1))
-        states = self.studied.text_states(self.tokens[rows, 0])
+        rows, images, states, silence = self.shown()
         conditioning = self.embedding_of(rows)
         nothing = torch.zeros_like(conditioning)
-        shown = [np.asarray(self.studied.corpus.images[rows.numpy()])]
+        shown = [images]
         blank = partial(self._velocity, silence, nothing)
         for text, label in ((states, nothing), (silence, conditioning)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
@@ -194,8 +194,7 @@ class UNetStage(_Noised):
     def _velocity(
         self, text: torch.Tensor, label: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        velocity: torch.Tensor = self.network(x, t, text, class_labels=label).sample
-        return velocity
+        return self.network(x, t, text, class_labels=label).sample  # type: ignore[no-any-return]
 
     def embedding_of(self, rows: torch.Tensor) -> torch.Tensor:
         """The embeddings of rows, not noised, as the network takes them."""
@@ -236,10 +235,7 @@ class InpaintingStage(_Noised):
     ) -> torch.Tensor:
         """A text of what is in each hole: (n, length); silence for some.
 
-        Args:
-            rows: Of the corpus.
-            around: (n,): whether the hole is all but the target.
-            random: On the device.
+        ``around`` (n,) says whether the hole is all but the target.
         """
         draw = torch.rand((2, len(rows)), generator=random, device=self.studied.device)
         captions = any_caption(self.tokens, rows, random)
@@ -269,17 +265,13 @@ class InpaintingStage(_Noised):
     @torch.no_grad()
     def sheet(self) -> Images:
         """Held-out images, their holes in grey, and what was drawn in them."""
-        rows = torch.from_numpy(self.studied.corpus.last(8))
+        rows, images, states, silence = self.shown()
         holes, _ = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
         given = self.given(rows, holes)
-        silence = self.studied.text_states(self.silence.expand(8, -1))
-        states = self.studied.text_states(self.tokens[rows, 0])
 
         def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            prediction: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
-            return prediction
+            return self.network(torch.cat([x, given], dim=1), t, text).sample  # type: ignore[no-any-return]
 
-        images = np.asarray(self.studied.corpus.images[rows.numpy()])
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
         guided_velocity = guided(partial(velocity, states), partial(velocity, silence), 2.0)
         inpainted = draw_latents(self.studied, guided_velocity, 8)
@@ -340,17 +332,14 @@ class ControlStage(_Noised):
     @torch.no_grad()
     def sheet(self) -> Images:
         """Held-out images, their hints, and what was drawn to the hints and captions."""
-        rows = torch.from_numpy(self.studied.corpus.last(8))
+        rows, images, states, silence = self.shown()
         hint = self.hint(rows)
-        silence = self.studied.text_states(self.silence.expand(8, -1))
-        states = self.studied.text_states(self.tokens[rows, 0])
 
-        def blank(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            prediction: torch.Tensor = self.base(x, t, silence).sample
-            return prediction
-
-        guided_velocity = guided(lambda x, t: self.velocity(x, t, states, hint), blank, 3.0)
-        images = np.asarray(self.studied.corpus.images[rows.numpy()])
+        guided_velocity = guided(
+            lambda x, t: self.velocity(x, t, states, hint),
+            lambda x, t: self.base(x, t, silence).sample,
+            3.0,
+        )
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
         return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity, 8)])
 

@@ -21,14 +21,14 @@ from PIL import Image
 from torch import nn
 from torch.nn import functional
 
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.hub.pretrained import quiet
 from understudy.backends.training_loop import LossReport, Machine, Schedule
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.data.procedural import PROCEDURAL_NAMES
-from understudy.studio.autoencoder import from_network, to_network
+from understudy.studio.autoencoder import from_network, in_pairs, to_network
 from understudy.studio.block_code import (
     begin_as_linear_code,
     new_block_code,
@@ -78,15 +78,7 @@ def _schedules() -> dict[str, Schedule]:
 
 @dataclass(frozen=True, slots=True)
 class PhotoPlan:
-    """An autoencoder to be made.
-
-    Attributes:
-        count: Images in the corpus.
-        held_out: Those of them never learnt from.
-        side: Pixels a side; a multiple of 16.
-        latents: Channels of a latent, which has an eighth of the sides.
-        schedules: How long each stage learns.
-    """
+    """An autoencoder to be made."""
 
     count: int = 15_000
     held_out: int = 240
@@ -102,13 +94,7 @@ class PhotoPlan:
 def photograph_rows(images: Sequence[str], plan: PhotoPlan) -> Iterator[CorpusRow]:
     """The corpus: as many images of each source, one of each in turn.
 
-    Args:
-        images: Public sources, such as folders; the drawings and the playhouse come besides.
-        plan: How many images, and how large.
-
-    Raises:
-        ConfigError: A source holds embeddings, or nothing.
-        SourceError: A source cannot be read.
+    The drawings of the package and the playhouse come besides ``images``.
     """
     each = -(-plan.count // (len(images) + len(PROCEDURAL_NAMES) + 1))
     drawn = [f"{name}?count={each}" for name in PROCEDURAL_NAMES]
@@ -124,15 +110,6 @@ def public_images(name: str, count: int, side: int) -> Iterator[Images]:
     Images of half the side or less stand four to a square, filled up by reflection or, in every
     other square, enlarged. Images of twice the side or more are shrunk, and where there are fewer
     of them than wanted, they come again as cuttings of their own size.
-
-    Args:
-        name: The source.
-        count: How many.
-        side: Pixels a side.
-
-    Raises:
-        ConfigError: A source of embeddings, or of nothing.
-        SourceError: The source cannot be read.
     """
     source = _opened(name, side)
     height, width = source.shape[:2]
@@ -171,11 +148,7 @@ def _opened(name: str, side: int) -> Source:
 
 
 def _spread(source: Source, wanted: int) -> Iterator[tuple[int, Images]]:
-    """``wanted`` images, evenly spread over the source; from its beginning again if it is short.
-
-    Yields:
-        A running number, which is len(source) or more when the images come again, and an image.
-    """
+    """``wanted`` images, evenly spread over the source; from its beginning again if it is short."""
     step = max(1.0, len(source) / wanted)
     at = 0
     while at < wanted:
@@ -242,10 +215,6 @@ class PhotoStage:
         """Held-out images, each above what came back of it."""
         return reconstructions(self._corpus, self.network, self._device)
 
-    def save(self, folder: Path) -> None:
-        """Write the autoencoder into a folder, in the hub's format."""
-        save_network(self.network, folder)
-
 
 class PhotoDecoderStage:
     """The decoder learns on against a discriminator of patches; the encoder stays as it is."""
@@ -276,10 +245,6 @@ class PhotoDecoderStage:
         """Held-out images, each above what came back of it."""
         return reconstructions(self._corpus, self.vae, self._device)
 
-    def save(self, folder: Path) -> None:
-        """Write the autoencoder into a folder, in the hub's format."""
-        save_network(self.vae, folder)
-
 
 def errors(decoded: torch.Tensor, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
     """Absolute and squared errors of pixels."""
@@ -301,8 +266,8 @@ def noised(
 def reconstructions(corpus: Corpus, vae: Any, device: torch.device) -> Images:
     """Sixteen held-out images, each above what came back of it."""
     images = np.asarray(corpus.images[corpus.last(16)])
-    back = from_network(vae.decode(vae.encode(to_network(images, device)).latent).sample)
-    return np.concatenate([images[:8], back[:8], images[8:], back[8:]])
+    latents = vae.encode(to_network(images, device)).latent
+    return in_pairs(images, from_network(vae.decode(latents).sample))
 
 
 def disturbed(pixels: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -371,15 +336,8 @@ def train_photographs(
 ) -> None:
     """Train the autoencoder in a folder, or go on with one that was begun.
 
-    Args:
-        corpus: What to learn from.
-        plan: Sizes and lengths.
-        machine: Where and how.
-        folder: Gets the folder ``vae``, in the hub's format, once it is done.
-        stages: Which of `PHOTO_STAGES`; one that is done already is passed over.
-        report: Called with the losses now and then.
-        show: Given (stage, sheet, step) when there is something to see.
-        start: Folder of an autoencoder to learn on from; None: ``vae`` begins as a linear code.
+    ``folder`` gets the folder ``vae``. With ``start`` an autoencoder learns on; without, ``vae``
+    begins as a linear code. A stage that is done already is passed over.
     """
     vae = folder / "vae"
     done = {"vae": vae, "decoder": folder / "work" / "sharper"}
@@ -390,7 +348,16 @@ def train_photographs(
             continue
         torch.manual_seed(machine.seed)
         with quiet():
-            stage = _stage(name, corpus, plan, machine, folder, start)
+            network: Any
+            stage: PhotoStage | PhotoDecoderStage
+            if name == "vae":
+                network = (
+                    begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
+                )
+                stage = PhotoStage(corpus, network, machine.device)
+            else:
+                network = read_autoencoder_of(vae).to(machine.device)
+                stage = PhotoDecoderStage(corpus, network, machine.device)
             train_stage(
                 stage,
                 plan.schedules[name],
@@ -399,22 +366,6 @@ def train_photographs(
                 report,
                 partial(show, name),
             )
-            stage.save(vae)
+            save_network(network, vae)
             if name == "decoder":
-                stage.save(done[name])
-
-
-def _stage(
-    name: str,
-    corpus: Corpus,
-    plan: PhotoPlan,
-    machine: Machine,
-    folder: Path,
-    start: Path | None,
-) -> PhotoStage | PhotoDecoderStage:
-    """A stage as it begins."""
-    if name == "vae":
-        vae = begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
-        return PhotoStage(corpus, vae, machine.device)
-    vae = read_autoencoder_of(folder / "vae").to(machine.device)
-    return PhotoDecoderStage(corpus, vae, machine.device)
+                save_network(network, done[name])

@@ -58,7 +58,6 @@ class StudioPlan:
     """A studio to be made.
 
     Attributes:
-        count: Images in the corpus.
         held_out: Those of them never learnt from.
         side: Pixels a side; a multiple of 16.
         latents: Channels of a latent, which has an eighth of the sides.
@@ -66,13 +65,9 @@ class StudioPlan:
         clip_width: Width of CLIP's image side.
         text_width: Width of its text side, and of what a text tells the diffusion network.
         clip_layers: Layers of CLIP's image side; its text side has two fewer.
-        clip_dim: d, the length of an embedding.
-        patch: Pixels a side of CLIP's patches.
-        tokens: Size of the vocabulary.
         length: Tokens of a text at most.
         unet_widths: Channels of the diffusion network at each of its scales.
         unet_layers: Residual blocks at each scale.
-        schedules: How long each stage learns.
     """
 
     count: int = 60_000

@@ -33,14 +33,7 @@ _CHUNK = 64
 def playhouse_rows(
     side: int, count: int, *, first: int = 0, processes: int | None = None
 ) -> Iterator[CorpusRow]:
-    """Pictures of the public world with all that is known about them.
-
-    Args:
-        side: Pixels a side.
-        count: How many.
-        first: Seed of the first picture; the next ones follow.
-        processes: That draw; by default as many as there are processors, fewer for few rows.
-    """
+    """Pictures of the public world with all that is known about them."""
     seeds = range(first, first + count)
     processes = processes or max(1, min(os.cpu_count() or 1, count // _FEWEST))
     if processes == 1:

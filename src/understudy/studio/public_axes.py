@@ -54,11 +54,7 @@ class _Moments:
 
 
 def axes_of_images(batches: Iterable[Images]) -> PublicAxes:
-    """The axes of public images, (n, height, width, 3) uint8 a batch.
-
-    Raises:
-        ConfigError: Fewer than 2,000 images.
-    """
+    """The axes of public images, (n, height, width, 3) uint8 a batch."""
     luma, chroma = _Moments(), _Moments()
     squares, grids = np.zeros((3, COSINES, COSINES)), {}
     for images in batches:
@@ -96,11 +92,7 @@ def _power_law(squares: Vector) -> Vector:
 
 
 def write_axes(images: Sequence[str], file: Path, *, progress: ProgressMode = "auto") -> int:
-    """Write the axes of public sources to a file, and return how many images they are of.
-
-    Raises:
-        ConfigError: Too few images, or a source of embeddings.
-    """
+    """Write the axes of public sources to a file, and return how many images they are of."""
     sources = [open_source(name) for name in images]
     for source in sources:
         if source.kind != "images":

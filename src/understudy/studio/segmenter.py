@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images
-from understudy.studio.autoencoder import to_network
+from understudy.studio.autoencoder import in_pairs, to_network
 from understudy.studio.corpus import Corpus
 
 
@@ -77,5 +77,4 @@ class SegmenterStage:
         logits = functional.interpolate(logits, size=images.shape[1:3], mode="bilinear").argmax(1)
         steps = np.arange(len(self._corpus.classes))
         colours = np.stack([steps * 67 % 256, steps * 131 % 256, steps * 29 % 256], -1)
-        shown = colours.astype(np.uint8)[logits.cpu().numpy()]
-        return np.concatenate([images[:8], shown[:8], images[8:], shown[8:]])
+        return in_pairs(images, colours.astype(np.uint8)[logits.cpu().numpy()])

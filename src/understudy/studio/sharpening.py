@@ -32,7 +32,7 @@ _ADVERSARIAL, _FEATURES = 0.1, 4.0
 
 
 class Discriminator(nn.Module):
-    """Tells patches of true pictures from drawn ones (PatchGAN), with bounded slopes.
+    """Tells patches of true pictures from drawn ones (PatchGAN).
 
     Spectral normalisation (Miyato et al. 2018) keeps its slopes bounded.
     """
@@ -57,11 +57,8 @@ def game(
 ) -> dict[str, torch.Tensor]:
     """The losses of a decoder and a discriminator that learn against each other.
 
-    Args:
-        discriminator: The opponent.
-        decoded: (n, 3, height, width) what the decoder drew.
-        pixels: (n, 3, height, width) true images.
-        share: How much the game counts for the decoder.
+    ``decoded`` and ``pixels`` are (n, 3, height, width); ``share`` is how much the game counts for
+    the decoder.
     """
     discriminator.requires_grad_(False)  # the opponent does not learn to be deceived
     verdict, features = discriminator(decoded)

@@ -16,9 +16,9 @@ import transformers
 from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 
-from understudy.backends.diffusion import without_image_conditioning
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.embedded.studio.studio_models import unclip_normalizer
+from understudy.backends.hub.pretrained import quiet
 from understudy.backends.training_loop import (
     LossReport,
     Machine,
@@ -57,13 +57,7 @@ _MARGIN = 0.95  # of the time that is left, for checkpoints and sheets
 
 
 class StudioStage(Protocol):
-    """One network of a studio being trained.
-
-    Attributes:
-        name: Of its folder.
-        network: What learns.
-        rows: How many samples there are to learn from.
-    """
+    """One network of a studio being trained on ``rows`` samples; ``name`` is that of its folder."""
 
     name: str
     network: Any
@@ -83,13 +77,7 @@ Work = tuple[StudioStage, Callable[[Path], None]]
 
 
 class StageTask:
-    """A stage as the training loop takes it: samples in random order, draws on its device.
-
-    Args:
-        stage: The stage.
-        batch: Samples a pass.
-        machine: Where and how.
-    """
+    """A stage as the training loop takes it: samples in random order, draws on its device."""
 
     def __init__(self, stage: StudioStage, batch: int, machine: Machine) -> None:
         self.name, self.network = stage.name, stage.network
@@ -115,15 +103,7 @@ def train_stage(
 ) -> None:
     """Train a stage to the end of its schedule, from its last checkpoint on if there is one.
 
-    Args:
-        stage: What to train; its network then holds the averaged weights.
-        schedule: How long and how fast.
-        machine: Where.
-        folder: For the checkpoint and the losses.
-        report: Called with the losses now and then.
-        show: Called with the sheet and its step at each checkpoint.
-        until: When it has to be over, on the clock of `time.monotonic`; None: the schedule says
-            how many steps there are.
+    With ``until``, a time of `time.monotonic`, the schedule's number of steps is that which fits.
     """
 
     def on_checkpoint(step: int) -> None:
@@ -151,13 +131,6 @@ def paced(
 
     A few passes are timed; the network is then as it was. The number of steps is stored, so that a
     stage which was stopped goes on with the same one.
-
-    Args:
-        stage: What is to be trained, on its device.
-        schedule: All but the number of steps.
-        machine: Where.
-        file: Where the number of steps is stored.
-        until: On the clock of `time.monotonic`.
     """
     if not file.is_file():
         before = {key: value.clone() for key, value in stage.network.state_dict().items()}
@@ -182,17 +155,10 @@ def _unreported(stage: str, step: int, steps: int, losses: dict[str, float]) -> 
 class StudioTrainer:
     """Trains the stages of a studio in a folder, and takes up work that was left.
 
-    Args:
-        corpus: What to learn from.
-        plan: Sizes and lengths.
-        machine: Where and how.
-        folder: Each stage gets a folder of its name in it, in the hub's format once it is done;
-            what is not done stays in ``work``.
-        report: Told the losses of each stage now and then.
-        show: Given (stage, sheet, step) when there is something to see.
-        start: Another studio, with whose weights `CONTINUED` stages begin; None: they begin anew.
-        minutes: That all stages share, as `TIME_SHARES` says; None: the plan says how many steps
-            each of them takes.
+    Each stage gets a folder of its name in ``folder``, in the hub's format, once it is done; what
+    is not done stays in ``work``. With ``start`` the stages of `CONTINUED` begin with the weights
+    of another studio. ``minutes`` are shared by all stages as `TIME_SHARES` says; without, the plan
+    says how many steps each of them takes.
     """
 
     def __init__(
@@ -222,11 +188,7 @@ class StudioTrainer:
         return tuple(stage for stage in STAGES if not lacks.get(stage, False))
 
     def train(self, stages: Sequence[str]) -> None:
-        """Train these stages; one that is done already is passed over.
-
-        Raises:
-            ConfigError: A stage needs data that the corpus lacks.
-        """
+        """Train these stages; one that is done already is passed over."""
         left = [name for name in stages if not self._done(name).is_file()]
         end = None if self._minutes is None else time.monotonic() + 60 * self._minutes
         for position, name in enumerate(left):

@@ -97,35 +97,25 @@ def train_studio(
 ) -> tuple[str, ...]:
     """Make a studio, or go on with one that was begun.
 
-    Args:
-        order: Where, from what, and which stages; the ``work`` folder of the studio holds the
-            corpus and the checkpoints.
-        plan: Sizes and lengths.
-        machine: Where and how.
-        report: Told (stage, step, steps, losses) now and then.
-        bars: Progress bars for the corpus.
-
     Returns:
         The stages that are done now.
-
-    Raises:
-        ConfigError: The data or the stages make no sense.
-        MissingExtra: A package is not installed.
     """
     try:
         from understudy.studio.stages import CONTINUED, StudioTrainer
     except ImportError as error:
         raise MissingExtra("a studio", "models") from error
+    from understudy.playhouse.picture import SEGMENT_CLASSES
+
     start = None if order.start is None else _copied(order, CONTINUED)
-    corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), _classes(order))
-    show = _sheets(order.out)
+    classes = SEGMENT_CLASSES if order.data is None else ()
+    corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), classes)
     trainer = StudioTrainer(
         corpus,
         plan,
         machine,
         order.out,
         report=report,
-        show=show,
+        show=_sheets(order.out),
         start=start,
         minutes=order.minutes,
     )
@@ -135,17 +125,7 @@ def train_studio(
 
 
 def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tuple[str, ...]:
-    """`understudy studio train`: `train_studio` with the default plan, as the order changes it.
-
-    Args:
-        order: What was asked for.
-        progress: Where events go, as for `understudy.synthesize`: the corpus, each stage, and its
-            losses once a minute.
-
-    Raises:
-        ConfigError: The data, the stages, the device or the count make no sense.
-        MissingExtra: A package is not installed.
-    """
+    """`understudy studio train`: `train_studio` with the default plan, as the order changes it."""
     try:
         from understudy.backends.hub.hub_models import HubOptions
         from understudy.backends.training_loop import Machine
@@ -178,18 +158,8 @@ def train_photo_autoencoder(
 ) -> tuple[str, ...]:
     """Make the autoencoder of photographs, or go on with one that was begun.
 
-    Args:
-        order: Where, and from which public images.
-        plan: Sizes and lengths.
-        machine: Where and how.
-        report: Called with (stage, step, steps, losses) now and then.
-        bars: Progress bars for the corpus.
-
     Returns:
         The stages that are done now.
-
-    Raises:
-        ConfigError: The images or the stages make no sense.
     """
     from understudy.studio.photographs import PHOTO_STAGES, photograph_rows, train_photographs
 
@@ -207,13 +177,7 @@ def train_photo_autoencoder(
 
 
 def export_studio(folder: Path, studio: Path | None) -> None:
-    """Write a studio as one pipeline of diffusers; see `Studio.export`.
-
-    Raises:
-        ConfigError: The folder is there and not empty.
-        BackendError: There is no studio.
-        MissingExtra: A package is not installed.
-    """
+    """Write a studio as one pipeline of diffusers; see `Studio.export`."""
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there and not empty: choose another folder")
     try:
@@ -254,8 +218,14 @@ def _corpus(
     folder = out / "work" / "corpus"
     corpus = read_corpus(folder)
     if corpus is None:
-        counted = _counted(rows(), bars("public images", plan.count))
-        write_corpus(folder, counted, plan.count, classes=classes, held_out=plan.held_out)
+        done = bars("public images", plan.count)
+
+        def counted() -> Iterator[CorpusRow]:
+            for row in rows():
+                done(1)
+                yield row
+
+        write_corpus(folder, counted(), plan.count, classes=classes, held_out=plan.held_out)
         corpus = read_corpus(folder)
     if corpus is None or len(corpus.images) != plan.count:
         raise ConfigError(
@@ -266,11 +236,7 @@ def _corpus(
 
 
 def _copied(order: Order, continued: Sequence[str]) -> Path:
-    """The studio to learn on from, once what is not to be trained has been copied from it.
-
-    Raises:
-        ConfigError: It is no studio, or a stage cannot begin with other weights.
-    """
+    """The studio to learn on from, once what is not to be trained has been copied from it."""
     start = STUDIO_WEIGHTS if order.start == "embedded:studio" else Path(str(order.start))
     stages = order.stages or ()
     if wrong := [stage for stage in stages if stage not in continued]:
@@ -315,19 +281,6 @@ def _sheets(out: Path) -> Callable[[str, Images, int], None]:
     return show
 
 
-def _counted(rows: Iterator[CorpusRow], done: Callable[[int], None]) -> Iterator[CorpusRow]:
-    for row in rows:
-        done(1)
-        yield row
-
-
-def _classes(order: Order) -> tuple[str, ...]:
-    """Names of the segments, where the corpus has any."""
-    from understudy.playhouse.picture import SEGMENT_CLASSES
-
-    return SEGMENT_CLASSES if order.data is None else ()
-
-
 def _counted_plan(plan: _Plan, count: int | None) -> _Plan:
     """A plan of so many images, if that was said."""
     if count is None:
@@ -338,13 +291,7 @@ def _counted_plan(plan: _Plan, count: int | None) -> _Plan:
 def captioned_rows(data: Path, captions: Path, side: int) -> Iterator[CorpusRow]:
     """Public images of a folder with their captions.
 
-    Args:
-        data: The folder.
-        captions: CSV with the columns ``path`` (within the folder) and ``caption``.
-        side: Pixels a side they are brought to.
-
-    Raises:
-        SourceError: A column is missing, or an image has no caption or is not there.
+    ``captions`` is a CSV with the columns ``path`` (within the folder) and ``caption``.
     """
     from understudy.studio.corpus import CorpusRow
 

@@ -42,6 +42,7 @@ from diffusers import (
 from diffusers.pipelines.stable_diffusion.stable_unclip_image_normalizer import (
     StableUnCLIPImageNormalizer,
 )
+from tests.backends.tiny_models.clip import CLIP_PIXELS
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     CLIPTextConfig,
@@ -57,19 +58,14 @@ from transformers import (
     T5EncoderModel,
 )
 
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.diffusion.generators import DiffusionGenerator
+from understudy.backends.diffusion.loading import stable_diffusion as plain_pipeline
+from understudy.backends.diffusion.options import GeneratorOptions
+from understudy.backends.diffusion.pipelines import Pipelines
+from understudy.backends.hub.pretrained import quiet
 
 SIZE = 32
 EMBEDDING = 32  # numbers of an image embedding
-PIXELS = {
-    "image_processor_type": "CLIPImageProcessor",
-    "do_center_crop": True,
-    "crop_size": {"height": SIZE, "width": SIZE},
-    "size": {"shortest_edge": SIZE},
-    "resample": 3,
-    "image_mean": [0.48145466, 0.4578275, 0.40821073],
-    "image_std": [0.26862954, 0.26130258, 0.27577711],
-}
 CARD = "---\nlicense: apache-2.0\n---\n# Random weights, for tests\n"
 
 
@@ -412,8 +408,45 @@ def edges() -> ControlNetModel:
     return controlnet(unet())
 
 
-def inpainting_of_eight() -> UNet2DConditionModel:
-    return unet(in_channels=17, out_channels=8)
+def studio_parts(seed: int) -> dict[str, Any]:
+    """Parts of a small model with other latents than Stable Diffusion's, as the embedded one."""
+    with quiet(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = unclip_unet(in_channels=8, out_channels=8)
+        return {
+            "vae": tiny_vae(8).eval(),
+            "text_encoder": CLIPTextModel(text_config()).eval(),
+            "tokenizer": tokenizer(),
+            "unet": network.eval(),
+            "inpainting": unet(in_channels=17, out_channels=8).eval(),
+            "edges": controlnet(network).eval(),
+        }
+
+
+def plain_text_pipeline(parts: dict[str, Any]) -> StableDiffusionPipeline:
+    names = ("vae", "text_encoder", "tokenizer", "unet")
+    with quiet():
+        return plain_pipeline(
+            **{name: parts[name] for name in names},
+            scheduler=DPMSolverMultistepScheduler(
+                prediction_type="v_prediction",
+                timestep_spacing="trailing",
+                rescale_betas_zero_snr=True,
+                beta_schedule="squaredcos_cap_v2",
+            ),
+        )
+
+
+def studio_generator(parts: dict[str, Any], **changes: Any) -> DiffusionGenerator:
+    options = GeneratorOptions(**{"batch": 4, "steps": 2, **changes})
+    pipelines = Pipelines(
+        plain_text_pipeline(parts),
+        options,
+        name="tiny",
+        inpainting=parts["inpainting"],
+        controlnets={"edges": parts["edges"]},
+    )
+    return DiffusionGenerator(pipelines, options, name="tiny", licence="none")
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {
@@ -445,7 +478,7 @@ def saved(kind: str, folder: Path) -> Path:
         (place / "README.md").write_text(CARD)
         if kind == "sd21-unclip":
             (place / "feature_extractor").mkdir()
-            told = json.dumps(PIXELS)
+            told = json.dumps(CLIP_PIXELS)
             (place / "feature_extractor" / "preprocessor_config.json").write_text(told)
         assert isinstance(made, DiffusionPipeline | torch.nn.Module)
     return place

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from understudy.backends.chat.prompt_templates import BLANK
 
@@ -61,37 +60,20 @@ class MalformedAnswer(ValueError):
     """An answer that is no caption. Its text is the reason, in a word or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a caption must be.
+def read_answer(
+    answer: str, words: tuple[int, int], *, asked: str = "", given: str | None = None
+) -> str:
+    """The caption in an answer: one line, no quotes, of ``words[0]`` to ``words[1]`` words.
 
-    Attributes:
-        fewest: Words it has at least.
-        most: Words it has at most.
-    """
-
-    fewest: int = 1
-    most: int = 60
-
-
-def read_answer(answer: str, rules: Rules, *, asked: str = "", given: str | None = None) -> str:
-    """The caption in an answer.
-
-    Args:
-        answer: What the model said.
-        rules: What a caption must be.
-        asked: What it was asked; an answer that repeats it is malformed.
-        given: The text it was to vary; an answer that gives it back is malformed.
-
-    Returns:
-        The caption: one line, no quotes.
+    ``asked`` is what the model was asked and ``given`` the text it was to vary: an answer that
+    repeats either is malformed.
 
     Raises:
         MalformedAnswer: It is no caption; the message is the reason.
     """
     text = _unwrapped(unicodedata.normalize("NFC", answer).translate(_APOSTROPHES))
     line = _first_line(text)
-    _check(line, rules)
+    _check(line, words)
     plain = _plain(line)
     if given is not None:
         asked = asked.replace(given, "")
@@ -178,7 +160,7 @@ def _unquoted(line: str) -> str:
     return line
 
 
-def _check(line: str, rules: Rules) -> None:
+def _check(line: str, limits: tuple[int, int]) -> None:
     words = line.split()
     if not any(letter.isalpha() for letter in line):
         raise MalformedAnswer("no words")
@@ -192,9 +174,9 @@ def _check(line: str, rules: Rules) -> None:
         raise MalformedAnswer("refusal")
     if _BLANKS.search(line):
         raise MalformedAnswer("blanks left")
-    if len(words) > rules.most:
+    if len(words) > limits[1]:
         raise MalformedAnswer("too long")
-    if len(words) < rules.fewest:
+    if len(words) < limits[0]:
         raise MalformedAnswer("too short")
     if len(words) >= 8 and max(Counter(word.lower() for word in words).values()) > len(words) / 2:
         raise MalformedAnswer("one word again and again")

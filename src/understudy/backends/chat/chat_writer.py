@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from understudy.backends.chat.answers import MalformedAnswer, Rules, read_answer
+from understudy.backends.chat.answers import MalformedAnswer, read_answer
 from understudy.backends.chat.prompt_templates import Messages, WriterPrompts
 from understudy.core.errors import BackendError
 from understudy.core.types import Texts
@@ -22,67 +22,18 @@ Chat = Callable[[Sequence[Messages], Sequence[int]], list[str]]
 seed only, so that batches may be put together in any way."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """How answers are asked for.
+Variation = Literal["mixed", "rephrase", "blanks"]
+"""How a text is varied; mixed is one of the ways that the prompts have, at random for each."""
 
-    Attributes:
-        tries: How often one caption is asked for before giving up.
-        variation: ``"rephrase"``, ``"blanks"``, or ``"mixed"``: one of them at random for each
-            text, of those the prompts have.
-    """
-
-    tries: int = 4
-    variation: str = "mixed"
-
-    def __post_init__(self) -> None:
-        if self.tries < 1:
-            raise ValueError(f"tries must be 1 or more, found {self.tries}")
-        if self.variation not in ("mixed", "rephrase", "blanks"):
-            raise ValueError(f"variation is mixed, rephrase or blanks, found {self.variation!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One caption to ask for.
-
-    Attributes:
-        messages: The conversation.
-        rules: What the caption must be.
-        given: The text that it must not repeat, if any.
-    """
-
-    messages: Messages
-    rules: Rules
-    given: str | None = None
-
-    def read(self, answer: str) -> str:
-        """The caption in an answer.
-
-        Raises:
-            MalformedAnswer: It holds none.
-        """
-        asked = "\n".join(message["content"] for message in self.messages)
-        return read_answer(answer, self.rules, asked=asked, given=self.given)
+Question = tuple[Messages, tuple[int, int], str | None]
+"""A conversation, the fewest and most words of its caption, and the text it must not repeat."""
 
 
 class ChatWriter:
     """RANDOM_API and VARIATION_API of text Private Evolution (Aug-PE, SPTI).
 
-    Malformed answers are counted and asked for again, never passed on.
-
-    Args:
-        chat: The model.
-        prompts: What it is told.
-        name: The name it was asked for by.
-        licence: Licence and origin of the weights.
-        options: How answers are asked for.
-
-    Attributes:
-        name: As given.
-        licence: As given.
-        asked: Answers asked for so far.
-        faults: Malformed answers so far, by reason.
+    Malformed answers are counted and asked for again, never passed on; a caption is asked for
+    ``tries`` times at most.
     """
 
     def __init__(
@@ -92,19 +43,17 @@ class ChatWriter:
         *,
         name: str,
         licence: str = "unknown",
-        options: ChatOptions | None = None,
+        tries: int = 4,
+        variation: Variation = "mixed",
     ) -> None:
         self.name, self.licence = name, licence
         self.asked = 0
         self.faults: Counter[str] = Counter()
-        self._chat, self._prompts = chat, prompts
-        self._options = options or ChatOptions()
-        self._rules = Rules(*prompts.words)
-        wanted = self._options.variation
-        self._ways = prompts.ways if wanted == "mixed" else (wanted,)
-        if wanted != "mixed" and wanted not in prompts.ways:
+        self._chat, self._prompts, self._tries = chat, prompts, tries
+        self._ways = prompts.ways if variation == "mixed" else (variation,)
+        if not set(self._ways) <= set(prompts.ways):
             raise BackendError(
-                f"{name}: the prompts {prompts.name} have no {wanted}; they have "
+                f"{name}: the prompts {prompts.name} have no {variation}; they have "
                 f"{' and '.join(prompts.ways)}"
             )
 
@@ -117,17 +66,13 @@ class ChatWriter:
         """``count`` captions from nothing, of a class if one is given.
 
         Row i depends on ``label``, ``seed`` and i.
-
-        Raises:
-            BackendError: Some answers were still malformed after every try, or the prompts
-                cannot be asked for a class.
         """
         if count < 0:
             raise BackendError(f"{self.name}: cannot write {count} captions")
         before = self.malformed
 
         def question(row: int, rng: np.random.Generator) -> Question:
-            return Question(self._prompts.write(label, rng), self._rules)
+            return self._prompts.write(label, rng), self._prompts.words, None
 
         texts, last = self._ask(list(range(count)), question, seed)
         missing = sorted(last)
@@ -135,8 +80,8 @@ class ChatWriter:
             faults = ", ".join(f"{number} {why}" for why, number in self.faults.most_common())
             raise BackendError(
                 f"{self.name}: {len(missing)} of {count} captions were still malformed after "
-                f"{self._options.tries} tries ({self.malformed - before} malformed answers; in all "
-                f"{faults}). One of them: {_short(last[missing[0]])}. Change the prompts "
+                f"{self._tries} tries ({self.malformed - before} malformed answers; in all "
+                f"{faults}). One of them: {last[missing[0]][:200]!r}. Change the prompts "
                 f"({self._prompts.name}), the temperature, or the model"
             )
         return [texts[row] for row in range(count)]
@@ -144,13 +89,7 @@ class ChatWriter:
     def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
         """One variation a text; a text whose answers were all malformed is given back unchanged.
 
-        Args:
-            texts: The texts.
-            degree: In [0, 1], how much of a text may change; 0 gives the texts back.
-            seed: Row i depends on its text, ``degree``, ``seed`` and i.
-
-        Raises:
-            BackendError: ``degree`` is not in [0, 1].
+        ``degree`` in [0, 1] is how much of a text may change; 0 gives the texts back.
         """
         if not 0 <= degree <= 1:
             raise BackendError(f"{self.name}: degree must be in [0, 1], found {degree}")
@@ -158,11 +97,11 @@ class ChatWriter:
 
         def question(row: int, rng: np.random.Generator) -> Question:
             text, way = texts[row], self._ways[int(rng.integers(len(self._ways)))]
-            length = len(text.split())
-            rules = Rules(min(self._rules.fewest, length), max(self._rules.most, length))
+            length, (fewest, most) = len(text.split()), self._prompts.words
             # Blanks may well be filled with the words that stood there.
             given = text if way == "rephrase" else None
-            return Question(self._prompts.vary(text, degree, way, rng), rules, given)
+            messages = self._prompts.vary(text, degree, way, rng)
+            return messages, (min(fewest, length), max(most, length)), given
 
         variations, _ = self._ask(rows, question, seed)
         return [variations.get(row, text) for row, text in enumerate(texts)]
@@ -173,32 +112,30 @@ class ChatWriter:
         question: Callable[[int, np.random.Generator], Question],
         seed: int,
     ) -> tuple[dict[int, str], dict[int, str]]:
-        """Ask until every row has a caption or the tries are used up.
-
-        Returns:
-            The captions, and for each row that has none the last answer, both by row.
-        """
+        """Ask until every row has a caption or the tries are used up."""
         texts: dict[int, str] = {}
         last: dict[int, str] = {}
-        for attempt in range(self._options.tries):
+        for attempt in range(self._tries):
             pending = [row for row in rows if row not in texts]
             if not pending:
                 break
             seeds = [np.random.SeedSequence((seed % 2**64, row, attempt)) for row in pending]
-            asked = [
+            questions = [
                 question(r, np.random.default_rng(s)) for r, s in zip(pending, seeds, strict=True)
             ]
             # The model's own draws must not repeat those that chose the style and the blanks.
-            numbers = [int(request.spawn(1)[0].generate_state(1)[0] >> 1) for request in seeds]
-            answers = self._chat([request.messages for request in asked], numbers)
+            numbers = [int(one.spawn(1)[0].generate_state(1)[0] >> 1) for one in seeds]
+            answers = self._chat([messages for messages, _, _ in questions], numbers)
             if len(answers) != len(pending):
                 raise BackendError(
                     f"{self.name} gave {len(answers)} answers to {len(pending)} questions"
                 )
             self.asked += len(answers)
-            for row, request, answer in zip(pending, asked, answers, strict=True):
+            for row, question_of, answer in zip(pending, questions, answers, strict=True):
+                messages, words, given = question_of
+                asked = "\n".join(message["content"] for message in messages)
                 try:
-                    texts[row] = request.read(answer)
+                    texts[row] = read_answer(answer, words, asked=asked, given=given)
                     last.pop(row, None)
                 except MalformedAnswer as fault:
                     self.faults[str(fault)] += 1
@@ -209,7 +146,3 @@ class ChatWriter:
 def whole_lines(answer: str) -> str:
     """What an answer cut off at its limit says in lines that are complete."""
     return answer.rpartition("\n")[0]
-
-
-def _short(answer: str, limit: int = 200) -> str:
-    return repr(answer if len(answer) <= limit else answer[:limit] + " ...")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -25,12 +25,13 @@ from transformers import (
 )
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
+from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_lines
 from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.pretrained import licence_of, load_network, quiet, running
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
+from understudy.core.option import Option
 from understudy.core.ports import Writer
 
 CHAT_ALTERNATIVES = "embedded:writer"
@@ -41,43 +42,22 @@ class WriterOptions(HubOptions):
     """Options of a chat model that writes captions.
 
     Attributes:
-        prompts: Prompts of this package by name, or a YAML file (see `prompting`).
+        prompts: Prompts of this package by name, or a YAML file (see `prompt_templates`).
         temperature: Of the sampling; 0 takes the likeliest word always.
         top_p: Words are drawn from the likeliest ones that hold this share of the probability.
-        tokens: Most tokens of an answer.
         tries: How often one caption is asked for before giving up.
-        variation: ``"rephrase"``, ``"blanks"``, or ``"mixed"``.
     """
 
     prompts: str = DEFAULT
-    temperature: float = 1.0
-    top_p: float = 0.95
-    tokens: int = 160
-    tries: int = 4
-    variation: str = "mixed"
-
-    def __post_init__(self) -> None:
-        HubOptions.__post_init__(self)
-        ChatOptions(self.tries, self.variation)
-        if not 0 <= self.temperature <= 5:
-            raise ValueError(f"temperature must be in [0, 5], found {self.temperature}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be in (0, 1], found {self.top_p}")
-        if self.tokens < 1:
-            raise ValueError(f"tokens must be 1 or more, found {self.tokens}")
+    temperature: Annotated[float, Option("", least=0, most=5)] = 1.0
+    top_p: Annotated[float, Option("", above=0, most=1)] = 0.95
+    tokens: PositiveCount = 160
+    tries: PositiveCount = 4
+    variation: Variation = "mixed"
 
 
 def load_writer(rest: str, options: dict[str, Any]) -> Writer:
-    """A chat model that writes captions.
-
-    Args:
-        rest: Name on the hub or a local folder.
-        options: See `WriterOptions`.
-
-    Raises:
-        BackendError: It is no chat model, its weights are not safetensors, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """A chat model that writes captions."""
     name = f"hf:{rest}"
     read = read_options(options, WriterOptions, name=name)
     prompts = load_prompts(read.prompts)
@@ -86,17 +66,13 @@ def load_writer(rest: str, options: dict[str, Any]) -> Writer:
         prompts,
         name=full_name(name, read),
         licence=licence_of(rest, read.revision),
-        options=ChatOptions(read.tries, read.variation),
+        tries=read.tries,
+        variation=read.variation,
     )
 
 
 class LocalChat:
-    """A causal language model that answers conversations, in batches.
-
-    Args:
-        model: Name on the hub or a local folder.
-        options: How it answers.
-    """
+    """A causal language model that answers conversations, in batches."""
 
     def __init__(self, model: str, options: WriterOptions) -> None:
         self._name, self._options = f"hf:{model}", options
@@ -127,11 +103,9 @@ class LocalChat:
 
     def _answer(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
         device, _ = self._options.placement()
-        merged = [
-            _merged(conversation) if self._one_voice else conversation
-            for conversation in conversations
-        ]
-        inputs = self._render(merged)
+        if self._one_voice:
+            conversations = [_merged(conversation) for conversation in conversations]
+        inputs = self._render(conversations)
         start = inputs["input_ids"].shape[1]
         sampler = RowSampler(
             seeds,
@@ -146,7 +120,7 @@ class LocalChat:
                 generation_config=self._settings,
                 logits_processor=LogitsProcessorList([sampler]),
             )[:, start:].cpu()
-        ends = torch.tensor(_listed(self._settings.eos_token_id))
+        ends = torch.tensor(self._settings.eos_token_id).flatten()
         finished = torch.isin(written, ends).any(1).tolist()
         texts = self._tokenizer.batch_decode(written, skip_special_tokens=True)
         return [
@@ -196,12 +170,8 @@ class LocalChat:
 class RowSampler(LogitsProcessor):  # type: ignore[misc]  # its base is Any
     """Draws the next word of each row with the row's own numbers (nucleus sampling).
 
-    Args:
-        seeds: One a row.
-        start: Length of the prompts.
-        tokens: Most tokens of an answer.
-        temperature: 0 takes the likeliest.
-        top_p: Share of the probability that is kept.
+    A temperature of 0 takes the likeliest; ``top_p`` is the share of the probability that is drawn
+    from.
     """
 
     def __init__(
@@ -235,7 +205,3 @@ def _merged(messages: Messages) -> Messages:
     if system and turns:
         turns[0]["content"] = "\n\n".join([*system, turns[0]["content"]])
     return turns
-
-
-def _listed(tokens: Any) -> list[int]:
-    return list(tokens) if isinstance(tokens, list | tuple) else [int(tokens)]

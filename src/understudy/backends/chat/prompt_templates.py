@@ -57,24 +57,14 @@ _JINJA = ImmutableSandboxedEnvironment(
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplates:
-    """The templates of one kind of request.
-
-    Attributes:
-        user: What is asked.
-        system: What stands before it; None for none.
-        uses: The variables they mention.
-    """
+    """The templates of one kind of request."""
 
     user: Template
     system: Template | None
     uses: frozenset[str]
 
     def render(self, **values: object) -> Messages:
-        """The conversation with these values put in.
-
-        Raises:
-            BackendError: A template does what it must not, or fails at these values.
-        """
+        """The conversation with these values put in."""
         messages: Messages = []
         for role, template in (("system", self.system), ("user", self.user)):
             if template is not None:
@@ -91,8 +81,6 @@ class WriterPrompts:
     """Everything a chat model is told, and how long its captions may be.
 
     Attributes:
-        name: As it was asked for.
-        about: What it is for.
         parts: ``"write"``, and ``"rephrase"`` or ``"blanks"`` or both.
         words: Fewest and most words of a caption.
         keywords: One is drawn for each caption written from nothing.
@@ -112,11 +100,7 @@ class WriterPrompts:
         return tuple(part for part in ("rephrase", "blanks") if part in self.parts)
 
     def write(self, label: str | None, rng: np.random.Generator) -> Messages:
-        """Ask for a caption from nothing.
-
-        Raises:
-            BackendError: A label is given, but the templates do not mention one.
-        """
+        """Ask for a caption from nothing."""
         part = self.parts["write"]
         if label is not None and "label" not in part.uses:
             raise BackendError(
@@ -133,11 +117,7 @@ class WriterPrompts:
     def vary(self, text: str, degree: float, way: str, rng: np.random.Generator) -> Messages:
         """Ask for a variation of a text.
 
-        Args:
-            text: The text.
-            degree: In (0, 1], how much of it may change.
-            way: ``"rephrase"`` or ``"blanks"``.
-            rng: Draws the blanks and the style.
+        ``way`` is ``"rephrase"`` or ``"blanks"``, ``degree`` in (0, 1] how much may change.
         """
         style, words = _drawn(self.styles, rng), len(text.split())
         if way == "blanks":
@@ -154,13 +134,7 @@ class WriterPrompts:
 
 
 def blanked(text: str, share: float, rng: np.random.Generator) -> str:
-    """The text with a share of its words (at least one) replaced by ``_``; punctuation stays.
-
-    Args:
-        text: Any text.
-        share: In [0, 1].
-        rng: Draws which words.
-    """
+    """The text with a share of its words (at least one) replaced by ``_``; punctuation stays."""
     matches = list(_WORD.finditer(text))
     count = min(len(matches), max(1, round(share * len(matches))))
     for index in sorted(rng.choice(len(matches), count, replace=False), reverse=True):
@@ -178,17 +152,7 @@ def prompt_names() -> list[str]:
 
 
 def load_prompts(name: str) -> WriterPrompts:
-    """Read prompts of this package by name, or a file of them.
-
-    Args:
-        name: Such as ``"spti-lsun-bedroom"``, or a path that ends in .yaml or .yml.
-
-    Returns:
-        The prompts.
-
-    Raises:
-        BackendError: There are no such prompts, or the file is not as it should be.
-    """
+    """Prompts of this package by name, or of a .yaml file."""
     if name in prompt_names():
         text = (
             files("understudy.backends.chat").joinpath("prompts", f"{name}.yaml").read_text("utf-8")

@@ -15,9 +15,8 @@ from understudy.backends.arrays import index_slices, require_images
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.generators import DiffusionGenerator
 from understudy.backends.diffusion.networks import shallow_copy
-from understudy.backends.diffusion.pipeline_calls import check_prompts
 from understudy.core.errors import BackendError
-from understudy.core.types import Images, Texts
+from understudy.core.types import Images
 
 _LEAST_SHARE = 1e-6  # of signal or of noise in a latent: none is divided by
 _LEAST_ANGLE = 1e-3  # radians; nearer than that, rounding says which way is out
@@ -38,25 +37,17 @@ class AntiMemorisationOptions:
             up to 45 degrees, as the noise level says; 0 leaves this guidance out.
         threshold: Similarity above which a row is guided at the last step, lambda_max.
         early_threshold: The same at the first step, where a guess is vague, lambda_min.
-        despecification: c_1: classifier-free guidance loses so much of its scale for each unit of
-            similarity, down to 1; 0 leaves it as it is.
-        deduplication: c_2: the nearest image's caption is guided away from, with so much for each
-            unit of similarity, up to what despecification leaves of the scale; 0 leaves it out.
     """
 
     scale: float = 1.0
     threshold: float = 0.3
     early_threshold: float = 0.0
-    despecification: float = 0.0
-    deduplication: float = 0.0
 
     def __post_init__(self) -> None:
-        for key in ("scale", "despecification", "deduplication"):
-            value = getattr(self, key)
-            if not (math.isfinite(value) and value >= 0):
-                raise BackendError(
-                    f"{key} of anti-memorisation guidance must be 0 or more, found {value}"
-                )
+        if not (math.isfinite(self.scale) and self.scale >= 0):
+            raise BackendError(
+                f"scale of anti-memorisation guidance must be 0 or more, found {self.scale}"
+            )
         for key in ("threshold", "early_threshold"):
             value = getattr(self, key)
             if not value < 1:
@@ -65,11 +56,6 @@ class AntiMemorisationOptions:
                     f"similarity of an image to itself, found {value}"
                 )
 
-    @property
-    def active(self) -> bool:
-        """Whether anything is changed at all."""
-        return max(self.scale, self.despecification, self.deduplication) > 0
-
 
 @dataclass(frozen=True, slots=True)
 class NearestLatents:
@@ -77,23 +63,18 @@ class NearestLatents:
 
     Attributes:
         similarity: (n,), see `AntiMemorisationOptions`.
-        index: (n,) int64, which latent.
         outward: (n, c, h, w) of norm 1, orthogonal to the guess: the direction in which its cosine
             with that latent falls fastest. Shorter for the exact copy of a latent.
         norms: (n, 1, 1, 1) of the guesses about the centre.
     """
 
     similarity: torch.Tensor
-    index: torch.Tensor
     outward: torch.Tensor
     norms: torch.Tensor
 
 
 class GivenLatents:
-    """The latents that a guess is compared with.
-
-    Args:
-        latents: (n, c, h, w) float32.
+    """Latents (n, c, h, w) float32 that a guess is compared with.
 
     Attributes:
         usual: The cosine of a latent with its nearest other, the median of all; copies of an image
@@ -121,7 +102,7 @@ class GivenLatents:
         # The gradient of the cosine for the guess, up to its length.
         outward = cosines[:, None] * rows / norms - directions[index]
         outward = functional.normalize(outward, dim=1, eps=_LEAST_ANGLE)
-        return NearestLatents(similarity, index, outward.view_as(guesses), norms.view(-1, 1, 1, 1))
+        return NearestLatents(similarity, outward.view_as(guesses), norms.view(-1, 1, 1, 1))
 
 
 class DissimilarityHook:
@@ -132,11 +113,8 @@ class DissimilarityHook:
     c + G / s_0, so that the pipeline's own guidance gives g + G.
 
     Args:
-        given: The latents to stay away from.
-        options: See `AntiMemorisationOptions`.
         scheduler: Of the pipeline: its ``alphas_cumprod`` and the kind of its prediction.
         guidance: s_0, the scale of classifier-free guidance; 1 or less: there are no rows u.
-        captions: (m, tokens, d), the embedded caption of each given image, for deduplication.
     """
 
     def __init__(
@@ -145,9 +123,8 @@ class DissimilarityHook:
         options: AntiMemorisationOptions,
         scheduler: Any,
         guidance: float,
-        captions: torch.Tensor | None = None,
     ) -> None:
-        self._given, self._options, self._captions = given, options, captions
+        self._given, self._options = given, options
         self._signal_shares = scheduler.alphas_cumprod.float().cpu()
         self._kind = str(scheduler.config.get("prediction_type", "epsilon"))
         self._guidance = guidance
@@ -164,7 +141,6 @@ class DissimilarityHook:
             return output
         change = self._dissimilarity(near, share)
         if free is not None:
-            change += self._specificity(network, args, options, near, bound, free)
             change /= self._guidance
         bound = torch.where(active.view(-1, 1, 1, 1), bound + change, bound).to(whole.dtype)
         whole = bound if free is None else torch.cat([whole[: len(bound)], bound])
@@ -207,58 +183,25 @@ class DissimilarityHook:
             return -signal * moved / noise
         return moved
 
-    def _specificity(
-        self,
-        network: Any,
-        args: tuple[Any, ...],
-        options: dict[str, Any],
-        near: NearestLatents,
-        bound: torch.Tensor,
-        free: torch.Tensor,
-    ) -> torch.Tensor:
-        """G_spe + G_dup: less of the caption asked for, and of the nearest image's caption."""
-        most = max(self._guidance - 1, 0.0)
-        less = (self._options.despecification * near.similarity).clamp(0, most).view(-1, 1, 1, 1)
-        change = -less * (bound - free)
-        if self._captions is None or not self._options.deduplication:
-            return change
-        away = (self._options.deduplication * near.similarity).view(-1, 1, 1, 1).clamp(min=0)
-        states = options["encoder_hidden_states"]
-        named = self._captions[near.index.cpu()].to(states)
-        given = {**options, "encoder_hidden_states": torch.cat([states[: len(named)], named])}
-        # Not `network(...)`: that would come here again.
-        output = type(network).forward(network, *args, **given)
-        other: torch.Tensor = output[0] if isinstance(output, tuple) else output.sample
-        return change - torch.minimum(away, most - less) * (other[len(bound) :].float() - free)
-
 
 class AntiMemorisationGenerator(DiffusionGenerator):
     """A generator that is guided away from given images wherever it comes near one.
 
     At every denoising step of every task, the final latent of each row is guessed from the
     network's prediction (eq. 4 of DDIM) and compared with the latents of the given images. Where
-    the nearest is more similar than a threshold, three guidances are added to the prediction
-    (Chen, Liu and Xu 2024, "Towards memorization-free diffusion models"): dissimilarity,
-    despecification and caption deduplication. The paper compares by SSCD or by pixels and
-    differentiates the network; here similarity is the cosine in the model's own latents, its
-    gradient is that of the guess, and a scale of 1 has the same meaning for every model. A distance
-    would be satisfied by more contrast.
+    the nearest is more similar than a threshold, dissimilarity guidance is added to the prediction
+    (Chen, Liu and Xu 2024, "Towards memorization-free diffusion models"; of its three guidances,
+    the one that reads images). The paper compares by SSCD or by pixels and differentiates the
+    network; here similarity is the cosine in the model's own latents, its gradient is that of the
+    guess, and a scale of 1 has the same meaning for every model. A distance would be satisfied by
+    more contrast.
 
     **This is no privacy guarantee.** The given images are read without any noise, and what is drawn
     depends on each of them: what this generator draws can carry no claim, and an attacker who has
     images with and without the guidance learns which images were given.
 
-    Args:
-        generator: The generator that memorises; it stays as it is.
-        images: (m, height, width, channels) uint8 of its shape, to stay away from; one or more,
-            near-duplicates left out, which would raise what counts as usual.
-        options: See `AntiMemorisationOptions`.
-        captions: What each image was shown with in the training, m texts; for deduplication alone.
-
-    Raises:
-        BackendError: Other images or captions, a wrong option, deduplication without captions or
-            without classifier-free guidance, or a model of another family: AMG is for those of a
-            U-Net and an autoencoder whose scheduler states its noise (`alphas_cumprod`).
+    ``images`` are (m, height, width, channels) uint8 of the generator's shape, one or more;
+    near-duplicates are left out, which would raise what counts as usual.
     """
 
     def __init__(
@@ -266,26 +209,23 @@ class AntiMemorisationGenerator(DiffusionGenerator):
         generator: DiffusionGenerator,
         images: Images,
         options: AntiMemorisationOptions | None = None,
-        *,
-        captions: Texts | None = None,
     ) -> None:
-        chosen = options or AntiMemorisationOptions()
+        options = options or AntiMemorisationOptions()
         pipelines = generator._pipelines
         name = f"{generator.name} (guided away from {len(images)} images)"
         super().__init__(pipelines, generator._options, name=name, licence=generator.licence)
         self.vocabulary = generator.vocabulary
         self._check_model()
-        self._check_given(images, captions, chosen)
+        require_images(images, self.shape, self.name)
+        if not len(images):
+            raise BackendError(f"{self.name} is guided away from one image or more, found none")
         given = GivenLatents(self._latents(images))
-        named = None
-        if chosen.deduplication and captions is not None:
-            named = self._prompts.conditioning(captions)["prompt_embeds"].cpu()
         network = pipelines.network
         distilled = network.config.get("time_cond_proj_dim") is not None  # it hears its guidance
         guidance = 1.0 if distilled else pipelines.guidance()
         scheduler = pipelines.encoder_of_prompts.scheduler
-        hook = DissimilarityHook(given, chosen, scheduler, guidance, named)
-        if chosen.active:
+        hook = DissimilarityHook(given, options, scheduler, guidance)
+        if options.scale > 0:
             self._pipelines = pipelines.with_networks(lambda each: _hooked(each, hook))
 
     def _check_model(self) -> None:
@@ -310,36 +250,13 @@ class AntiMemorisationGenerator(DiffusionGenerator):
                 f"{self.name}: a model that is guided cannot be offloaded: leave offload out"
             )
 
-    def _check_given(
-        self, images: Images, captions: Texts | None, options: AntiMemorisationOptions
-    ) -> None:
-        require_images(images, self.shape, self.name)
-        if not len(images):
-            raise BackendError(f"{self.name} is guided away from one image or more, found none")
-        if captions is not None:
-            check_prompts(captions, len(images), self.name)
-        if max(options.despecification, options.deduplication) and self._pipelines.guidance() <= 1:
-            raise BackendError(
-                f"{self.name}: despecification and deduplication weaken classifier-free guidance, "
-                f"which is off at guidance={self._pipelines.guidance():g}; leave them at 0"
-            )
-        if not options.deduplication:
-            return
-        kind = type(self._pipelines.encoder_of_prompts).__name__
-        if captions is None or kind != "StableDiffusionPipeline":
-            raise BackendError(
-                f"{self.name}: deduplication needs captions=, one an image, and a pipeline of "
-                f"Stable Diffusion 1 or 2, found {'no ' if captions is None else ''}captions and a "
-                f"{kind}; or leave it at 0"
-            )
-
     @torch.no_grad()
     def _latents(self, images: Images) -> torch.Tensor:
         """The images as the model's own autoencoder encodes them: (m, c, h, w) float32."""
         vae = self._pipelines.vae
         pixels = self._scaled(images)
         parts = [
-            latents_of(vae, to_tensor(pixels[rows], vae)).float().cpu()
+            latents_of(vae, to_tensor(pixels[rows], vae.device, vae.dtype)).float().cpu()
             for rows in index_slices(len(pixels), self._options.batch)
         ]
         return torch.cat(parts)

@@ -17,21 +17,22 @@ import torch
 
 from understudy.backends.arrays import (
     check_embeddings,
+    fit_images,
     index_slices,
     require_images,
     resized,
+    sizes_of,
     to_uint8,
     with_channels,
 )
 from understudy.backends.diffusion.loading import (
     DIFFUSION_ALTERNATIVES,
-    licence_of,
     out_of_memory,
     read_network,
 )
-from understudy.backends.diffusion.options import LatentOptions, numbers
+from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.hub.hub_models import read_hub_config
-from understudy.backends.hub.pretrained import exact_kernels
+from understudy.backends.hub.pretrained import exact_kernels, licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
@@ -41,10 +42,10 @@ from understudy.core.types import Embeddings, Images, Seeds, Shape
 AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
-def to_tensor(images: Images, like: Any) -> torch.Tensor:
-    """(n, h, w, 3) uint8 as (n, 3, h, w) in 0..1, of the device and number format of a network."""
+def to_tensor(images: Images, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """(n, h, w, 3) uint8 as (n, 3, h, w) in 0..1."""
     values = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-    return values.to(like.device).to(like.dtype) / 255
+    return values.to(device).to(dtype) / 255
 
 
 def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
@@ -59,7 +60,8 @@ def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
         latent = encoding.latents
     else:
         latent = encoding.latent_dist.mode()
-    return (latent - (vae.config.get("shift_factor") or 0.0)) * _factor(vae)
+    shift, factor = scale_of(vae)
+    return (latent - shift) * factor
 
 
 def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
@@ -67,28 +69,19 @@ def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
     if isinstance(vae, diffusers.AutoencoderRAE):
         decoded: torch.Tensor = vae.decode(latents).sample
         return decoded
-    raw = latents / _factor(vae) + (vae.config.get("shift_factor") or 0.0)
-    decoded = vae.decode(raw).sample
+    shift, factor = scale_of(vae)
+    decoded = vae.decode(latents / factor + shift).sample
     return decoded / 2 + 0.5
 
 
-def _factor(vae: Any) -> float:
-    return float(vae.config.get("scaling_factor") or 1.0)
+def scale_of(vae: Any) -> tuple[float, float]:
+    """What is subtracted from latents, and what they are then multiplied by."""
+    config = vae.config
+    return float(config.get("shift_factor") or 0.0), float(config.get("scaling_factor") or 1.0)
 
 
 class AutoencoderEncoder:
-    """Images to the latents of an autoencoder.
-
-    Args:
-        vae: An autoencoder of `AUTOENCODER_CLASSES`.
-        shape: (height, width, channels) of the images.
-        options: See `LatentOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-
-    Attributes:
-        latent: (channels, height, width) of one embedding before it is flattened.
-    """
+    """Images to the latents of an autoencoder."""
 
     ordered = False
     norm_bound = None
@@ -107,14 +100,11 @@ class AutoencoderEncoder:
 
     @torch.no_grad()
     def _latents(self, images: Images) -> torch.Tensor:
-        return latents_of(self._vae, to_tensor(images, self._vae)).float()
+        pixels = to_tensor(images, self._vae.device, self._vae.dtype)
+        return latents_of(self._vae, pixels).float()
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or latents that are not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._batch):
@@ -131,17 +121,7 @@ class AutoencoderEncoder:
 
 
 class AutoencoderDecoder:
-    """The latents of an autoencoder to images, resized to the dataset's size and channels.
-
-    Args:
-        vae: An autoencoder of `AUTOENCODER_CLASSES`.
-        shape: (height, width, channels) of the images to make.
-        options: See `LatentOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-        latent: (channels, height, width) of one embedding; by default what the encoder would make
-            of images of this shape.
-    """
+    """The latents of an autoencoder to images, resized to the dataset's size and channels."""
 
     stochastic = False
 
@@ -166,13 +146,7 @@ class AutoencoderDecoder:
 
     @torch.no_grad()
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8.
-
-        ``seeds`` are ignored: nothing is drawn.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8; seeds are ignored."""
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._batch):
@@ -184,20 +158,15 @@ class AutoencoderDecoder:
                 raise out_of_memory(self.name, self._batch, error) from error
             if not np.isfinite(decoded).all():
                 raise BackendError(f"{self.name} gave pixels that are not finite")
-            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
-            out[rows] = resized(pixels, *self.shape[:2])
+            out[rows] = fit_images(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape)
         return out
 
 
 def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> tuple[int, int]:
-    """(height, width) that images are given to an autoencoder in.
-
-    Raises:
-        BackendError: Not a multiple of what one latent stands for.
-    """
+    """(height, width) that images are given to an autoencoder in."""
     if isinstance(vae, diffusers.AutoencoderRAE):
         return (vae.encoder_input_size, vae.encoder_input_size)
-    sizes = shape[:2] if size_option is None else numbers(size_option, "size")
+    sizes = shape[:2] if size_option is None else sizes_of(size_option, "size")
     levels = vae.config.get("block_out_channels") or vae.config.encoder_block_out_channels
     step = 2 ** (len(levels) - 1)
     if sizes[0] % step or sizes[-1] % step:
@@ -210,11 +179,7 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
 
 
 def read_autoencoder(rest: str, options: LatentOptions) -> Any:
-    """The autoencoder of a folder, or of the pipeline in it.
-
-    Raises:
-        BackendError: There is none that is known here.
-    """
+    """The autoencoder of a folder, or of the pipeline in it."""
     kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
     network_class, subfolder = config.get("_class_name", ""), None
     if kind == "pipeline":
@@ -229,16 +194,7 @@ def read_autoencoder(rest: str, options: LatentOptions) -> Any:
 
 
 def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> AutoencoderEncoder:
-    """The encoder half of an autoencoder, or of a pipeline's autoencoder.
-
-    Args:
-        rest: Name on the hub, or folder.
-        shape: (height, width, channels) of the dataset's images.
-        options: See `LatentOptions`.
-
-    Raises:
-        BackendError: There is no such model, or the images' size does not fit.
-    """
+    """The encoder half of an autoencoder, or of a pipeline's autoencoder; see `LatentOptions`."""
     read = read_options(options, LatentOptions, name=f"hf:{rest}")
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)
@@ -248,17 +204,7 @@ def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> Autoe
 def latent_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> AutoencoderDecoder:
-    """The decoder half of an autoencoder, or of a pipeline's autoencoder.
-
-    Args:
-        rest: Name on the hub, or folder.
-        shape: (height, width, channels) of the images to make.
-        encoder: The encoder whose latents it is given; it settles their layout.
-        options: See `LatentOptions`.
-
-    Raises:
-        BackendError: There is no such model, or the images' size does not fit.
-    """
+    """The decoder half of an autoencoder, or of a pipeline's autoencoder."""
     read = read_options(options, LatentOptions, name=f"hf:{rest}")
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)

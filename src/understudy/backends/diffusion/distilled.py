@@ -32,7 +32,6 @@ class FewSteps:
     """What a distilled model draws with.
 
     Attributes:
-        steps: Denoising steps.
         guidance: 0: none; None: the pipeline's own, which is an input of the network.
         reason: By what it was recognised, for people.
     """
@@ -43,12 +42,7 @@ class FewSteps:
 
 
 def few_steps(pipeline: Any, names: Iterable[str]) -> FewSteps | None:
-    """What a distilled model draws with; None where nothing says that it is distilled.
-
-    Args:
-        pipeline: A text-to-image pipeline of diffusers with the scheduler it will run with.
-        names: The model's name or folder, and those of the adapters in its weights.
-    """
+    """What a distilled model draws with; None where nothing says that it is distilled."""
     if type(pipeline).__name__.startswith("LatentConsistency"):
         return None  # its own numbers are those of the distilled model
     recipe = next(filter(None, map(_by_name, names)), None) or _by_files(pipeline)

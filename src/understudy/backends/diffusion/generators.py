@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import diffusers
@@ -12,9 +12,16 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import index_slices, require_images, resized, with_channels
+from understudy.backends.arrays import (
+    fit_images,
+    index_slices,
+    require_images,
+    resized,
+    sizes_of,
+    with_channels,
+)
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
-from understudy.backends.diffusion.options import GeneratorOptions, numbers
+from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipeline_calls import (
     call_pipeline,
     check_prompts,
@@ -22,8 +29,10 @@ from understudy.backends.diffusion.pipeline_calls import (
     generators,
     steps_for,
 )
-from understudy.backends.diffusion.pipelines import Pipelines, taken
+from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines, taken
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
+from understudy.backends.hub.pretrained import licence_of
+from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError, UnsupportedTask
 from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 
@@ -34,18 +43,7 @@ HintInputs = Callable[[slice], dict[str, Any]]
 
 
 class DiffusionGenerator:
-    """Text to images, variation, inpainting and control, in batches.
-
-    Args:
-        pipelines: The task pipelines of one model.
-        options: See `GeneratorOptions`; ``batch``, ``shape``, ``negative``, ``control_scale`` and
-            ``seam`` are used here.
-        name: The name it was asked for by.
-        licence: Of the weights.
-
-    Attributes:
-        vocabulary: The words it was taught, where it knows no others.
-    """
+    """Text to images, variation, inpainting and control, in batches."""
 
     vocabulary: Vocabulary | None = None
 
@@ -56,18 +54,17 @@ class DiffusionGenerator:
         self.tasks, self.sampling = pipelines.tasks, pipelines.sampling
         self._pipelines, self._options = pipelines, options
         self._size = pipelines.size()
-        shape = () if options.shape is None else numbers(options.shape, "shape")
+        shape = () if options.shape is None else sizes_of(options.shape, "shape")
         self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
-        self._prompts = self._encoder(options.negative)
-        self._negated: tuple[str | None, PromptEncoder] = options.negative, self._prompts
+        self._prompts = PromptEncoder(
+            pipelines.encoder_of_prompts,
+            negative=options.negative,
+            guided=pipelines.guidance() > 1,
+            batch=options.batch,
+        )
 
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
-        """One image a prompt: (n, height, width, channels) uint8.
-
-        Raises:
-            UnsupportedTask: An inpainting model, which draws nothing from text alone.
-            BackendError: Something else than a list of texts.
-        """
+        """One image a prompt: (n, height, width, channels) uint8."""
         pipeline = self._ready("text")
         return self._draw(pipeline, "text", prompts, seed, lambda rows, _: {})
 
@@ -75,10 +72,6 @@ class DiffusionGenerator:
         """Image to image: ``strength`` in [0, 1], 0 gives the image back, 1 forgets it.
 
         Where so few steps would be left that none is run, more are taken.
-
-        Raises:
-            UnsupportedTask: The model's family has no image-to-image pipeline.
-            BackendError: Other images, another number of prompts, or a wrong strength.
         """
         pipeline = self._ready("variation")
         self._check(images, prompts, strength)
@@ -108,11 +101,6 @@ class DiffusionGenerator:
 
         What is drawn fades in over ``seam`` pixels inside the mask, so that its rim does not show.
         With ``control`` it follows hints, with ``negative`` it stays away from a text.
-
-        Raises:
-            UnsupportedTask: Neither the model nor its family inpaints, or not by such hints.
-            BackendError: Other images, masks or hints, another number of prompts, or a wrong
-                strength.
         """
         pipeline = self._ready("inpainting")
         self._check(images, prompts, strength)
@@ -124,9 +112,8 @@ class DiffusionGenerator:
         by_hint = None if control is None else self._hinted(control, len(images), strength)
         if strength < _LEAST or not masks.any():
             return images.copy()
-        prompt_encoder = self._negating(negative)
         if self._pipelines.inpainter is not None:
-            drawn = self._fill(images, masks, prompts, strength, seed, by_hint, prompt_encoder)
+            drawn = self._fill(images, masks, prompts, strength, seed, by_hint, negative)
         else:
             if strength < 1 and "strength" not in taken(pipeline):
                 raise UnsupportedTask(self.name, "inpainting at a strength below 1", self.tasks)
@@ -136,23 +123,22 @@ class DiffusionGenerator:
                 pixels = self._scaled(images[rows])
                 known = self._hard_coded() and by_hint is None  # those by hints take pixels alone
                 start = self._start(pipeline, pixels, device, latents=known)
-                arguments = {"image": start, "mask_image": self._mask_images(masks[rows])}
+                arguments = {
+                    "image": start,
+                    "mask_image": _pillow_images(self._mask_pixels(masks[rows])),
+                }
                 if isinstance(start, torch.Tensor):
                     arguments["masked_image_latents"] = start  # else each row is encoded once more
                 return {**arguments, **hinted(rows)}
 
-            drawn = self._draw(
-                pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder
-            )
-        return _pasted(images, drawn, masks, self._seam())
+            drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
+        seam = self._options.seam
+        if seam is None:
+            seam = max(1, min(self.shape[:2]) // 32)
+        return _pasted(images, drawn, masks, seam)
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
-        """Images that follow hints (n, height, width, channels) uint8, such as edges or poses.
-
-        Raises:
-            UnsupportedTask: There is no ControlNet for this kind of hint.
-            BackendError: Other hints, or another number of prompts.
-        """
+        """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
         task = f"control:{kind}"
         pipeline = self._ready(task)
         self._check(hints, prompts, 1.0)
@@ -184,22 +170,6 @@ class DiffusionGenerator:
             )
         return pipeline, self._hint_inputs(pipeline, hints)
 
-    def _encoder(self, negative: str | None) -> PromptEncoder:
-        return PromptEncoder(
-            self._pipelines.encoder_of_prompts,
-            negative=negative,
-            guided=self._pipelines.guidance() > 1,
-            batch=self._options.batch,
-        )
-
-    def _negating(self, negative: str | None) -> PromptEncoder:
-        """Embeds prompts beside a negative one; that of the last call is kept."""
-        if negative is None:
-            return self._prompts
-        if self._negated[0] != negative:
-            self._negated = negative, self._encoder(negative)
-        return self._negated[1]
-
     def _ready(self, task: str) -> Any:
         if task not in self.tasks:
             raise UnsupportedTask(self.name, task, self.tasks)
@@ -218,12 +188,11 @@ class DiffusionGenerator:
         seed: int,
         inputs: PipelineInputs,
         strength: float = 1.0,
-        prompt_encoder: PromptEncoder | None = None,
+        negative: str | None = None,
     ) -> Images:
         """Run a pipeline over all rows: (n, height, width, channels) uint8."""
         check_prompts(prompts, None, self.name)
         height, width = self._size
-        encoder = prompt_encoder or self._prompts
         steps = self._pipelines.steps()
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(prompts), self._options.batch):
@@ -231,7 +200,7 @@ class DiffusionGenerator:
                 pipeline,
                 self.name,
                 self._options.batch,
-                **encoder.conditioning(prompts[rows]),
+                **self._prompts.conditioning(prompts[rows], negative),
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
                 num_inference_steps=steps_for(strength, steps),
@@ -242,7 +211,7 @@ class DiffusionGenerator:
                 width=width,
                 callback_steps=None,  # else Kandinsky's own call of its decoder is a deprecated one
             )
-            out[rows] = resized(with_channels(drawn, self.shape[2]), *self.shape[:2])
+            out[rows] = fit_images(drawn, self.shape)
         return out
 
     def _fill(
@@ -253,7 +222,7 @@ class DiffusionGenerator:
         strength: float,
         seed: int,
         by_hint: tuple[Any, HintInputs] | None,
-        prompt_encoder: PromptEncoder,
+        negative: str | None,
     ) -> Images:
         """Inpaint by a network that sees the mask and what is left of the image."""
         inpainter, vae = self._pipelines.inpainter, self._pipelines.vae
@@ -261,14 +230,14 @@ class DiffusionGenerator:
             raise UnsupportedTask(self.name, "inpainting", self.tasks)
         pipeline = self._pipelines.ready("inpainting")
         if strength < 1:
-            pipeline = self._pipelines.inpainting_from_the_image()
+            pipeline = self._pipelines.ready("inpainting from the image")
         pipeline, hinted = by_hint or (pipeline, lambda rows: {})
 
         def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
             pixels = self._scaled(images[rows])
             grey = np.asarray(self._mask_pixels(masks[rows])) > 127
             hole = torch.from_numpy(grey)[:, None].to(device)
-            left = to_tensor(pixels, _At(device, vae.dtype))
+            left = to_tensor(pixels, device, vae.dtype)
             with torch.no_grad():
                 # Grey is 0 to the autoencoder: what inpainting networks are trained to see there.
                 known = latents_of(vae, torch.where(hole, torch.full_like(left, 0.5), left))
@@ -278,7 +247,7 @@ class DiffusionGenerator:
                 return {"image": self._start(pipeline, pixels, device)}
             return hinted(rows)
 
-        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder)
+        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
 
     def _hard_coded(self) -> bool:
         """Whether latents have the number of channels that diffusers' inpainting knows them by."""
@@ -302,7 +271,7 @@ class DiffusionGenerator:
         ):
             return _pillow_images(pixels)
         with torch.no_grad():
-            return latents_of(vae, to_tensor(pixels, _At(device, vae.dtype)))
+            return latents_of(vae, to_tensor(pixels, device, vae.dtype))
 
     def _scaled(self, images: Images) -> Images:
         return resized(with_channels(images, 3), *self._size)
@@ -311,19 +280,13 @@ class DiffusionGenerator:
         grey = masks[..., None].astype(np.uint8) * 255
         return resized(grey, *self._size)[..., 0]
 
-    def _mask_images(self, masks: Masks) -> list[Image.Image]:
-        return [Image.fromarray(mask) for mask in self._mask_pixels(masks)]
 
-    def _seam(self) -> int:
-        seam = self._options.seam
-        return max(1, min(self.shape[:2]) // 32) if seam is None else seam
-
-
-class _At:
-    """A device and a number format."""
-
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
-        self.device, self.dtype = device, dtype
+def load_generator(rest: str, options: Mapping[str, Any]) -> DiffusionGenerator:
+    """A generator from any text-to-image pipeline of diffusers; see `GeneratorOptions`."""
+    read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
+    name = full_name(f"hf:{rest}", read)
+    pipelines = open_pipelines(rest, read, name=name)
+    return DiffusionGenerator(pipelines, read, name=name, licence=licence_of(rest, read.revision))
 
 
 def _pillow_images(images: Images) -> list[Image.Image]:

@@ -13,8 +13,7 @@ import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_config
-from understudy.backends.hub.pretrained import licence_of as licence_of
-from understudy.backends.hub.pretrained import quiet as quiet
+from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
 
 DIFFUSION_ALTERNATIVES = "embedded:studio"
@@ -41,17 +40,7 @@ def loading(name: str) -> Iterator[None]:
 
 
 def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] = LEFT_OUT) -> Any:
-    """A pipeline of the class its folder names, on its device.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: Revision, device, dtype, offload.
-        leave_out: Its parts that are not needed.
-
-    Raises:
-        BackendError: There is no such pipeline, or its weights are not safetensors.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """A pipeline of the class its folder names, on its device."""
     name = f"hf:{rest}"
     kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
     if kind != "pipeline":
@@ -79,18 +68,8 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
 def read_network(
     kind: Any, model: str, options: HubOptions, *, subfolder: str | None = None
 ) -> Any:
-    """One network in evaluation mode on its device.
-
-    Args:
-        kind: A class of diffusers.
-        model: Name on the hub, with ``@revision`` if wanted, or folder.
-        options: Device, dtype, offload.
-        subfolder: The part of a pipeline's folder it is in.
-
-    Raises:
-        BackendError: There is no such network, or its weights are not safetensors.
-    """
-    source, revision = split_revision(model, None)
+    """One network in evaluation mode on its device."""
+    source, revision = split_revision(model)
     device, dtype = options.placement()
     with loading(f"hf:{model}"):
         location = {} if subfolder is None else {"subfolder": subfolder}
@@ -101,25 +80,14 @@ def read_network(
         return network if options.offload else network.to(device)
 
 
-def split_revision(model: str, otherwise: str | None) -> tuple[str, str | None]:
+def split_revision(model: str) -> tuple[str, str | None]:
     """``"name@revision"`` as both; a folder is never split."""
     source, at, revision = model.rpartition("@")
-    if not at or Path(model).exists():
-        return model, otherwise
-    return source, revision
+    return (model, None) if not at or Path(model).exists() else (source, revision)
 
 
 def use_scheduler(pipeline: Any, wanted: str | None, name: str) -> None:
-    """Change a pipeline's scheduler, keeping its noise schedule.
-
-    Args:
-        pipeline: The pipeline.
-        wanted: Class name, ``Scheduler`` at its end or not; None changes nothing.
-        name: The model, in errors.
-
-    Raises:
-        BackendError: diffusers has no such scheduler; the message lists those it has.
-    """
+    """Change a pipeline's scheduler, keeping its noise schedule."""
     if wanted is None:
         return
     known = schedulers()
@@ -144,11 +112,7 @@ def schedulers() -> dict[str, Any]:
 
 
 def text_pipeline(pipeline: Any, name: str) -> Any:
-    """The text-to-image pipeline over the same networks.
-
-    Raises:
-        BackendError: Its family makes no images from text.
-    """
+    """The text-to-image pipeline over the same networks."""
     if type(pipeline).__name__.startswith("StableUnCLIP"):
         parts = pipeline.components
         return stable_diffusion(
@@ -166,15 +130,7 @@ def text_pipeline(pipeline: Any, name: str) -> Any:
 def stable_diffusion(
     *, vae: Any, text_encoder: Any, tokenizer: Any, unet: Any, scheduler: Any
 ) -> Any:
-    """A StableDiffusionPipeline from its parts, without a screen; an unCLIP network is made plain.
-
-    Args:
-        vae: AutoencoderKL or AutoencoderTiny.
-        text_encoder: CLIPTextModel.
-        tokenizer: CLIPTokenizer.
-        unet: UNet2DConditionModel, conditioned on text and maybe on image embeddings.
-        scheduler: Any of diffusers.
-    """
+    """A StableDiffusionPipeline from its parts, without a screen; of unCLIP, its plain form."""
     if scheduler.config.get("steps_offset") == 0:
         # What the pipeline would do itself, with a warning; only "leading" time steps differ.
         scheduler = type(scheduler).from_config(scheduler.config, steps_offset=1)
@@ -192,11 +148,7 @@ def stable_diffusion(
 
 
 def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str) -> Any:
-    """A Kandinsky decoder joined with its prior; any other pipeline stays as it is.
-
-    Raises:
-        BackendError: A decoder alone, which makes no images from text.
-    """
+    """A Kandinsky decoder joined with its prior; any other pipeline stays as it is."""
     if type(pipeline).__name__ != "KandinskyV22Pipeline":
         return pipeline
     if prior is None:
@@ -211,10 +163,9 @@ def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str)
 
 def read_prior(prior: str, options: HubOptions) -> Any:
     """A Kandinsky prior, without the image processor."""
-    source, revision = split_revision(prior, None)
-    settings = {"device": options.device, "dtype": options.dtype, "offload": options.offload}
-    chosen = HubOptions(revision=revision, **settings)  # type: ignore[arg-type]
-    return read_pipeline(source, chosen, leave_out=("image_processor",))
+    source, revision = split_revision(prior)
+    placed = HubOptions(revision, options.device, options.dtype, offload=options.offload)
+    return read_pipeline(source, placed, leave_out=("image_processor",))
 
 
 def run_quietly(pipeline: Any) -> Any:

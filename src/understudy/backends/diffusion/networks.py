@@ -24,10 +24,6 @@ class Conditioned(nn.Module):
 
     Under classifier-free guidance a pipeline asks for twice as many rows, the unconditional ones
     first: those get labels of zeros (as unCLIP is trained) and the same channels.
-
-    Args:
-        network: The network to run; its weights are shared.
-        channels: Latent channels, which the pipeline is told the network takes.
     """
 
     def __init__(self, network: Any, channels: int) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
+from understudy.backends.arrays import check_side_text, sizes_of
 from understudy.backends.hub.hub_models import HubOptions
-from understudy.core.types import Shape
+from understudy.core.option import Option
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +20,13 @@ class DenoisingOptions(HubOptions):
             the few of a distilled model (`distilled.few_steps`).
         guidance: Classifier-free guidance; 1 or less turns it off. By default the pipeline's own,
             and none for a distilled model.
-        negative: What not to draw; by default nothing.
         scheduler: A scheduler of diffusers by its class name, such as DPMSolverMultistepScheduler
             or LCMScheduler; by default the one in the folder.
         size: Pixels that the model works at, ``"512"``, or ``"512x768"`` for height x width; by
             default the model's own.
     """
 
-    steps: int | None = None
+    steps: Annotated[int | None, Option("", least=1)] = None
     guidance: float | None = None
     negative: str | None = None
     scheduler: str | None = None
@@ -33,10 +34,7 @@ class DenoisingOptions(HubOptions):
 
     def __post_init__(self) -> None:
         HubOptions.__post_init__(self)
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps must be 1 or more, found {self.steps}")
-        if self.size is not None and len(numbers(self.size, "size")) > 2:
-            raise ValueError(f"size must be like 512 or 512x768, found {self.size!r}")
+        check_side_text(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,6 @@ class GeneratorOptions(DenoisingOptions):
         inpainting: A true inpainting model of the same family, name or folder; by default the
             model itself inpaints, as far as its family can.
         controlnet: ControlNets by the kind of hint, ``"edges:NAME,pose:NAME"``.
-        control_scale: How strongly a hint counts.
         prior: The prior of a Kandinsky decoder, name or folder: it turns prompts into embeddings.
         seam: Pixels over which inpainting fades in, inside the mask; by default 1/32 of the image.
     """
@@ -62,14 +59,12 @@ class GeneratorOptions(DenoisingOptions):
     controlnet: str | None = None
     control_scale: float = 1.0
     prior: str | None = None
-    seam: int | None = None
+    seam: Annotated[int | None, Option("", least=0)] = None
 
     def __post_init__(self) -> None:
         DenoisingOptions.__post_init__(self)
-        if self.seam is not None and self.seam < 0:
-            raise ValueError(f"seam must be 0 or more pixels, found {self.seam}")
         if self.shape is not None:
-            sizes = numbers(self.shape, "shape")
+            sizes = sizes_of(self.shape, "shape")
             if len(sizes) not in (2, 3) or sizes[2:] not in ((), (1,), (3,)):
                 raise ValueError(f"shape must be like 64x64 or 64x64x1, found {self.shape!r}")
         dict(self.hints())
@@ -100,16 +95,9 @@ class UnclipOptions(DenoisingOptions):
             embedding, and the blank one that guidance leads away from.
     """
 
-    scale: float | None = None
-    noise_level: int = 0
+    scale: Annotated[float | None, Option("", above=0)] = None
+    noise_level: Annotated[int, Option("", least=0)] = 0
     prior: str | None = None
-
-    def __post_init__(self) -> None:
-        DenoisingOptions.__post_init__(self)
-        if self.scale is not None and not self.scale > 0:
-            raise ValueError(f"scale must be positive, found {self.scale}")
-        if self.noise_level < 0:
-            raise ValueError(f"noise_level must be 0 or more, found {self.noise_level}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +113,4 @@ class LatentOptions(HubOptions):
 
     def __post_init__(self) -> None:
         HubOptions.__post_init__(self)
-        if self.size is not None and len(numbers(self.size, "size")) > 2:
-            raise ValueError(f"size must be like 64 or 64x96, found {self.size!r}")
-
-
-def numbers(text: str, key: str) -> Shape:
-    """``"64x96"`` as (64, 96).
-
-    Raises:
-        ValueError: It is not of that form.
-    """
-    parts = text.lower().split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"{key} must be like 64 or 64x96, found {text!r}")
-    return tuple(int(part) for part in parts)
+        check_side_text(self.size)

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from understudy.backends.arrays import to_uint8
-from understudy.backends.diffusion.loading import out_of_memory, quiet
+from understudy.backends.diffusion.loading import out_of_memory
 from understudy.backends.diffusion.pipelines import taken
+from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Seeds, Texts
 
@@ -41,17 +42,7 @@ def _generator(entropy: list[int]) -> torch.Generator:
 
 
 def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
-    """Call a pipeline: (n, height, width, 3) uint8.
-
-    Args:
-        pipeline: The pipeline.
-        name: The model, in errors.
-        batch: Rows run at once, in errors.
-        arguments: Of its call; those it does not take are left out.
-
-    Raises:
-        BackendError: It does not fit into memory, or gave numbers that are not finite.
-    """
+    """Call a pipeline: (n, height, width, 3) uint8."""
     known = taken(pipeline)
     accepted = {key: value for key, value in arguments.items() if key in known}
     try:
@@ -76,11 +67,7 @@ def steps_for(strength: float, steps: int) -> int:
 
 
 def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
-    """Refuse anything but texts, as many as there are images.
-
-    Raises:
-        BackendError: One text instead of several, something else than texts, or another number.
-    """
+    """Refuse anything but texts, as many as there are images."""
     if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise BackendError(f"{name} takes a list of texts as prompts, found {prompts!r:.80}")
     if count is not None and len(prompts) != count:
@@ -89,24 +76,7 @@ def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
         )
 
 
-def check_seeds(seeds: Seeds, count: int, name: str) -> None:
-    """Refuse another number of seeds than there are embeddings.
-
-    Raises:
-        BackendError: As said.
-    """
-    if np.shape(seeds) != (count,):
-        raise BackendError(
-            f"{name} takes one seed an embedding, found seeds of shape {np.shape(seeds)} for "
-            f"{count} embeddings"
-        )
-
-
 def check_strength(strength: float, name: str) -> None:
-    """Refuse a strength that is not between 0 and 1.
-
-    Raises:
-        BackendError: It is not.
-    """
+    """Refuse a strength that is not between 0 and 1."""
     if not 0 <= strength <= 1:
         raise BackendError(f"{name}: strength must be between 0 and 1, found {strength}")

@@ -11,6 +11,7 @@ from typing import Any
 import diffusers
 import torch
 
+from understudy.backends.arrays import sizes_of
 from understudy.backends.diffusion.distilled import few_steps
 from understudy.backends.diffusion.loading import (
     loading,
@@ -24,7 +25,7 @@ from understudy.backends.diffusion.loading import (
     with_prior,
 )
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
-from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions, numbers
+from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions
 from understudy.backends.hub.hub_models import read_hub_config
 from understudy.core.errors import BackendError
 
@@ -36,19 +37,9 @@ _INPAINT = "inpainting"
 class Pipelines:
     """The task pipelines of one model; weights are loaded once and shared.
 
-    Args:
-        text: A text-to-image pipeline of diffusers, on its device.
-        options: See `DenoisingOptions`.
-        name: The name it was asked for by.
-        inpainting: A true inpainting network: it takes the latent, a mask and the latent of what
-            is left, 2 c + 1 channels.
-        controlnets: ControlNets by the kind of hint.
-
-    Attributes:
-        tasks: What it can do, as `Generator` says it.
-        vae: Its autoencoder.
-        network: Its denoising network.
-        inpainter: The inpainting network as the plain pipelines take it, where there is one.
+    ``text`` is a text-to-image pipeline on its device. A true inpainting network takes the latent,
+    a mask and the latent of what is left, 2 c + 1 channels; ``inpainter`` is that network as the
+    plain pipelines take it. ``controlnets`` stand by the kind of hint.
     """
 
     def __init__(
@@ -70,7 +61,8 @@ class Pipelines:
         self.network: Any = unet or getattr(text, "transformer", None)
         use_scheduler(text, options.scheduler, name)
         adapter = getattr(options, "lora", None)
-        self._distilled = few_steps(text, [_model_of(name), *([adapter] if adapter else [])])
+        model = name.partition(":")[2].partition("?")[0]
+        self._distilled = few_steps(text, [model, *([adapter] if adapter else [])])
         self.inpainter: Conditioned | None = None
         self._by_task: dict[str, Any] = {}
         self._active = ""
@@ -154,11 +146,7 @@ class Pipelines:
             network.compile()
 
     def with_networks(self, change: Callable[[Any], Any]) -> Pipelines:
-        """The same task pipelines over changed denoising networks; these stay as they are.
-
-        Args:
-            change: A network, as a pipeline runs it, to the one that is run instead.
-        """
+        """The same task pipelines over changed denoising networks; these stay as they are."""
         twin = copy.copy(self)
         networks = [self.network, self.inpainter, *(one.unet for one in self._by_task.values())]
         known = {id(one): change(one) for one in networks if one is not None}
@@ -183,10 +171,6 @@ class Pipelines:
             pipeline.enable_model_cpu_offload(device=self._options.placement()[0])
             self._active = task
         return pipeline
-
-    def inpainting_from_the_image(self) -> Any:
-        """The pipeline around `inpainter` that starts from the image and not from noise."""
-        return self.ready("inpainting from the image")
 
     def inpainting_by(self, kind: str) -> Any | None:
         """The inpainting pipeline that follows hints of a kind; None where there is none."""
@@ -224,14 +208,10 @@ class Pipelines:
         return otherwise if parameter is None or parameter.default is None else parameter.default
 
     def size(self) -> tuple[int, int]:
-        """(height, width) in pixels that it works at.
-
-        Raises:
-            BackendError: The size asked for is not a multiple of what a latent stands for.
-        """
+        """(height, width) in pixels that it works at."""
         if self._options.size is None:
             return native_size(self._text, self.network)
-        sizes = numbers(self._options.size, "size")
+        sizes = sizes_of(self._options.size, "size")
         step = _multiple(self._text)
         if sizes[0] % step or sizes[-1] % step:
             near = "x".join(str(max(1, round(side / step)) * step) for side in sizes)
@@ -244,11 +224,6 @@ class Pipelines:
 
 def _by_hint(kind: str) -> str:
     return f"{_INPAINT} control:{kind}"
-
-
-def _model_of(name: str) -> str:
-    """The model's name or folder in a name with its family and options."""
-    return name.partition(":")[2].partition("?")[0]
 
 
 def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:
@@ -290,16 +265,7 @@ def _multiple(pipeline: Any) -> int:
 
 
 def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipelines:
-    """The task pipelines of a folder or a name on the hub.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: See `GeneratorOptions`.
-        name: The name it was asked for by.
-
-    Raises:
-        BackendError: There is no such pipeline, or its parts do not fit together.
-    """
+    """The task pipelines of a folder or a name on the hub."""
     pipeline = with_prior(read_pipeline(rest, options), options.prior, options, name)
     text = text_pipeline(pipeline, name)
     inpainting = None
@@ -309,7 +275,7 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
         )
     controlnets = {}
     for kind, model in options.hints():
-        source, revision = split_revision(model, None)
+        source, revision = split_revision(model)
         _, config = read_hub_config(source, revision, instead="embedded:studio")
         network_class = getattr(diffusers, str(config.get("_class_name")), None)
         if network_class is None or "ControlNet" not in network_class.__name__:

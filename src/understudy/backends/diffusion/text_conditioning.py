@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.diffusion.loading import quiet
+from understudy.backends.hub.pretrained import quiet
 from understudy.core.types import Texts
 
 _PAIR = ("prompt_embeds", "negative_prompt_embeds")
@@ -30,29 +29,23 @@ PromptTensors = tuple[torch.Tensor | None, ...]
 
 
 class PromptEncoder:
-    """What a pipeline is told for some prompts; the embeddings of repeated ones are kept.
-
-    Args:
-        pipeline: The text-to-image pipeline whose text encoders are used.
-        negative: What not to draw.
-        guided: Whether classifier-free guidance is on.
-        batch: Prompts embedded at once.
-    """
+    """What a pipeline is told for some prompts; the embeddings of repeated ones are kept."""
 
     def __init__(self, pipeline: Any, *, negative: str | None, guided: bool, batch: int) -> None:
         self._pipeline, self._negative = pipeline, negative
         self._guided, self._batch = guided, batch
         self._names = _KEPT.get(type(pipeline).__name__)
-        self._rows: OrderedDict[str, PromptTensors] = OrderedDict()
+        self._rows: dict[tuple[str, str | None], PromptTensors] = {}
 
-    def conditioning(self, prompts: Texts) -> dict[str, Any]:
-        """Arguments of a pipeline's call for n prompts."""
+    def conditioning(self, prompts: Texts, negative: str | None = None) -> dict[str, Any]:
+        """Arguments of a pipeline's call for n prompts, beside a negative one if that is given."""
+        negative = self._negative if negative is None else negative
         if self._names is None:
             arguments: dict[str, Any] = {"prompt": list(prompts)}
-            if self._negative is not None:
-                arguments["negative_prompt"] = [self._negative] * len(prompts)
+            if negative is not None:
+                arguments["negative_prompt"] = [negative] * len(prompts)
             return arguments
-        rows = self._embedded(prompts)
+        rows = self._embedded(prompts, negative)
         columns = zip(*(rows[prompt] for prompt in prompts), strict=True)
         return {
             name: torch.stack(list(column))
@@ -60,23 +53,25 @@ class PromptEncoder:
             if column[0] is not None
         }
 
-    def _embedded(self, prompts: Texts) -> dict[str, PromptTensors]:
-        """A row for each different prompt."""
-        rows = {}
-        fresh: dict[str, None] = {}
-        for prompt in prompts:
-            if prompt in self._rows:
-                self._rows.move_to_end(prompt)
-                rows[prompt] = self._rows[prompt]
-            else:
-                fresh[prompt] = None
-        new = list(fresh)
+    def _embedded(self, prompts: Texts, negative: str | None) -> dict[str, PromptTensors]:
+        """A row for each different prompt; those asked for last are kept."""
+        distinct = list(dict.fromkeys(prompts))
+        rows = {
+            prompt: self._rows.pop((prompt, negative))
+            for prompt in distinct
+            if (prompt, negative) in self._rows
+        }
+        new = [prompt for prompt in distinct if prompt not in rows]
         for part in index_slices(len(new), self._batch):
-            rows.update(zip(new[part], self._encode(new[part]), strict=True))
-        self._keep(new, rows)
+            rows.update(zip(new[part], self._encode(new[part], negative), strict=True))
+        self._rows.update({(prompt, negative): row for prompt, row in rows.items()})
+        some = next(iter(rows.values()), ())
+        size = sum(part.nbytes for part in some if part is not None)
+        for oldest in list(self._rows)[: -max(1, _BYTES // max(1, size))]:
+            del self._rows[oldest]
         return rows
 
-    def _encode(self, prompts: Sequence[str]) -> list[PromptTensors]:
+    def _encode(self, prompts: Sequence[str], negative: str | None) -> list[PromptTensors]:
         encode = self._pipeline.encode_prompt
         options = {
             "prompt": list(prompts),
@@ -85,25 +80,14 @@ class PromptEncoder:
             "device": self._pipeline._execution_device,
             "num_images_per_prompt": 1,
             "do_classifier_free_guidance": self._guided,
-            "negative_prompt": None if self._negative is None else [self._negative] * len(prompts),
+            "negative_prompt": None if negative is None else [negative] * len(prompts),
         }
         taken = inspect.signature(encode).parameters
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
             encoding = encode(**{key: value for key, value in options.items() if key in taken})
         encoding = encoding[: len(self._names or ())]
-        blank = [None] * len(prompts)
-        columns = [blank if column is None else column.detach() for column in encoding]
-        return list(zip(*columns, strict=True))
-
-    def _keep(self, new: Sequence[str], rows: dict[str, PromptTensors]) -> None:
-        for prompt in new:
-            # Each row stands alone: a view would keep the whole batch it was embedded with.
-            self._rows[prompt] = tuple(
-                None if part is None else part.clone() for part in rows[prompt]
-            )
-        if not self._rows:
-            return
-        some = next(iter(self._rows.values()))
-        most = max(1, _BYTES // sum(part.nbytes for part in some if part is not None))
-        while len(self._rows) > most:
-            self._rows.popitem(last=False)
+        # Each row stands alone: a view would keep the whole batch it was embedded with.
+        return [
+            tuple(None if part is None else part[row].clone() for part in encoding)
+            for row in range(len(prompts))
+        ]

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from diffusers.models.embeddings import get_timestep_embedding
 
-from understudy.backends.arrays import check_embeddings, index_slices, resized, with_channels
+from understudy.backends.arrays import check_embeddings, fit_images, index_slices
+from understudy.backends.diffusion.autoencoders import latent_decoder
+from understudy.backends.diffusion.loading import (
+    DIFFUSION_ALTERNATIVES,
+    LEFT_OUT,
+    read_pipeline,
+    read_prior,
+    rebuilt,
+    text_pipeline,
+)
 from understudy.backends.diffusion.networks import Conditioned
 from understudy.backends.diffusion.options import UnclipOptions
-from understudy.backends.diffusion.pipeline_calls import (
-    call_pipeline,
-    check_prompts,
-    check_seeds,
-    seeded,
-)
+from understudy.backends.diffusion.pipeline_calls import call_pipeline, check_prompts, seeded
 from understudy.backends.diffusion.pipelines import Pipelines
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
+from understudy.backends.hub.hub_models import read_hub_config
+from understudy.backends.hub.pretrained import licence_of
+from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
-from understudy.core.ports import Encoder
+from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape, Texts, Vocabulary
 
 NoiseGenerators = list[torch.Generator]
-Given = Callable[[torch.Tensor, Texts, NoiseGenerators, int], dict[str, Any]]
 PromptReader = Callable[[Embeddings], Texts]
 
 
-class _Decoder:
-    """What both families share: checks, batches, the length of embeddings, the size of images.
-
-    Attributes:
-        vocabulary: The words it was taught, where it knows no others.
-    """
+class _Decoder(ABC):
+    """What both families share: checks, batches, the length of embeddings, the size of images."""
 
     stochastic = True
     vocabulary: Vocabulary | None = None
@@ -42,6 +45,8 @@ class _Decoder:
 
     def __init__(
         self,
+        pipelines: Pipelines,
+        pipeline: Any,
         shape: Shape,
         options: UnclipOptions,
         *,
@@ -52,76 +57,77 @@ class _Decoder:
         encoder: Encoder | None,
     ) -> None:
         self.name, self.licence, self.shape, self.dim = name, licence, shape, dim
-        self._options = options
-        if encoder is not None and encoder.dim != dim:
-            raise BackendError(
-                f"{name} decodes embeddings of {dim} numbers, but {encoder.name} makes "
-                f"{encoder.dim}. Use the encoder it was trained with"
-            )
-        unit = encoder is not None and encoder.norm_bound is not None
-        unit = unit and abs(float(encoder.norm_bound or 0) - 1) < 1e-2  # type: ignore[union-attr]
+        self.sampling = pipelines.sampling
+        self._pipelines, self._pipeline, self._options = pipelines, pipeline, options
+        self._size = pipelines.size()
+        if options.offload:
+            pipeline.enable_model_cpu_offload(device=options.placement()[0])
+        unit = False
+        if encoder is not None:
+            if encoder.dim != dim:
+                raise BackendError(
+                    f"{name} decodes embeddings of {dim} numbers, but {encoder.name} makes "
+                    f"{encoder.dim}. Use the encoder it was trained with"
+                )
+            unit = encoder.norm_bound is not None and abs(encoder.norm_bound - 1) < 1e-2
         self._scale = options.scale or (length if unit and length is not None else 1.0)
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt of the caller's.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite, or another number of seeds.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt."""
         check_embeddings(embeddings, self.dim, self.name)
+        reader = self._prompt_reader
+        prompts = [""] * len(embeddings) if reader is None else reader(embeddings)
         level = self._options.noise_level
-        prompts = (
-            [""] * len(embeddings)
-            if self._prompt_reader is None
-            else self._prompt_reader(embeddings)
-        )
         return self.decode_prompted(embeddings, prompts, seeds=seeds, noise_level=level)
 
     def decode_prompted(
         self, embeddings: Embeddings, prompts: Texts, *, seeds: Seeds, noise_level: int = 0
     ) -> Images:
-        """(n, d) float32, n class prompts and n seeds to (n, height, width, channels) uint8.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite, another number of prompts
-                or seeds, or a noise level that the model does not have.
-        """
+        """(n, d) float32, n class prompts and n seeds to (n, height, width, channels) uint8."""
         check_embeddings(embeddings, self.dim, self.name)
         check_prompts(prompts, len(embeddings), self.name)
-        check_seeds(seeds, len(embeddings), self.name)
+        if np.shape(seeds) != (len(embeddings),):
+            raise BackendError(
+                f"{self.name} takes one seed an embedding, found seeds of shape {np.shape(seeds)} "
+                f"for {len(embeddings)} embeddings"
+            )
         self._check_level(noise_level)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._options.batch):
-            values = embeddings[rows].astype(np.float32) * np.float32(self._scale)
+            scaled = embeddings[rows].astype(np.float32) * np.float32(self._scale)
             noise = seeded(seeds[rows], "decode")
-            images = self._draw(torch.from_numpy(values), prompts[rows], noise, noise_level)
-            out[rows] = resized(with_channels(images, self.shape[2]), *self.shape[:2])
+            values = torch.from_numpy(scaled)
+            images = call_pipeline(
+                self._pipeline,
+                self.name,
+                self._options.batch,
+                **self._conditions(values, prompts[rows], noise, noise_level),
+                generator=noise,
+                num_inference_steps=self._pipelines.steps(),
+                guidance_scale=self._pipelines.guidance(),
+                height=self._size[0],
+                width=self._size[1],
+            )
+            out[rows] = fit_images(images, self.shape)
         return out
 
+    @abstractmethod
     def _check_level(self, level: int) -> None:
-        raise NotImplementedError
+        """Refuse a noise level that the model has not."""
 
-    def _draw(
+    @abstractmethod
+    def _conditions(
         self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
-    ) -> Images:
-        raise NotImplementedError
+    ) -> dict[str, Any]:
+        """Arguments of the pipeline's call for some embeddings and prompts."""
 
 
 class UnclipDecoder(_Decoder):
     """UnCLIP: a Stable Diffusion network that is also given a noised image embedding.
 
-    Args:
-        pipelines: The plain task pipelines of the same weights; the text-to-image one is used.
-        unet: The network with its image conditioning, ``class_embed_type`` projection.
-        shape: (height, width, channels) of the images to make.
-        options: See `UnclipOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-        normalizer: StableUnCLIPImageNormalizer: mean and deviation of the embeddings it was
-            trained on; None leaves them as they are.
-        noising: The scheduler that noises embeddings; None allows noise level 0 only.
-        encoder: The encoder whose embeddings it will be given.
-        prompt_reader: Reads prompts from embeddings that come without any.
+    ``unet`` has ``class_embed_type`` projection. The normalizer holds mean and deviation of the
+    embeddings it was trained on; without a noising scheduler there is noise level 0 only.
+    ``prompt_reader`` reads prompts from embeddings that come without any.
     """
 
     def __init__(
@@ -146,25 +152,25 @@ class UnclipDecoder(_Decoder):
         if normalizer is not None:
             mean, std = (part.detach().float().cpu() for part in (normalizer.mean, normalizer.std))
             length = float((mean**2 + std**2).sum().sqrt())
-        super().__init__(
-            shape, options, name=name, licence=licence, dim=dim, length=length, encoder=encoder
-        )
-        self._prompt_reader = prompt_reader
-        self._mean, self._std, self._noising = mean, std, noising
-        self._pipelines, self.sampling = pipelines, pipelines.sampling
         self._network = Conditioned(unet, pipelines.network.config["in_channels"])
         if options.compile:
             unet.compile()
-        plain = pipelines.ready("text")
-        self._pipeline = type(plain)(
-            **{**plain.components, "unet": self._network}, requires_safety_checker=False
+        pipeline = rebuilt(pipelines.ready("text"), unet=self._network)
+        super().__init__(
+            pipelines,
+            pipeline,
+            shape,
+            options,
+            name=name,
+            licence=licence,
+            dim=dim,
+            length=length,
+            encoder=encoder,
         )
-        self._pipeline.set_progress_bar_config(disable=True)
-        if options.offload:
-            self._pipeline.enable_model_cpu_offload(device=options.placement()[0])
-        self._size = pipelines.size()
+        self._prompt_reader = prompt_reader
+        self._mean, self._std, self._noising = mean, std, noising
         self._prompts = PromptEncoder(
-            self._pipeline,
+            pipeline,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
             batch=options.batch,
@@ -177,50 +183,29 @@ class UnclipDecoder(_Decoder):
 
     def labels(self, embeddings: torch.Tensor, noise: NoiseGenerators, level: int) -> torch.Tensor:
         """(n, d) embeddings to (n, 2 d) labels: noised, with the noise level beside them."""
+        levels = torch.full((len(embeddings),), level)
         if self._noising is not None:
             draws = torch.cat([torch.randn(1, self.dim, generator=source) for source in noise])
-            levels = torch.full((len(embeddings),), level)
             whitened = (embeddings - self._mean) / self._std
             noised = self._noising.add_noise(whitened, timesteps=levels, noise=draws)
             embeddings = noised * self._std + self._mean
         level_embedding = get_timestep_embedding(
-            torch.full((len(embeddings),), level),
-            self.dim,
-            flip_sin_to_cos=True,
-            downscale_freq_shift=0,
+            levels, self.dim, flip_sin_to_cos=True, downscale_freq_shift=0
         )
         return torch.cat([embeddings, level_embedding], dim=1)
 
-    def _draw(
+    def _conditions(
         self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
-    ) -> Images:
+    ) -> dict[str, Any]:
         self._network.given(labels=self.labels(values, noise, level))
-        return call_pipeline(
-            self._pipeline,
-            self.name,
-            self._options.batch,
-            **self._prompts.conditioning(prompts),
-            generator=noise,
-            num_inference_steps=self._pipelines.steps(),
-            guidance_scale=self._pipelines.guidance(),
-            height=self._size[0],
-            width=self._size[1],
-        )
+        return self._prompts.conditioning(prompts)
 
 
 class KandinskyDecoder(_Decoder):
     """Kandinsky 2.2: a decoder of embeddings alone; prompts and noise levels mean nothing to it.
 
-    Args:
-        pipeline: KandinskyV22Pipeline on its device.
-        shape: (height, width, channels) of the images to make.
-        options: See `UnclipOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-        length: Typical length of the embeddings it was trained on, where it is known.
-        blank: (1, d), the embedding of a black image, which guidance leads away from; by default
-            zeros.
-        encoder: The encoder whose embeddings it will be given.
+    ``blank`` (1, d) is the embedding of a black image, which guidance leads away from (zeros if
+    none is given), and ``length`` the typical length of an embedding, where it is known.
     """
 
     def __init__(
@@ -236,6 +221,8 @@ class KandinskyDecoder(_Decoder):
         encoder: Encoder | None = None,
     ) -> None:
         super().__init__(
+            Pipelines(pipeline, options, name=name),
+            pipeline,
             shape,
             options,
             name=name,
@@ -245,31 +232,71 @@ class KandinskyDecoder(_Decoder):
             encoder=encoder,
         )
         self._blank = torch.zeros(1, self.dim) if blank is None else blank
-        self._pipelines = Pipelines(pipeline, options, name=name)
-        self.sampling = self._pipelines.sampling
-        self._size = self._pipelines.size()
-        if options.offload:
-            pipeline.enable_model_cpu_offload(device=options.placement()[0])
-        self._pipeline = pipeline
 
     def _check_level(self, level: int) -> None:
         if level:
             raise BackendError(f"{self.name} has no noise levels: noise_level is 0, found {level}")
 
-    def _draw(
+    def _conditions(
         self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
-    ) -> Images:
-        device = self._pipeline._execution_device
-        embeds = values.to(device, self._pipeline.unet.dtype)
-        return call_pipeline(
-            self._pipeline,
-            self.name,
-            self._options.batch,
-            image_embeds=embeds,
-            negative_image_embeds=self._blank.to(embeds).expand_as(embeds),
-            generator=noise,
-            num_inference_steps=self._pipelines.steps(),
-            guidance_scale=self._pipelines.guidance(),
-            height=self._size[0],
-            width=self._size[1],
-        )
+    ) -> dict[str, Any]:
+        embeds = values.to(self._pipeline._execution_device, self._pipeline.unet.dtype)
+        blank = self._blank.to(embeds).expand_as(embeds)
+        return {"image_embeds": embeds, "negative_image_embeds": blank}
+
+
+def load_unclip_decoder(
+    rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+) -> Decoder:
+    """UnCLIP or Kandinsky of image embeddings (`UnclipOptions`), else latents decoded."""
+    kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
+    pipeline_class = str(config.get("_class_name")) if kind == "pipeline" else ""
+    if pipeline_class.startswith("StableUnCLIP"):
+        return _unclip(rest, shape, encoder, options)
+    if pipeline_class == "KandinskyV22Pipeline":
+        return _kandinsky(rest, shape, encoder, options)
+    return latent_decoder(rest, shape, encoder, options)
+
+
+def _unclip(
+    rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+) -> UnclipDecoder:
+    read = read_options(options, UnclipOptions, name=f"hf:{rest}")
+    name = full_name(f"hf:{rest}", read)
+    # A StableUnCLIPPipeline's prior makes embeddings from texts: not needed to decode any.
+    prior = ("prior", "prior_tokenizer", "prior_text_encoder", "prior_scheduler")
+    whole = read_pipeline(rest, read, leave_out=(*LEFT_OUT, *prior))
+    pipelines = Pipelines(text_pipeline(whole, name), read, name=name)
+    return UnclipDecoder(
+        pipelines,
+        whole.unet,
+        shape,
+        read,
+        name=name,
+        licence=licence_of(rest, read.revision),
+        normalizer=whole.image_normalizer,
+        noising=whole.image_noising_scheduler,
+        encoder=encoder,
+    )
+
+
+def _kandinsky(
+    rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+) -> KandinskyDecoder:
+    read = read_options(options, UnclipOptions, name=f"hf:{rest}")
+    length, blank = None, None
+    if read.prior is not None:
+        prior = read_prior(read.prior, read)
+        mean, spread = prior.prior.clip_mean.detach(), prior.prior.clip_std.detach()
+        length = float((mean**2 + spread**2).sum().sqrt())
+        blank = prior.get_zero_embed(device=prior.device)
+    return KandinskyDecoder(
+        read_pipeline(rest, read),
+        shape,
+        read,
+        name=full_name(f"hf:{rest}", read),
+        licence=licence_of(rest, read.revision),
+        length=length,
+        blank=blank,
+        encoder=encoder,
+    )

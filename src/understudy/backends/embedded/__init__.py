@@ -1,15 +1,15 @@
 """Models that work on a bare machine: nothing to download.
 
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
-have no weights. ``embedded:photo`` is an autoencoder of images of any kind, and
-``embedded:studio`` the mini studio, small models of every kind: their weights are in this package.
-``embedded:writer`` writes captions from a grammar.
+have no weights. ``embedded:energies`` is a codec of shapes and textures, ``embedded:photo`` an
+autoencoder of images of any kind, and ``embedded:studio`` the mini studio, small models of every
+kind: their weights are in this package. ``embedded:writer`` writes captions from a grammar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
 from understudy.backends.embedded.shipped import (
@@ -24,118 +24,93 @@ from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from understudy.backends.embedded.studio.studio_models import Studio
-
-_DCT = "embedded:dct"
-_ENERGIES = "embedded:energies"
-_PHOTO = "embedded:photo"
-_SCATTERING = "embedded:scattering"
-_STUDIO = "embedded:studio"
-_WRITER = "embedded:writer"
+_DCT, _WRITER, _STUDIO = "embedded:dct", "embedded:writer", "embedded:studio"
+_MODULES = {
+    "energies": ("energies.energy_models", "torch"),
+    "photo": ("photo.photo_models", "models"),
+    "scattering": ("scattering", "torch"),
+    "studio": ("studio.studio_models", "models"),
+}
+"""The module of each model that needs an extra, and the extra."""
 
 
 class EmbeddedBackend:
     """The family ``embedded``."""
 
     def models(self) -> list[BackendInfo]:
-        """The codec, the photo autoencoder, the scattering encoder, the studio and the writer."""
+        """The codecs, the scattering encoder, the studio and the writer."""
+        torch = installed("torch")
+        energies = torch and is_shipped(ENERGY_WEIGHTS)
+        photo = installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS)
+        studio = installed("torch", "transformers", "diffusers") and is_shipped(STUDIO_WEIGHTS)
+        pair: Kind = "encoder and decoder"
         return [
             BackendInfo(
-                name=_DCT,
-                kind="encoder and decoder",
-                what="orthonormal 2-D cosine transform, low frequencies first; exact inverse",
-                extra=None,
-                available=True,
-                licence="none",
+                _DCT,
+                pair,
+                "orthonormal 2-D cosine transform, low frequencies first; exact inverse",
+                None,
+                True,
+                "none",
             ),
             BackendInfo(
-                name=_ENERGIES,
-                kind="encoder and decoder",
-                what="low cosines and oriented energies: shapes and textures of any kind of image",
-                extra="torch",
-                available=installed("torch") and is_shipped(ENERGY_WEIGHTS),
-                licence="Apache-2.0",
+                "embedded:energies",
+                pair,
+                "low cosines and oriented energies: shapes and textures of any kind of image",
+                "torch",
+                energies,
+                "Apache-2.0",
             ),
             BackendInfo(
-                name=_PHOTO,
-                kind="encoder and decoder",
-                what="autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels",
-                extra="models",
-                available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
-                licence="Apache-2.0",
+                "embedded:photo",
+                pair,
+                "autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels",
+                "models",
+                photo,
+                "Apache-2.0",
             ),
             BackendInfo(
-                name=_SCATTERING,
-                kind="encoder",
-                what="wavelet scattering: stable to shifts and deformations, no weights",
-                extra="torch",
-                available=installed("torch"),
-                licence="none",
+                "embedded:scattering",
+                "encoder",
+                "wavelet scattering: stable to shifts and deformations, no weights",
+                "torch",
+                torch,
+                "none",
             ),
             BackendInfo(
-                name=_STUDIO,
-                kind="all kinds",
-                what="the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
-                extra="models",
-                available=installed("torch", "transformers", "diffusers")
-                and is_shipped(STUDIO_WEIGHTS),
-                licence="Apache-2.0",
+                _STUDIO,
+                "all kinds",
+                "the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
+                "models",
+                studio,
+                "Apache-2.0",
             ),
             BackendInfo(
-                name=_WRITER,
-                kind="writer",
-                what="captions from a grammar of phrases",
-                extra=None,
-                available=True,
-                licence="none",
+                _WRITER, "writer", "captions from a grammar of phrases", None, True, "none"
             ),
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """``dct``, ``photo``, ``scattering`` or ``studio``.
-
-        Raises:
-            BackendError: Another name, or wrong options.
-            MissingExtra: Scattering, the photo autoencoder or the studio without their packages.
-        """
+        """``dct``, ``energies``, ``photo``, ``scattering`` or ``studio``."""
         if rest == "dct":
             return DctEncoder(shape, read_options(options, DctOptions, name=_DCT))
-        if rest == "scattering":
-            try:
-                from understudy.backends.embedded import scattering
-            except ImportError as error:
-                raise MissingExtra(_SCATTERING, "torch") from error
-            read = read_options(options, scattering.ScatteringOptions, name=_SCATTERING)
-            return scattering.ScatteringEncoder(shape, read)
-        if rest == "energies":
-            return _energies().energy_encoder(shape, options)  # type: ignore[no-any-return]
-        if rest == "photo":
-            return _photo().photo_encoder(shape, options)  # type: ignore[no-any-return]
-        if rest == "studio":
-            return _studio(options).encoder(shape, options)
-        raise BackendError(
-            f"there is no encoder embedded:{rest}. There are {_DCT}, {_PHOTO}, {_SCATTERING} and "
-            f"{_STUDIO}"
-        )
+        if rest not in _MODULES:
+            raise BackendError(
+                f"there is no encoder embedded:{rest}. There are {_DCT}, embedded:photo, "
+                f"embedded:scattering and {_STUDIO}"
+            )
+        load = getattr(_module(rest), f"{rest}_encoder")
+        return load(shape, options)  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """``dct``, with as many coefficients as its encoder unless options say so, or others.
-
-        Raises:
-            BackendError: Another name, wrong options, or an encoder of another kind.
-        """
-        if rest == "studio":
-            return _studio(options).decoder(shape, encoder, options)
-        if rest == "energies":
-            return _energies().energy_decoder(shape, encoder, options)  # type: ignore[no-any-return]
-        if rest == "photo":
-            return _photo().photo_decoder(shape, encoder, options)  # type: ignore[no-any-return]
+        """``dct``, with as many coefficients as its encoder unless options say so, or others."""
+        if rest in _MODULES and rest != "scattering":
+            load = getattr(_module(rest), f"{rest}_decoder")
+            return load(shape, encoder, options)  # type: ignore[no-any-return]
         if rest != "dct":
             raise BackendError(
-                f"there is no decoder embedded:{rest}. There are {_DCT}, {_PHOTO} and {_STUDIO}"
+                f"there is no decoder embedded:{rest}. There are {_DCT}, embedded:photo and "
+                f"{_STUDIO}"
             )
         if encoder is not None:
             if not isinstance(encoder, DctEncoder):
@@ -146,54 +121,24 @@ class EmbeddedBackend:
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """``studio`` for most, ``writer`` for texts.
-
-        Raises:
-            BackendError: Another name, wrong options, or a kind that it has not.
-            MissingExtra: The studio without the packages that run it.
-        """
+        """``studio`` for most, ``writer`` for texts."""
         if rest == "writer" and kind == "writer":
-            read = read_options(options, GrammarOptions, name=_WRITER)
-            return GrammarWriter(read)
-        if rest == "studio":
-            studio = _studio(options)
-            if kind == "generator":
-                return studio.generator(options)
-            if kind == "tuner":
-                return studio.tuner(options)
-            if kind == "segmenter":
-                return studio.segmenter(options)
-            if kind == "captioner":
-                return studio.captioner(options)
+            return GrammarWriter(read_options(options, GrammarOptions, name=_WRITER))
+        if rest == "studio" and kind in ("generator", "tuner", "segmenter", "captioner"):
+            return getattr(_module(rest).studio_of(options), kind)(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
             f"captioner; {_WRITER} is a writer"
         )
 
 
-def _energies() -> ModuleType:
+def _module(rest: str) -> Any:
+    """The module of a model that needs an extra."""
+    module, extra = _MODULES[rest]
     try:
-        from understudy.backends.embedded.energies import energy_models
+        return import_module(f"understudy.backends.embedded.{module}")
     except ImportError as error:
-        raise MissingExtra(_ENERGIES, "torch") from error
-    return energy_models
-
-
-def _photo() -> ModuleType:
-    try:
-        from understudy.backends.embedded.photo import photo_models
-    except ImportError as error:
-        raise MissingExtra(_PHOTO, "models") from error
-    return photo_models
-
-
-def _studio(options: Mapping[str, Any]) -> Studio:
-    try:
-        from understudy.backends.embedded.studio.studio_models import Studio
-    except ImportError as error:
-        raise MissingExtra(_STUDIO, "models") from error
-    folder = options.get("folder")
-    return Studio(None if folder is None else str(folder))
+        raise MissingExtra(f"embedded:{rest}", extra) from error
 
 
 backend = EmbeddedBackend()

@@ -10,6 +10,7 @@ L2 among all images made of the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import scipy
@@ -25,6 +26,7 @@ from understudy.backends.arrays import (
 )
 from understudy.backends.plugin import full_name
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 _CHUNK = 1 << 18  # numbers transformed at once: 1 MB as float32, which stays in the cache
@@ -40,11 +42,7 @@ class DctOptions:
             so does a number above height * width * channels.
     """
 
-    coefficients: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.coefficients is not None and self.coefficients < 1:
-            raise ValueError(f"coefficients must be at least 1, found {self.coefficients}")
+    coefficients: Annotated[int | None, Option("", least=1)] = None
 
 
 def frequency_order(shape: Shape) -> NDArray[np.intp]:
@@ -79,7 +77,6 @@ class DctEncoder(_Codec):
     """Images to DCT coefficients.
 
     Attributes:
-        ordered: True: lowest frequencies first.
         norm_bound: sqrt(height * width * channels) / 2, reached by an image of black and white
             pixels only (up to a part in a million for rounding).
     """
@@ -91,11 +88,7 @@ class DctEncoder(_Codec):
         self.norm_bound: float | None = float(0.5 * np.sqrt(np.prod(shape)) * _ROUNDING)
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32, lowest frequency first.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32, lowest frequency first."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._chunk):
@@ -111,21 +104,11 @@ class DctDecoder(_Codec):
     stochastic = False
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
-
-        ``seeds`` are ignored: nothing is drawn.
-
-        Raises:
-            BackendError: Embeddings of another length, or not finite.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8, clipped; seeds are ignored."""
         return to_uint8(self.pixels(embeddings))
 
     def pixels(self, embeddings: Embeddings) -> FloatArray:
-        """(n, d) float32 to (n, height, width, channels) float32, 0 black to 1 white, unclipped.
-
-        Raises:
-            BackendError: Embeddings of another length, or not finite.
-        """
+        """(n, d) float32 to (n, height, width, channels) float32, 0 black to 1 white, unclipped."""
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.float32)
         for rows in index_slices(len(embeddings), self._chunk):

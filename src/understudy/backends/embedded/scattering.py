@@ -11,10 +11,10 @@ also bounds the norm of every embedding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -25,15 +25,14 @@ from torch import Tensor
 from understudy.backends.arrays import OPPONENT, require_images, with_channels
 from understudy.backends.embedded.spectrum import cosine_basis, low_first, path_basis
 from understudy.backends.embedded.wavelets import Bank, bank
-from understudy.backends.plugin import full_name
+from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.types import Embeddings, Images, Shape
 
 _CHUNK = 16 * 28 * 28  # pixels encoded at once: the maps of a layer then stay in the cache
 _ROUNDING = 1 + 2.0**-16  # float32 sums in the convolutions
-_PADDINGS = ("zero", "symmetric")
-_COLOURS = ("rgb", "opponent", "grey")
 
 T = TypeVar("T")
 
@@ -54,29 +53,13 @@ class ScatteringOptions:
             and angles, lowest frequencies first; None keeps the outputs themselves.
     """
 
-    J: int = 2
-    L: int = 8
-    order: int = 2
-    log: float = 0.0
-    padding: str = "zero"
-    colour: str = "rgb"
-    coefficients: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.J <= 4:
-            raise ValueError(f"J must be 1 to 4, found {self.J}")
-        if not 2 <= self.L <= 16:
-            raise ValueError(f"L must be 2 to 16, found {self.L}")
-        if self.order not in (1, 2):
-            raise ValueError(f"order must be 1 or 2, found {self.order}")
-        if not 0 <= self.log < np.inf:
-            raise ValueError(f"log must be 0 or a positive number, found {self.log}")
-        if self.padding not in _PADDINGS:
-            raise ValueError(f"padding must be one of {', '.join(_PADDINGS)}")
-        if self.colour not in _COLOURS:
-            raise ValueError(f"colour must be one of {', '.join(_COLOURS)}")
-        if self.coefficients is not None and self.coefficients < 1:
-            raise ValueError(f"coefficients must be at least 1, found {self.coefficients}")
+    J: Annotated[int, Option("", least=1, most=4)] = 2
+    L: Annotated[int, Option("", least=2, most=16)] = 8
+    order: Annotated[int, Option("", least=1, most=2)] = 2
+    log: Annotated[float, Option("", least=0)] = 0.0
+    padding: Literal["zero", "symmetric"] = "zero"
+    colour: Literal["rgb", "opponent", "grey"] = "rgb"
+    coefficients: Annotated[int | None, Option("", least=1)] = None
 
 
 class _Layer:
@@ -140,13 +123,6 @@ class _Spectrum:
 class ScatteringEncoder:
     """Images to scattering coefficients, ordered by channel, path, row and column.
 
-    Args:
-        shape: (height, width, channels) of the images.
-        options: See `ScatteringOptions`.
-
-    Raises:
-        BackendError: Images smaller than 2^J pixels a side.
-
     Attributes:
         norm_bound: Norm of the padded all-white image, which no image's norm exceeds.
         ordered: Whether ``coefficients`` is given: lowest frequencies first.
@@ -186,11 +162,7 @@ class ScatteringEncoder:
         )
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))
@@ -269,3 +241,9 @@ def path_count(options: ScatteringOptions) -> int:
     octaves, angles = options.J, options.L
     second = angles**2 * octaves * (octaves - 1) // 2 if options.order == 2 else 0
     return 1 + octaves * angles + second
+
+
+def scattering_encoder(shape: Shape, options: Mapping[str, Any]) -> ScatteringEncoder:
+    """The encoder; ``options`` as in a model's name."""
+    read = read_options(options, ScatteringOptions, name="embedded:scattering")
+    return ScatteringEncoder(shape, read)

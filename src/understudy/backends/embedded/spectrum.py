@@ -69,11 +69,7 @@ def path_basis(octaves: int, angles: int, order: int) -> tuple[Vector, Vector]:
 def low_first(channels: int, paths: Vector, rows: int, columns: int) -> NDArray[np.intp]:
     """Flat indices into (channels, paths, rows, columns) coefficients, low frequencies first.
 
-    Args:
-        channels: Number of channels; at equal frequency the first comes first.
-        paths: Frequency of each path, 0 to 2.
-        rows: Positions down the image.
-        columns: Positions across it.
+    ``paths`` holds the frequency of each path; at equal frequency the first channel comes first.
     """
     shape = (channels, len(paths), rows, columns)
     channel, path, row, column = np.indices(shape).reshape(4, -1)

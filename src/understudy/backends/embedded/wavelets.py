@@ -46,10 +46,8 @@ class Bank:
 def morlet(octave: int, angle: float, slant: float) -> Complex:
     """A Morlet wavelet: a plane wave under an elliptic Gaussian, less what gives it a mean of 0.
 
-    Args:
-        octave: j; the wavelet is 2^j times as large as the finest one.
-        angle: Direction of the wave in radians.
-        slant: Envelope's width along the wave over its width across it.
+    It is 2^octave times as large as the finest one; ``slant`` is the envelope's width along the
+    wave over its width across it.
 
     Returns:
         (k, k) complex128, k = 8 * 2^j + 1.
@@ -105,8 +103,7 @@ def bank(octaves: int, angles: int, size: int) -> Bank:
 def max_littlewood_paley(spectra: list[Complex]) -> float:
     """Largest value over all frequencies of 1/2 sum (|psi(w)|^2 + |psi(-w)|^2), as real x sees it.
 
-    Args:
-        spectra: For each octave, (angles, m, m) Fourier transforms.
+    ``spectra`` holds for each octave (angles, m, m) Fourier transforms.
     """
     power: Vector = sum(
         (np.abs(spectrum) ** 2 + np.abs(_mirrored(spectrum)) ** 2).sum(0) / 2
@@ -122,10 +119,6 @@ def squared_norm(lowpass: Complex, spectra: list[Complex]) -> float:
     frequencies onto each other, so W*W is not diagonal but falls into blocks of the 4^J
     frequencies that fold together at the coarsest step; the result is the largest eigenvalue of a
     block.
-
-    Args:
-        lowpass: (1, m, m) Fourier transform of phi.
-        spectra: For each octave, (angles, m, m) Fourier transforms of the psi.
     """
     step = 2 ** len(spectra)
     # For real x a wavelet and its conjugate give outputs of the same length: half of each.

@@ -56,17 +56,8 @@ class GrammarOptions:
 class GrammarWriter:
     """Writes captions, and reads and rewrites them.
 
-    Args:
-        options: See `GrammarOptions`.
-
     Attributes:
-        name: The name that asks for this writer again.
-        licence: ``"none"``: there are no weights.
         unread: Texts so far that the grammar could not read, and that were given back unchanged.
-
-    Raises:
-        BackendError: There is no such target.
-        ConfigError: There is no such grammar.
     """
 
     licence = "none"
@@ -89,14 +80,8 @@ class GrammarWriter:
     def write(self, count: int, *, label: str | None = None, seed: int = 0) -> list[str]:
         """``count`` captions from nothing, of a class if one is given.
 
-        Args:
-            count: How many.
-            label: A value of the grammar, such as ``"sleeping"`` or ``"bottle"``, or words that
-                it can read, such as ``"a brown dog"``.
-            seed: Row i depends on ``label``, ``seed`` and i.
-
-        Raises:
-            BackendError: The grammar has no words for the label.
+        A label is a value of the grammar, such as ``"sleeping"``, or words that it can read, such
+        as ``"a brown dog"``. Row i depends on ``label``, ``seed`` and i.
         """
         if count < 0:
             raise BackendError(f"{self.name}: cannot write {count} captions")
@@ -106,13 +91,8 @@ class GrammarWriter:
     def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
         """One variation a text; a text that the grammar cannot read is given back unchanged.
 
-        Args:
-            texts: The texts.
-            degree: In [0, 1], the share of the attributes that change; 0 gives the texts back.
-            seed: Row i depends on its text, ``degree``, ``seed`` and i.
-
-        Raises:
-            BackendError: ``degree`` is not in [0, 1].
+        ``degree`` in [0, 1] is the share of the attributes that change. Row i depends on its text,
+        ``degree``, ``seed`` and i.
         """
         if not 0 <= degree <= 1:
             raise BackendError(f"{self.name}: degree must be in [0, 1], found {degree}")

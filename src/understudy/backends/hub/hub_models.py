@@ -11,17 +11,16 @@ are read from safetensors only: other formats can run code while they are loaded
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from understudy.backends.plugin import BackendInfo, Kind, installed
+from understudy.backends.plugin import BackendInfo, Kind, PositiveCount, installed
 from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
+from understudy.core.option import check_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
@@ -44,30 +43,22 @@ class HubOptions:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for the best there is.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: bfloat16 on a GPU,
             float32 elsewhere.
-        batch: Rows run at once.
         compile: Whether to compile the network first; worth it for long runs on a GPU.
         offload: Whether to keep parts of a pipeline in main memory until they are needed.
     """
 
     revision: str | None = None
     device: str = "auto"
-    dtype: str = "auto"
-    batch: int = 16
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    batch: PositiveCount = 16
     compile: bool = False
     offload: bool = False
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batch must be 1 or more, found {self.batch}")
-        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise ValueError(f"dtype is auto, float32, bfloat16 or float16, found {self.dtype!r}")
+        check_options(self)
 
     def placement(self) -> tuple[torch.device, torch.dtype]:
-        """The device and the number format to run with.
-
-        Raises:
-            BackendError: There is no such device here.
-        """
+        """The device and the number format to run with."""
         import torch
 
         asked = self.device
@@ -87,10 +78,8 @@ class HubOptions:
 def hub_errors(name: str, instead: str, *, local: str = _LOCAL) -> Iterator[None]:
     """Turn what the hub's libraries raise into our errors.
 
-    Args:
-        name: The model asked for.
-        instead: The embedded model to name where the hub cannot be reached.
-        local: What of one's own can be named there, too.
+    ``instead`` is the embedded model to name where the hub cannot be reached, ``local`` what of
+    one's own can be named there.
     """
     try:
         yield
@@ -114,61 +103,53 @@ def _is_connection(error: BaseException | None) -> bool:
         *("ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError"),
         *("OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "TimeoutException"),
     }
-    depth = 0
-    while error is not None and depth < 10:
+    for _ in range(10):
+        if error is None:
+            break
         if names & {kind.__name__ for kind in type(error).__mro__}:
             return True
-        error, depth = error.__cause__ or error.__context__, depth + 1
+        error = error.__cause__ or error.__context__
     return False
 
 
 def read_hub_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
-    """What a model says it is.
+    """What a model on the hub or in a local folder says it is.
 
-    Args:
-        model: Its name on the hub or a local folder.
-        revision: See `HubOptions`.
-        instead: The embedded model to name where the hub cannot be reached.
-
-    Returns:
-        ``"pipeline"`` and its ``model_index.json``, or ``"model"`` and its ``config.json``.
-
-    Raises:
-        BackendError: The folder holds neither, or the hub has no such model.
-        HubUnreachable: It is not on this machine and the hub does not answer.
+    ``"pipeline"`` and its ``model_index.json``, or ``"model"`` and its ``config.json``.
     """
-    name = f"hf:{model}"
-    files: tuple[tuple[Literal["pipeline", "model"], str], ...]
-    files = (("pipeline", "model_index.json"), ("model", "config.json"))
-    if Path(model).is_dir():
-        for kind, file in files:
-            if (Path(model) / file).is_file():
-                return kind, json.loads((Path(model) / file).read_text())
-        raise BackendError(f"{name} is a folder without model_index.json or config.json")
-    if model.startswith((".", "/", "~")) or model.count("/") > 1:
+    name, local = f"hf:{model}", Path(model).is_dir()
+    if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
         raise BackendError(f"{name}: there is no folder {model}")
     with hub_errors(name, instead):
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-        for kind, file in files:
-            try:
-                path = hf_hub_download(model, file, revision=revision)
-            except LocalEntryNotFoundError:
-                raise
-            except EntryNotFoundError:
-                continue
-            return kind, json.loads(Path(path).read_text())
+        from understudy.backends.hub.pretrained import read_hub_json
+    for kind, file in (("pipeline", "model_index.json"), ("model", "config.json")):
+        config = read_hub_json(model, file, revision=revision, instead=instead)
+        if config is not None:
+            return kind, config
+    if local:
+        raise BackendError(f"{name} is a folder without model_index.json or config.json")
     raise BackendError(f"{name} has neither model_index.json nor config.json on the hub")
 
 
-@cache
-def _module(name: str, wanted: str) -> Any:
-    """One of the sibling modules that need the extra."""
+_LOADERS = {
+    "generator": "diffusion.generators:load_generator",
+    "tuner": "tuning.tuner:load_tuner",
+    "writer": "chat.language_model:load_writer",
+    "captioner": "vision.captioners:load_captioner",
+    "segmenter": "vision.segmenters:load_segmenter",
+    "detector": "vision.detectors:load_detector",
+    "pose estimator": "vision.pose_estimators:load_pose_estimator",
+}
+"""The function that loads each kind of model; its module needs the extra."""
+
+
+def _function(location: str, rest: str) -> Any:
+    """A function of one of the sibling modules that need the extra."""
+    module, _, name = location.partition(":")
     try:
-        return import_module(f"understudy.backends.{name}")
+        return getattr(import_module(f"understudy.backends.{module}"), name)
     except ImportError as error:
-        raise MissingExtra(wanted, EXTRA) from error
+        raise MissingExtra(f"hf:{rest}", EXTRA) from error
 
 
 class HubBackend:
@@ -188,50 +169,28 @@ class HubBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder."""
         kind, config = read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
         if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
-            encoder = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
+            encoder = _function("diffusion.autoencoders:latent_encoder", rest)
         else:
-            encoder = _module("hub.image_text", f"hf:{rest}").load_hub_encoder(rest, shape, options)
-        return encoder  # type: ignore[no-any-return]
+            encoder = _function("hub.image_text:load_hub_encoder", rest)
+        return encoder(rest, shape, options)  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """UnCLIP, or the decoder of an autoencoder.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """UnCLIP, or the decoder of an autoencoder."""
         read_hub_config(rest, options.get("revision"), instead="embedded:studio")
-        diffusion = _module("diffusion", f"hf:{rest}")
-        return diffusion.load_unclip_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
+        load = _function("diffusion.unclip:load_unclip_decoder", rest)
+        return load(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """A generator, tuner, captioner, writer, segmenter, detector or pose estimator.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
-        loaders = {
-            "generator": ("diffusion", "load_generator"),
-            "tuner": ("tuning", "load_tuner"),
-            "writer": ("chat.language_model", "load_writer"),
-            "captioner": ("vision.captioners", "load_captioner"),
-            "segmenter": ("vision.segmenters", "load_segmenter"),
-            "detector": ("vision.detectors", "load_detector"),
-            "pose estimator": ("vision.pose_estimators", "load_pose_estimator"),
-        }
-        if kind not in loaders:
+        """A generator, tuner, captioner, writer, segmenter, detector or pose estimator."""
+        if kind not in _LOADERS:
             raise BackendError(f"hf: has no {kind}")
         instead = "embedded:writer" if kind == "writer" else "embedded:studio"
         read_hub_config(rest, options.get("revision"), instead=instead)
-        file, function = loaders[kind]
-        return getattr(_module(file, f"hf:{rest}"), function)(rest, options)
+        return _function(_LOADERS[kind], rest)(rest, options)
 
 
 backend = HubBackend()

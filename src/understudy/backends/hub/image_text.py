@@ -11,11 +11,10 @@ the two kinds only at the same length.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -33,9 +32,10 @@ from understudy.backends.hub.pretrained import (
     running,
     wrong_kind,
 )
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
 
 CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2"})
@@ -54,35 +54,21 @@ class HubEncoderOptions(HubOptions):
     """Options of an encoder, besides those of `HubOptions`.
 
     Attributes:
-        batch: Images run at once.
         subfolder: Folder inside the model, for an image encoder that is part of a pipeline.
         size: Pixels a side that images are resized to, instead of what the model's files say;
             smaller is faster, and further from what the model was trained on.
-        normalise: Whether embeddings are scaled to unit norm.
         pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
     """
 
-    batch: int = 64
+    batch: PositiveCount = 64
     subfolder: str | None = None
-    size: int | None = None
+    size: Annotated[int | None, Option("", least=1)] = None
     normalise: bool = True
-    pooling: str = "cls"
-
-    def __post_init__(self) -> None:
-        HubOptions.__post_init__(self)
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size must be 1 or more, found {self.size}")
-        if self.pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling is cls or mean, found {self.pooling!r}")
+    pooling: Literal["cls", "mean"] = "cls"
 
 
 class HubEncoder:
-    """Images to embeddings by a network of the hub.
-
-    Attributes:
-        shape: (height, width, channels) of the images it takes; None takes any.
-        vocabulary: The words it was taught, where it knows no others.
-    """
+    """Images to embeddings by a network of the hub."""
 
     ordered = False
     vocabulary: Vocabulary | None = None
@@ -110,11 +96,7 @@ class HubEncoder:
         self.dim = int(self._raw(probe).shape[1])
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or an output that is not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         check_model_images(images, self.name, self.shape)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._options.batch):
@@ -155,11 +137,7 @@ class HubTextEncoder(HubEncoder):
             self._longest -= 2
 
     def encode_text(self, texts: Texts) -> Embeddings:
-        """n texts to (n, d) float32 of unit norm; what is longer than the model reads is cut off.
-
-        Raises:
-            BackendError: A text is no string, or an output is not finite.
-        """
+        """n texts to (n, d) float32 of unit norm; the longest are cut off."""
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise BackendError(f"{self.name} takes a list of texts")
         out = np.empty((len(texts), self.dim), dtype=np.float32)
@@ -172,10 +150,7 @@ class HubTextEncoder(HubEncoder):
         return _finished(out, True, self.name)
 
     def _widths(self, texts: Texts) -> NDArray[np.int64]:
-        """How many tokens each text is filled up to, (n,): by its own length, not its neighbours'.
-
-        Of few kinds, so that texts of about the same length are run together.
-        """
+        """How many tokens each text is filled up to, (n,): by its own length alone."""
         if self._fills or len(texts) == 0:
             return np.full(len(texts), self._longest)
         tokens = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
@@ -202,26 +177,13 @@ class HubTextEncoder(HubEncoder):
 
 
 def load_hub_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
-    """The encoder of a model of the hub.
-
-    Args:
-        rest: Its name on the hub or a local folder.
-        shape: (height, width, channels) of the images; None takes any.
-        options: See `HubEncoderOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no encoder, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The encoder of a model of the hub."""
     name = f"hf:{rest}"
     read = read_options(options, HubEncoderOptions, name=name)
     config = config_of(rest, revision=read.revision, subfolder=read.subfolder)
-    kind = HubTextEncoder if _speaks(config) and read.normalise else HubEncoder
+    speaks = config.get("model_type") in CONTRASTIVE and "text_config" in config
+    kind = HubTextEncoder if speaks and read.normalise else HubEncoder
     return kind(rest, shape, read, config)
-
-
-def _speaks(config: Config) -> bool:
-    return config.get("model_type") in CONTRASTIVE and "text_config" in config
 
 
 def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
@@ -303,19 +265,11 @@ def _other_size(config: Any, pixels: torch.Tensor) -> bool:
 
 def _flexible(settings: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
     """For SigLIP 2: as many whole patches as fit in its limit, in the shape of the image."""
+    from transformers.models.siglip2 import image_processing_pil_siglip2 as library
+
     step = config.vision_config.patch_size
     limit = config.vision_config.num_patches if size is None else max(1, size // step) ** 2
-    height, width = shape[1:3]
-
-    def patches(scale: float) -> tuple[int, int]:
-        return max(1, math.ceil(scale * height / step)), max(1, math.ceil(scale * width / step))
-
-    low, high = 1e-6, 100.0  # halved until they meet, as the model's own processor does
-    while high - low >= 1e-5:
-        middle = (low + high) / 2
-        low, high = (middle, high) if math.prod(patches(middle)) <= limit else (low, middle)
-    rows, columns = patches(low)
-    return settings.sized(rows * step, columns * step)
+    return settings.sized(*library.get_image_size_for_max_num_patches(*shape[1:3], step, limit))
 
 
 def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddings:

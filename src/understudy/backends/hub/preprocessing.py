@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from understudy.backends.arrays import require_images, with_channels
+from understudy.backends.arrays import require_any_images, require_images, with_channels
 from understudy.backends.hub.pretrained import read_hub_json
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
@@ -61,9 +61,6 @@ class Preparation:
         divisor: Heights and widths are rounded up to a multiple of it.
         resample: Pillow's number of the filter.
         scale: What a pixel in 0 to 255 is multiplied with.
-        mean: Subtracted from each channel.
-        std: What each channel is divided by.
-        flip: Whether red and blue change places.
     """
 
     size: tuple[int, int] | None
@@ -115,18 +112,10 @@ class Preparation:
 
 
 def check_model_images(images: Images, name: str, shape: Shape | None = None) -> None:
-    """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given.
-
-    Raises:
-        BackendError: Another shape or type.
-    """
+    """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given."""
     if shape is not None:
         require_images(images, shape, name)
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
-        raise BackendError(
-            f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
-            f"found {images.dtype} of shape {images.shape}"
-        )
+    require_any_images(images, name)
 
 
 def resize_batch(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:
@@ -180,14 +169,7 @@ def read_preparation(
 ) -> Preparation:
     """How a model's own files say that images are made ready.
 
-    Args:
-        model: Name on the hub or a local folder.
-        revision: Branch, tag or commit on the hub.
-        subfolder: The folder inside the model that holds the network.
-        dense: For outputs at every pixel: nothing is cut away at the sides.
-
-    Raises:
-        BackendError: It says nothing of it, or something that is not known here.
+    ``dense`` is for outputs at every pixel: nothing is cut away at the sides.
     """
     config = preparation_config(model, revision=revision, subfolder=subfolder)
     kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
@@ -224,11 +206,7 @@ def read_preparation(
 def preparation_config(
     model: str, *, revision: str | None = None, subfolder: str | None = None
 ) -> dict[str, Any]:
-    """What the model's files say of its image processor, wherever they say it.
-
-    Raises:
-        BackendError: They say nothing.
-    """
+    """What the model's files say of its image processor, wherever they say it."""
     # A network inside a pipeline has its processor in a folder beside it.
     folders = [subfolder, *(("feature_extractor", "image_processor") if subfolder else ())]
     places = [(model, folder) for folder in folders]

@@ -60,14 +60,15 @@ def without_numpy_notes() -> Iterator[None]:
 
 
 def read_hub_json(
-    model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
+    model: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    subfolder: str | None = None,
+    instead: str = HUB_ALTERNATIVES,
 ) -> Config | None:
-    """One JSON file of a model; None where it has no such file.
-
-    Raises:
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
-    text = read_text(model, file, revision=revision, subfolder=subfolder)
+    """One JSON file of a model; None where it has no such file."""
+    text = read_text(model, file, revision=revision, subfolder=subfolder, instead=instead)
     if text is None:
         return None
     try:
@@ -82,17 +83,18 @@ def read_hub_json(
 
 
 def read_text(
-    model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
+    model: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    subfolder: str | None = None,
+    instead: str = HUB_ALTERNATIVES,
 ) -> str | None:
-    """One text file of a model; None where it has no such file.
-
-    Raises:
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """One text file of a model; None where it has no such file."""
     if Path(model).is_dir():
         path = Path(model) / (subfolder or "") / file
         return path.read_text(encoding="utf-8") if path.is_file() else None
-    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
+    with hub_errors(f"hf:{model}", instead):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -106,12 +108,7 @@ def read_text(
 
 
 def config_of(model: str, *, revision: str | None = None, subfolder: str | None = None) -> Config:
-    """What a model says it is.
-
-    Raises:
-        BackendError: It says nothing.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """What a model says it is."""
     config = read_hub_json(model, "config.json", revision=revision, subfolder=subfolder)
     if config is None:
         where = f" in its folder {subfolder}" if subfolder else ""
@@ -149,21 +146,7 @@ def load_network(
     instead: str = HUB_ALTERNATIVES,
     **settings: Any,
 ) -> Any:
-    """A network with its weights, ready to run.
-
-    Args:
-        kind: A model class of ``transformers``, or one of its ``AutoModelFor...``.
-        model: Name on the hub or a local folder.
-        options: Where and how it runs.
-        subfolder: The folder inside the model that holds it.
-        port: What it should do, in words, for messages.
-        instead: The embedded model to name where the hub cannot be reached.
-        settings: More arguments of ``from_pretrained``.
-
-    Raises:
-        BackendError: It is of another kind, or its weights are missing or not safetensors.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """A network with its weights, ready to run."""
     name = f"hf:{model}" + (f"/{subfolder}" if subfolder else "")
     device, dtype = options.placement()
     if options.revision:
@@ -199,9 +182,14 @@ def _from_pretrained(
             **settings,
         )
     except OSError as error:
-        if "safetensors" in str(error):
-            raise BackendError(_no_safetensors(name)) from error
-        raise
+        if "safetensors" not in str(error):
+            raise
+        raise BackendError(
+            f"{name} has no weights as safetensors, and other formats can run code while they are "
+            "loaded. Look for a revision with safetensors (?revision=refs/pr/NUMBER), or load the "
+            "model where you trust it and save it anew: "
+            "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)"
+        ) from error
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
             config = read_hub_json(model, "config.json", revision=settings.get("revision")) or {}
@@ -218,23 +206,21 @@ def exact_kernels() -> Iterator[None]:
     told; the probe before a run (`understudy.privacy.probe`) looks whether that was enough.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = (
-        cudnn.allow_tf32,
-        cudnn.benchmark,
-        cudnn.deterministic,
-        products.allow_tf32,
-        products.allow_bf16_reduced_precision_reduction,
+    exact: tuple[tuple[Any, str, bool], ...] = (
+        (cudnn, "allow_tf32", False),
+        (cudnn, "benchmark", False),
+        (cudnn, "deterministic", True),
+        (products, "allow_tf32", False),
+        (products, "allow_bf16_reduced_precision_reduction", False),
     )
-
-    def settle(values: tuple[bool, ...]) -> None:
-        cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = values[:3]
-        products.allow_tf32, products.allow_bf16_reduced_precision_reduction = values[3:]
-
-    settle((False, False, True, False, False))
+    before = [getattr(place, key) for place, key, _ in exact]
+    for place, key, value in exact:
+        setattr(place, key, value)
     try:
         yield
     finally:
-        settle(before)
+        for (place, key, _), value in zip(exact, before, strict=True):
+            setattr(place, key, value)
 
 
 @contextmanager
@@ -264,22 +250,8 @@ def network_classes(config: Any) -> tuple[str, ...]:
     return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
 
 
-def _no_safetensors(name: str) -> str:
-    return (
-        f"{name} has no weights as safetensors, and other formats can run code while they are "
-        "loaded. Look for a revision with safetensors (?revision=refs/pr/NUMBER), or load the "
-        "model where you trust it and save it anew: "
-        "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)"
-    )
-
-
 def load_image_processor(model: str, options: HubOptions) -> Any:
-    """The processor of a model that takes images, by Pillow; for what it makes of the outputs.
-
-    Raises:
-        BackendError: The model has none, or none without torchvision.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The processor of a model that takes images, by Pillow; for what it makes of the outputs."""
     name = f"hf:{model}"
     with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoImageProcessor
@@ -298,10 +270,6 @@ def load_processor(model: str, options: HubOptions) -> Any:
     """The processor of a model that takes images and texts, by Pillow.
 
     Video is left out where the processor of videos needs torchvision: one image needs none.
-
-    Raises:
-        BackendError: The model has no processor, or its processor cannot do without torchvision.
-        HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
     settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}

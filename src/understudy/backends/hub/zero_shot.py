@@ -21,13 +21,7 @@ from understudy.core.types import Embeddings, Images, Vector
 
 
 class ZeroShotCaptioner:
-    """Images to captions by an encoder that knows texts and a grammar.
-
-    Args:
-        encoder: Puts images and texts in one space.
-        grammar: What to look for and how to say it.
-        name: The name it was asked for by; the encoder's if not given.
-    """
+    """Images to captions by an encoder that knows texts and a grammar."""
 
     def __init__(
         self, encoder: TextEncoder, grammar: PhraseGrammar, *, name: str | None = None
@@ -39,11 +33,7 @@ class ZeroShotCaptioner:
         self._known: dict[tuple[str, ...], Vector] = {}
 
     def caption(self, images: Images) -> list[str]:
-        """One caption an image.
-
-        Raises:
-            BackendError: Images that the encoder refuses, or attributes that no template fits.
-        """
+        """One caption an image."""
         return self.captions_of(self._encoder.encode(images))
 
     def captions_of(self, embeddings: Embeddings) -> list[str]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from diffusers import DDPMScheduler
-from torch import nn
 from torch.nn import functional
 
 from understudy.backends.training_loop import Machine, Schedule, train_network
@@ -25,14 +23,7 @@ TuningProgress = Callable[[int, int, float], None]
 
 
 class Noising:
-    """Latents made noisy, and what the network should say of them, by the model's own schedule.
-
-    Args:
-        scheduler: Of the pipeline: noise, velocity, image or flow prediction.
-
-    Raises:
-        BackendError: It predicts something else.
-    """
+    """Latents made noisy, and what the network should say of them, by the model's own schedule."""
 
     def __init__(self, scheduler: Any) -> None:
         config = scheduler.config
@@ -66,45 +57,16 @@ class Noising:
         return noisy, times, self._schedule.get_velocity(latents, noise, times)
 
 
-@dataclass(slots=True)
-class TunedNetworks:
-    """The networks that are trained: copies, so that the base model stays as it is.
-
-    Attributes:
-        unet: The denoising network.
-        text_encoder: The text encoder, where it is trained too.
-    """
-
-    unet: Any
-    text_encoder: Any | None
-
-    @classmethod
-    def of(cls, pipeline: Any, settings: TuningSettings) -> TunedNetworks:
-        """Copies of a pipeline's networks, with adapters unless all weights are trained."""
-        networks = cls(
-            copy.deepcopy(pipeline.unet),
-            copy.deepcopy(pipeline.text_encoder) if settings.text_encoder else None,
-        )
-        for network in networks.module():
-            if settings.full:
-                network.float().requires_grad_(True)
-            else:
-                add_lora(network, settings)
-        if settings.checkpointing:
-            networks.unet.enable_gradient_checkpointing()
-        return networks
-
-    def module(self) -> nn.ModuleList:
-        """Both, or the one that is trained."""
-        return nn.ModuleList(filter(None, (self.unet, self.text_encoder)))
-
-    def finish(self, like: Any) -> None:
-        """Make them ready to run, in the number format of the base model."""
-        for network in filter(None, (self.unet, self.text_encoder)):
-            network.requires_grad_(False).eval()
-            if network.dtype != like.dtype:
-                network.to(like.dtype)
-        self.unet.disable_gradient_checkpointing()
+def trainable_copy(network: Any, settings: TuningSettings) -> Any:
+    """A copy of a denoising network, with adapters unless all weights are trained."""
+    twin = copy.deepcopy(network)
+    if settings.full:
+        twin.float().requires_grad_(True)
+    else:
+        add_lora(twin, settings)
+    if settings.checkpointing:
+        twin.enable_gradient_checkpointing()
+    return twin
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +74,7 @@ class Lesson:
     """One kind of example.
 
     Attributes:
-        latents: Of its n images.
         prompts: What they show: one for all of them, or n.
-        weight: Of its loss.
         pixel_weights: (n, 1, h, w) of the loss on each latent's cells, of mean 1 in each image;
             None: all count the same.
     """
@@ -132,49 +92,35 @@ class Lesson:
 
 
 class DenoisingTask:
-    """The loss of networks that denoise the latents of each lesson by its prompt.
-
-    Args:
-        pipeline: Their text-to-image pipeline.
-        networks: What is trained.
-        lessons: What they learn.
-        batch: Images of each lesson in a pass.
-    """
+    """The loss of a network that denoises the latents of each lesson by its prompt."""
 
     name = "tuning"
 
-    def __init__(
-        self, pipeline: Any, networks: TunedNetworks, lessons: list[Lesson], batch: int
-    ) -> None:
-        self.network = networks.module()
-        self._networks, self._lessons, self._batch = networks, lessons, batch
+    def __init__(self, pipeline: Any, network: Any, lessons: list[Lesson], batch: int) -> None:
+        self.network, self._lessons, self._batch = network, lessons, batch
         self._noising = Noising(pipeline.scheduler)
         self._device = pipeline.unet.device
         self._prompts = [self._encoded(pipeline, lesson.prompts) for lesson in lessons]
 
     @torch.no_grad()
     def _encoded(self, pipeline: Any, prompts: tuple[str, ...]) -> torch.Tensor:
-        """Prompts as tokens where the text encoder is trained, and embedded otherwise."""
         ids = torch.cat([token_ids(pipeline, prompt) for prompt in prompts]).to(self._device)
-        if self._networks.text_encoder is not None:
-            return ids
-        states: torch.Tensor = pipeline.text_encoder(ids)[0]
-        return states
+        return pipeline.text_encoder(ids)[0]  # type: ignore[no-any-return]
 
     def losses(self, index: int, seed: int) -> dict[str, torch.Tensor]:
         """The loss of a pass over a batch of every lesson, each with its weight."""
         rng = torch.Generator().manual_seed(seed)  # on the processor: the same on every device
-        batch, lessons, encoder = self._batch, self._lessons, self._networks.text_encoder
+        batch, lessons = self._batch, self._lessons
         draws = [lesson.latents.draw(batch, rng) for lesson in lessons]
         noisy, times, goal = self._noising(torch.cat([latents for _, latents in draws]), rng)
         states = torch.cat(
             [
-                self._states(prompts, rows, encoder)
+                _of_rows(prompts, rows)
                 for prompts, (rows, _) in zip(self._prompts, draws, strict=True)
             ]
         )
-        dtype = self._networks.unet.dtype
-        prediction = self._networks.unet(
+        dtype = self.network.dtype
+        prediction = self.network(
             noisy.to(self._device, dtype),
             times.to(self._device),
             encoder_hidden_states=states.to(dtype),
@@ -189,17 +135,13 @@ class DenoisingTask:
         weighted = (errors * weights.to(self._device)).mean((1, 2, 3))
         return {"denoising": weighted.sum() / batch}
 
-    def _states(
-        self, prompts: torch.Tensor, rows: torch.Tensor, encoder: Any | None
-    ) -> torch.Tensor:
-        """The texts of some images; a prompt for all stands for each of them."""
-        own = prompts[rows.to(prompts.device) if len(prompts) > 1 else torch.zeros_like(rows)]
-        # Tokens are embedded here and now where the text encoder is trained too.
-        states: torch.Tensor = own if encoder is None else encoder(own)[0]
-        return states
+
+def _of_rows(states: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The texts of some images; a prompt for all stands for each of them."""
+    return states[rows.to(states.device) if len(states) > 1 else torch.zeros_like(rows)]
 
 
-def train_networks(
+def train_denoiser(
     pipeline: Any,
     lessons: list[Lesson],
     settings: TuningSettings,
@@ -208,23 +150,11 @@ def train_networks(
     progress: TuningProgress | None = None,
     folder: Path | None = None,
     save_every: float = 300.0,
-) -> TunedNetworks:
-    """Teach copies of a pipeline's networks.
-
-    Args:
-        pipeline: A text-to-image pipeline of Stable Diffusion, on its device; stays as it is.
-        lessons: The subject, and its class for prior preservation.
-        settings: How.
-        seed: Of every draw.
-        progress: Called after each step.
-        folder: For checkpoints; a training that was stopped resumes there.
-        save_every: Seconds between two checkpoints.
-
-    Raises:
-        BackendError: The loss is no longer a number.
-    """
-    with _seeded(seed):
-        networks = TunedNetworks.of(pipeline, settings)
+) -> Any:
+    """A copy of a pipeline's denoising network that has learned the lessons."""
+    with torch.random.fork_rng():  # adapters draw from the global generator
+        torch.manual_seed(seed % 2**63)
+        network = trainable_copy(pipeline.unet, settings)
     schedule = Schedule(
         steps=settings.steps,
         batch=settings.batch,
@@ -249,33 +179,10 @@ def train_networks(
         if progress is not None:
             progress(step, steps, losses["denoising"])
 
-    task = DenoisingTask(pipeline, networks, lessons, settings.batch)
+    task = DenoisingTask(pipeline, network, lessons, settings.batch)
     train_network(task, schedule, machine, report=report, folder=folder)
-    networks.finish(pipeline.unet)
-    return networks
-
-
-@torch.no_grad()
-def denoising_loss(
-    pipeline: Any, latents: Latents, prompt: str, *, draws: int = 64, seed: int = 0
-) -> float:
-    """How badly a pipeline denoises images, by the loss it is trained with.
-
-    Args:
-        pipeline: A text-to-image pipeline of Stable Diffusion.
-        latents: Of the images.
-        prompt: What they show.
-        draws: How many noisy latents to average over.
-        seed: Draws the images, the noise and the time steps; the same for every model.
-    """
-    networks = TunedNetworks(pipeline.unet, None)
-    task = DenoisingTask(pipeline, networks, [Lesson(latents, (prompt,))], draws)
-    return float(task.losses(0, seed % 2**63)["denoising"])
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Adapters draw from the global generator: seed it, and put it back afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed % 2**63)
-        yield
+    network.requires_grad_(False).eval()
+    if network.dtype != pipeline.unet.dtype:
+        network.to(pipeline.unet.dtype)
+    network.disable_gradient_checkpointing()
+    return network

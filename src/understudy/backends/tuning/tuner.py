@@ -13,24 +13,15 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from understudy.backends.arrays import require_any_images
 from understudy.backends.diffusion.generators import DiffusionGenerator
-from understudy.backends.diffusion.loading import licence_of, loading, rebuilt
+from understudy.backends.diffusion.loading import loading, rebuilt
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
+from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
-from understudy.backends.tuning.dreambooth import (
-    Lesson,
-    TunedNetworks,
-    TuningProgress,
-    train_networks,
-)
-from understudy.backends.tuning.material import (
-    Latents,
-    cell_weights,
-    class_images,
-    encode_images,
-    views,
-)
+from understudy.backends.tuning.dreambooth import Lesson, TuningProgress, train_denoiser
+from understudy.backends.tuning.material import Latents, cell_weights, encode_images, views
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
     changed_weights,
@@ -50,16 +41,7 @@ _CLASS_SEED = 0  # images of the class are the same for every tuning, so that th
 
 
 def load_tuner(rest: str, options: Mapping[str, Any]) -> DreamBooth:
-    """A tuner of any Stable Diffusion pipeline in the hub's format.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: Of the generator that is tuned and of those that come out: `GeneratorOptions`.
-            With ``inpainting`` what is learned goes into that model too.
-
-    Raises:
-        BackendError: There is no such model, or it is of another family.
-    """
+    """A tuner of any Stable Diffusion pipeline in the hub's format."""
     read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
     name = full_name(f"hf:{rest}", read)
     if read.offload:
@@ -70,17 +52,7 @@ def load_tuner(rest: str, options: Mapping[str, Any]) -> DreamBooth:
 
 
 class DreamBooth:
-    """Fine-tunes a generator on a few images of one subject (Ruiz et al., CVPR 2023).
-
-    Args:
-        pipelines: The model to begin with; it stays as it is.
-        options: Of the generators, this one and those that come out.
-        name: The name it was asked for by.
-        licence: Licence and origin of its weights.
-
-    Raises:
-        BackendError: The model is none of Stable Diffusion 1 or 2.
-    """
+    """Fine-tunes a generator on a few images of one subject (Ruiz et al., CVPR 2023)."""
 
     def __init__(
         self, pipelines: Pipelines, options: GeneratorOptions, *, name: str, licence: str
@@ -101,7 +73,7 @@ class DreamBooth:
             )
         base = replace(options, compile=False)
         self._base = DiffusionGenerator(pipelines, base, name=name, licence=licence)
-        self._known: dict[tuple[str, int, str | None], Latents] = {}
+        self._known: dict[tuple[str, int], Latents] = {}
         self._again = options.lora is not None  # adapters of a tuning would not be the whole model
 
     def tune(
@@ -129,45 +101,42 @@ class DreamBooth:
             seed: Of the training.
             masks: (n, height, width) bool: the pixels to learn from; None: all.
             progress: Called after each step with the steps done, the steps in all and the loss.
-
-        Raises:
-            BackendError: The images or a setting are wrong, or the training failed.
         """
-        parsed = self._settings(settings)
+        if not isinstance(settings, TuningSettings):
+            settings = read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
         prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
         self._check(images, prompts, class_prompt, masks)
-        if folder is not None and self._again and not parsed.full:
+        if folder is not None and self._again and not settings.full:
             raise BackendError(
                 f"{self.name} was tuned already, and the adapters of a tuning would not be enough "
                 "to load it again: say full=true, or tune without keeping a folder"
             )
         work = None if folder is None else folder / _WORK
-        record = self._record(parsed, prompts, class_prompt)
+        record = {
+            "base": self.name,
+            "prompt": prompts[0] if len(prompts) == 1 else list(prompts),
+            "class_prompt": class_prompt,
+            "settings": asdict(settings),
+        }
         if work is not None:
             shown = images if masks is None else np.concatenate([images, masks[..., None]], axis=3)
-            _begin(work, {**record, "seed": seed, "images": _digest(shown)})
-        lessons = self._lessons(images, prompts, class_prompt, parsed, seed, masks)
-        networks = train_networks(
-            self._text, lessons, parsed, seed=seed, progress=progress, folder=work
+            digest = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
+            _begin(work, {**record, "seed": seed, "images": digest})
+        lessons = self._lessons(images, prompts, class_prompt, settings, seed, masks)
+        network = train_denoiser(
+            self._text, lessons, settings, seed=seed, progress=progress, folder=work
         )
-        changed = {"unet": fused(networks.unet)}
-        if networks.text_encoder is not None:
-            changed["text_encoder"] = fused(networks.text_encoder)
-        text = rebuilt(self._text, **changed)
+        text = rebuilt(self._text, unet=fused(network))
         inpainting = self._merged(text)
         if folder is not None:
             with loading(f"hf:{folder}"):  # no bars of the libraries here either
-                _save(folder, networks, text, inpainting, full=parsed.full)
+                _save(folder, network, text, inpainting, full=settings.full)
             (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
             shutil.rmtree(folder / _WORK)
-        return self._generator(text, inpainting, self._tuned_name(folder, parsed))
+        return self._generator(text, inpainting, self._tuned_name(folder, settings))
 
     def of(self, generator: Generator) -> DreamBooth:
-        """A tuner of a generator that this one has tuned: its tunings go on from there.
-
-        Raises:
-            BackendError: A generator of another kind.
-        """
+        """A tuner of a generator that this one has tuned: its tunings go on from there."""
         pipelines = self._own(generator)
         twin = DreamBooth(
             pipelines,
@@ -179,19 +148,11 @@ class DreamBooth:
         return twin
 
     def changes(self, generator: Generator) -> bytes:
-        """The weights of a tuned generator that differ from those this tuner began with.
-
-        Raises:
-            BackendError: A generator of another kind.
-        """
+        """The weights of a tuned generator that differ from those this tuner began with."""
         return changed_weights(self._own(generator).encoder_of_prompts, self._text)
 
     def restore(self, changes: bytes) -> DiffusionGenerator:
-        """The generator of these weights; they are merged into the inpainting model, too.
-
-        Raises:
-            BackendError: They are of another model.
-        """
+        """The generator of these weights; they are merged into the inpainting model, too."""
         text = rebuilt(self._text, **with_changed_weights(self._text, changes, self.name))
         return self._generator(text, self._merged(text), f"{self.name} (tuned)")
 
@@ -221,11 +182,11 @@ class DreamBooth:
     ) -> list[Lesson]:
         """The subject, and its class where that is to be remembered."""
         size = native_size(self._text, self._text.unet)
-        crops = views(images, size, settings, np.random.default_rng(seed))
+        crops = views(images, size, settings.views, np.random.default_rng(seed))
         latents, cells = encode_images(self._text.vae, crops), None
         if masks is not None:  # the same crops of them: what is drawn depends on the sizes alone
             grey = masks[..., None].astype(np.uint8) * 255
-            shown = views(grey, size, settings, np.random.default_rng(seed))
+            shown = views(grey, size, settings.views, np.random.default_rng(seed))
             cells = cell_weights(shown, latents)
         each = prompts if len(prompts) == 1 else prompts * (len(crops) // len(images))
         lessons = [Lesson(latents, each, pixel_weights=cells)]
@@ -251,22 +212,13 @@ class DreamBooth:
         self, prompt: str, size: tuple[int, int], settings: TuningSettings
     ) -> Latents:
         """Of images of the class, which are drawn once for all tunings."""
-        key = (prompt, settings.class_images, settings.class_folder)
+        key = (prompt, settings.class_images)
         if key not in self._known:
-            images = class_images(
-                lambda prompts, seed: self._base.generate(prompts, seed=seed),
-                prompt,
-                settings,
-                _CLASS_SEED,
-            )
-            crops = views(images, size, TuningSettings(), np.random.default_rng(_CLASS_SEED))
+            images = self._base.generate([prompt] * settings.class_images, seed=_CLASS_SEED)
+            rng = np.random.default_rng(_CLASS_SEED)
+            crops = views(images, size, TuningSettings().views, rng)
             self._known[key] = encode_images(self._text.vae, crops)
         return self._known[key]
-
-    def _settings(self, settings: TuningSettings | Mapping[str, Any] | None) -> TuningSettings:
-        if isinstance(settings, TuningSettings):
-            return settings
-        return read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
 
     def _check(
         self,
@@ -275,11 +227,7 @@ class DreamBooth:
         class_prompt: str | None,
         masks: Masks | None,
     ) -> None:
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
-            raise BackendError(
-                f"{self.name} is tuned on uint8 images of shape (n, height, width, 1 or 3), found "
-                f"{images.dtype} of shape {images.shape}"
-            )
+        require_any_images(images, self.name)
         if not len(images):
             raise BackendError(f"{self.name} is tuned on one image or more, found none")
         if len(prompts) not in (1, len(images)):
@@ -299,17 +247,6 @@ class DreamBooth:
                 f"some in each image, found {masks.dtype} of shape {masks.shape}"
             )
 
-    def _record(
-        self, settings: TuningSettings, prompts: tuple[str, ...], class_prompt: str | None
-    ) -> dict[str, Any]:
-        """How the weights were tuned, from which ones."""
-        return {
-            "base": self.name,
-            "prompt": prompts[0] if len(prompts) == 1 else list(prompts),
-            "class_prompt": class_prompt,
-            "settings": asdict(settings),
-        }
-
     def _tuned_name(self, folder: Path | None, settings: TuningSettings) -> str:
         """The name that loads it again, where it was kept."""
         if folder is None:
@@ -326,11 +263,7 @@ class DreamBooth:
 
 
 def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
-    """Begin a tuning in a folder, or resume it.
-
-    Raises:
-        BackendError: The folder holds the checkpoints of another tuning.
-    """
+    """Begin a tuning in a folder, or resume it."""
     file = work / _RECORD
     if file.is_file() and json.loads(file.read_text("utf-8")) != tuning:
         raise BackendError(
@@ -341,14 +274,10 @@ def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
     file.write_text(json.dumps(tuning, indent=2) + "\n", "utf-8")
 
 
-def _digest(images: Images) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest()
-
-
-def _save(folder: Path, networks: TunedNetworks, text: Any, inpainting: Any, *, full: bool) -> None:
+def _save(folder: Path, network: Any, text: Any, inpainting: Any, *, full: bool) -> None:
     """Save adapters, or the whole pipeline with its inpainting model, where it has one."""
     if not full:
-        save_lora(folder, networks.unet, networks.text_encoder)
+        save_lora(folder, network)
         return
     text.save_pretrained(folder, safe_serialization=True)
     if inpainting is not None:

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 import diffusers
 import safetensors.torch
 import torch
-from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import get_peft_model_state_dict
 from torch import nn
 
-from understudy.backends.diffusion.loading import loading, rebuilt
+from understudy.backends.diffusion.loading import loading
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
@@ -26,24 +25,19 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
 _ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
 _TUNED_PARTS = ("unet", "text_encoder")
-_TEXT = ["q_proj", "k_proj", "v_proj", "out_proj"]
 
 
 def add_lora(network: Any, settings: TuningSettings) -> None:
-    """Put adapters of LoRA on a denoising network or a text encoder; only they will be trained.
+    """Put adapters of LoRA on a denoising network; only they will be trained.
 
     The second matrix of each begins at 0, so that nothing changes before the first step.
     """
     network.requires_grad_(False)
-    if hasattr(network, "add_adapter") and hasattr(network, "conv_in"):
-        targets: Any = _ALL if settings.layers == "all" else _ATTENTION
-    else:
-        targets = _TEXT
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.rank,
         init_lora_weights="gaussian",
-        target_modules=targets,
+        target_modules=_ALL if settings.layers == "all" else _ATTENTION,
     )
     network.add_adapter(config)
     for weight in network.parameters():
@@ -57,11 +51,7 @@ def has_lora(network: nn.Module) -> bool:
 
 
 def fused(network: NetworkT) -> NetworkT:
-    """A network whose adapters are folded into its weights; one without any is given back itself.
-
-    Args:
-        network: A denoising network or a text encoder; it stays as it is.
-    """
+    """A network whose adapters are folded into its weights; one without any stays itself."""
     if not has_lora(network):
         return network
     plain = copy.deepcopy(network)
@@ -80,26 +70,14 @@ def _fold(network: nn.Module) -> None:
         vars(network).pop(mark, None)
 
 
-def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> None:
+def save_lora(folder: Path, unet: nn.Module) -> None:
     """Save adapters as ``pytorch_lora_weights.safetensors``, which `load_lora_weights` reads."""
     layers: dict[str, Any] = {"unet_lora_layers": get_peft_model_state_dict(unet)}
-    if text_encoder is not None:
-        raw = get_peft_model_state_dict(text_encoder)
-        converted = convert_state_dict_to_diffusers(raw)
-        layers["text_encoder_lora_layers"] = converted
     diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
 
 
 def fold_lora(pipeline: Any, folder: Path | str) -> None:
-    """Fold saved adapters into the weights of a pipeline, in place.
-
-    Args:
-        pipeline: Any text-to-image pipeline of diffusers that can be given adapters.
-        folder: Where the adapters were saved, or their name on the hub.
-
-    Raises:
-        BackendError: There are no such adapters, or they are for another model.
-    """
+    """Fold saved adapters into the weights of a pipeline, in place."""
     if not hasattr(pipeline, "load_lora_weights"):
         raise BackendError(f"a {type(pipeline).__name__} cannot be given the adapters of {folder}")
     with loading(f"hf:{folder}"), warnings.catch_warnings():
@@ -116,12 +94,7 @@ def fold_lora(pipeline: Any, folder: Path | str) -> None:
 
 
 def changed_weights(tuned: Any, base: Any) -> bytes:
-    """What differs between two pipelines' denoising networks and text encoders, as safetensors.
-
-    Args:
-        tuned: A pipeline.
-        base: The pipeline it was tuned from.
-    """
+    """What differs between two pipelines' denoising networks and text encoders, as safetensors."""
     changed = {}
     for part in _TUNED_PARTS:
         start = fused(getattr(base, part)).state_dict()
@@ -132,16 +105,7 @@ def changed_weights(tuned: Any, base: Any) -> bytes:
 
 
 def with_changed_weights(base: Any, changes: bytes, name: str) -> dict[str, Any]:
-    """Copies of a pipeline's networks with the weights that `changed_weights` gave.
-
-    Args:
-        base: The pipeline, which stays as it is.
-        changes: As `changed_weights` gave them.
-        name: Of the model, in errors.
-
-    Raises:
-        BackendError: The weights are of another model.
-    """
+    """Copies of a pipeline's networks with the weights that `changed_weights` gave."""
     weights = safetensors.torch.load(changes)
     networks = {part: copy.deepcopy(fused(getattr(base, part))) for part in _TUNED_PARTS}
     for key, weight in weights.items():
@@ -157,32 +121,12 @@ def with_changed_weights(base: Any, changes: bytes, name: str) -> dict[str, Any]
 def fold_into_both(
     pipeline: Any, inpainting: NetworkT | None, folder: Path | str
 ) -> NetworkT | None:
-    """Fold saved adapters into a pipeline, in place, and into its inpainting model.
-
-    Returns:
-        The inpainting model with what the adapters know, or None where there is none.
-
-    Raises:
-        BackendError: There are no such adapters, or they are for another model.
-    """
+    """Fold saved adapters into a pipeline, in place; its inpainting model with them, if any."""
     base = None if inpainting is None else copy.deepcopy(pipeline.unet)
     fold_lora(pipeline, folder)
     if inpainting is None or base is None:
         return None
     return merge_into_inpainting(inpainting, pipeline.unet, base)
-
-
-def with_lora(pipeline: Any, folder: Path | str) -> Any:
-    """A pipeline with saved adapters folded in; the given one is unchanged.
-
-    Raises:
-        BackendError: There are no such adapters, or they are for another model.
-    """
-    parts = getattr(pipeline, "_lora_loadable_modules", ())
-    copies = {part: copy.deepcopy(getattr(pipeline, part)) for part in parts}
-    own = rebuilt(pipeline, **copies)
-    fold_lora(own, folder)
-    return own
 
 
 @torch.no_grad()
@@ -192,16 +136,8 @@ def merge_into_inpainting(inpainting: NetworkT, tuned: nn.Module, base: nn.Modul
     new inpainting = inpainting + (tuned - base), weight by weight. The first convolution of an
     inpainting model takes more channels (the mask, and what is left of the image): these stay.
 
-    Args:
-        inpainting: The denoising network of an inpainting model of the same family.
-        tuned: That of the tuned model, with adapters or without.
-        base: That of the model it was tuned from.
-
     Returns:
         A new network; the three are unchanged.
-
-    Raises:
-        BackendError: The networks do not belong together.
     """
     tuned_weights, start = fused(tuned).state_dict(), fused(base).state_dict()
     merged = copy.deepcopy(inpainting)

@@ -62,10 +62,7 @@ class EnergyOptions:
 
 
 class _Numbers:
-    """The numbers of an embedding of images of one shape: what they are, and their order.
-
-    First cosine coefficients by their frequency, then luma's energies, then chroma's.
-    """
+    """The numbers of an embedding of images of one shape: what they are, and their order."""
 
     def __init__(self, shape: Shape) -> None:
         sides = shape[:2]
@@ -126,15 +123,7 @@ class _Numbers:
         return _Principal(maps, axes.chroma_mean, axes.chroma)
 
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
-        """Of each channel the deviation that unmeasured frequencies are given: (c,) float32.
-
-        Where no number is of colour images have none, to the last bit: a discriminant that learns
-        from them would otherwise take what rounding leaves for the little that colours ever vary.
-
-        Args:
-            layout: Some numbers.
-            sizes: (blocks,) of them.
-        """
+        """Of each channel the deviation that unmeasured frequencies are given: (c,) float32."""
         detail = np.full(self.channels, _LEAST_DETAIL, dtype=np.float32)
         detail[1:] *= layout.colours is not None
         for block, size in zip(layout.blocks, sizes, strict=True):
@@ -146,14 +135,7 @@ class _Numbers:
 
 
 class EnergyEncoder:
-    """Images to low cosine coefficients and oriented energies.
-
-    Args:
-        shape: (height, width, channels) of the images, 16 to 256 pixels a side.
-
-    Raises:
-        BackendError: Images of another size.
-    """
+    """Images to low cosine coefficients and oriented energies."""
 
     def __init__(self, shape: Shape) -> None:
         self._numbers = _Numbers(shape)
@@ -168,11 +150,7 @@ class EnergyEncoder:
         return self._numbers.layout(dim, colour=colour)
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         numbers = self._numbers
         out = np.empty((len(images), self.dim), dtype=np.float32)
@@ -259,11 +237,7 @@ class EnergyDecoder:
         self.licence = "Apache-2.0"
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
-        """(n, d) float32 with a seed each to (n, height, width, channels) uint8.
-
-        Raises:
-            BackendError: Embeddings of another length, or not finite.
-        """
+        """(n, d) float32 with a seed each to (n, height, width, channels) uint8."""
         check_embeddings(embeddings, self.dim, self.name)
         layout = self._numbers.layout(self.dim)
         targets = embeddings[:, layout.columns]
@@ -279,11 +253,7 @@ class EnergyDecoder:
         *,
         seeds: Seeds,
     ) -> Images:
-        """Images whose embeddings are near targets (`MatchingDecoder.match`).
-
-        Raises:
-            BackendError: Targets of another length, or not finite.
-        """
+        """Images whose embeddings are near targets (`MatchingDecoder.match`)."""
         check_embeddings(targets, layout.dim, self.name)
         search = _Search(self._numbers, layout, metric, sizes)
         out = np.empty((len(targets), *self.shape), dtype=np.uint8)
@@ -368,22 +338,14 @@ def _axes_of(principal: _Principal, columns: NDArray[np.int64]) -> tuple[Tensor,
     return torch.from_numpy(matrix), torch.from_numpy(offset)
 
 
-def energy_encoder(shape: Shape, options: dict[str, Any]) -> EnergyEncoder:
-    """The encoder for images of a shape.
-
-    Raises:
-        BackendError: An option, or images of another size.
-    """
+def energies_encoder(shape: Shape, options: dict[str, Any]) -> EnergyEncoder:
+    """The encoder for images of a shape."""
     read_options(options, EnergyOptions, name=ENERGY_NAME)
     return EnergyEncoder(shape)
 
 
-def energy_decoder(shape: Shape, encoder: Any, options: dict[str, Any]) -> EnergyDecoder:
-    """The decoder for images of a shape.
-
-    Raises:
-        BackendError: An option, images of another size, or another encoder.
-    """
+def energies_decoder(shape: Shape, encoder: Any, options: dict[str, Any]) -> EnergyDecoder:
+    """The decoder for images of a shape."""
     read_options(options, EnergyOptions, name=ENERGY_NAME)
     if encoder is not None and not isinstance(encoder, EnergyEncoder):
         raise BackendError(

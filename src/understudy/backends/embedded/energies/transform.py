@@ -104,10 +104,7 @@ def pixels(values: FloatArray, height: int, width: int) -> Images:
 
 
 def planes_of(values: Tensor, side: int) -> Tensor:
-    """Planes of coefficients in ``side`` x ``side`` pixels, white one more than black.
-
-    (n, c, COSINES, COSINES) to (n, c, side, side).
-    """
+    """(n, c, COSINES, COSINES) as planes (n, c, side, side), white one more than black."""
     matrix = cosine_matrix(side)
     lowest = values[:, :, :side, :side] * (side / COSINES / np.sqrt(3))
     return torch.einsum("ui,ncuv,vj->ncij", matrix, lowest, matrix)
@@ -178,7 +175,6 @@ class PublicAxes:
         deviations: (3, COSINES, COSINES) usual size of each coefficient, a power law in frequency.
         luma_mean: (24 * k,) mean of the luma's energies in the cosines of `grid_axes`.
         luma: (24 * k, a) their principal axes, each over twice its deviation.
-        chroma_mean: The same of the opponents.
         chroma: (32 * k, b).
     """
 
@@ -223,12 +219,8 @@ def written_energies(
     Resampling, padding and pooling are linear along each axis, so an octave is a product with a
     matrix from each side, two convolutions, and another such product.
 
-    Args:
-        shape: (height, width, channels) of the images.
-        name: Of the result, (n, octaves * p * ANGLES * 64): octave by octave, plane by plane.
-        colours: (p, channels): what each plane is of the colours.
-        side: Pixels a side of the finest octave's plane.
-        octaves: How many.
+    ``colours`` (p, channels) says what each plane is of the colours. The result, (n, octaves * p *
+    ANGLES * 64), comes octave by octave, plane by plane.
     """
     operations, planes = [_colours(colours / np.sqrt(3), f"{name} planes")], len(colours)
     for octave in range(octaves):

@@ -22,7 +22,7 @@ from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.pretrained import licence_of
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
@@ -30,9 +30,7 @@ from understudy.core.types import Embeddings, Images, Seeds, Shape
 PHOTO_NAME = "embedded:photo"
 
 PIXELS_A_PLACE = 8
-"""Pixels a side of one place of the grid of latents."""
-
-_LEAST = 8  # pixels a side of an image
+"""Pixels a side of one place of the grid of latents, and at least of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +38,15 @@ class PhotoOptions(HubOptions):
     """Options of ``embedded:photo``; those of `HubOptions` besides.
 
     Attributes:
-        batch: Images run at once.
         folder: Another autoencoder than the one in this package.
     """
 
-    batch: int = 32
+    batch: PositiveCount = 32
     folder: str | None = None
 
 
 class PhotoEncoder:
-    """Images of any size to latents.
-
-    Args:
-        shape: (height, width, channels) of the images, grey or in colour.
-        options: See `PhotoOptions`.
-
-    Attributes:
-        latent: (channels, height, width) of one embedding before it is flattened.
-        folder: As in the options.
-
-    Raises:
-        BackendError: Images of less than 8 pixels a side, or a folder without an autoencoder.
-    """
+    """Images of any size, grey or in colour, to latents."""
 
     ordered = False
     norm_bound: float | None = None
@@ -77,29 +62,13 @@ class PhotoEncoder:
         self.latent, self.dim = self._inner.latent, self._inner.dim
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         return self._inner.encode(np.pad(images, ((0, 0), *self._margins, (0, 0)), mode="reflect"))
 
 
 class PhotoDecoder:
-    """Latents to images of the size that was encoded.
-
-    Args:
-        shape: (height, width, channels) of the images to make.
-        options: See `PhotoOptions`.
-
-    Attributes:
-        options: As given.
-        latent: (channels, height, width) of one embedding before it is flattened.
-
-    Raises:
-        BackendError: Images of less than 8 pixels a side, or a folder without an autoencoder.
-    """
+    """Latents to images of the size that was encoded."""
 
     stochastic = False
 
@@ -113,27 +82,16 @@ class PhotoDecoder:
         self.latent, self.dim = self._inner.latent, self._inner.dim
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8.
-
-        ``seeds`` are ignored: nothing is drawn.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8; seeds are ignored."""
         height, width, _ = self.shape
         images = self._inner.decode(embeddings)
         down, across = slice(self._top, self._top + height), slice(self._left, self._left + width)
         return np.ascontiguousarray(images[:, down, across])
 
 
-def autoencoder_folder(options: PhotoOptions) -> Path:
-    """Where the autoencoder lies."""
-    return PHOTO_WEIGHTS if options.folder is None else Path(options.folder)
-
-
 def opened(options: PhotoOptions) -> tuple[Any, LatentOptions, str]:
     """The autoencoder, how it is run, and the licence of its weights."""
-    folder = autoencoder_folder(options)
+    folder = PHOTO_WEIGHTS if options.folder is None else Path(options.folder)
     if not (folder / "config.json").is_file():
         raise BackendError(
             f"{folder} holds no autoencoder: it has no config.json. "
@@ -144,13 +102,8 @@ def opened(options: PhotoOptions) -> tuple[Any, LatentOptions, str]:
     latent_options = LatentOptions(
         device=options.device, dtype=options.dtype, batch=options.batch, compile=options.compile
     )
-    return vae, latent_options, photo_licence(options)
-
-
-def photo_licence(options: PhotoOptions) -> str:
-    """The licence of an autoencoder's weights."""
     own = "apache-2.0 (made by Understudy from public images: see its card)"
-    return own if options.folder is None else licence_of(options.folder)
+    return vae, latent_options, own if options.folder is None else licence_of(options.folder)
 
 
 def enlarged(shape: Shape) -> Shape:
@@ -160,14 +113,10 @@ def enlarged(shape: Shape) -> Shape:
 
 
 def reflected_margins(shape: Shape, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Pixels added above and below, and left and right.
-
-    Raises:
-        BackendError: A side is too short to be continued.
-    """
-    if min(shape[:2]) < _LEAST:
+    """Pixels added above and below, and left and right."""
+    if min(shape[:2]) < PIXELS_A_PLACE:
         raise BackendError(
-            f"{name} takes images of {_LEAST} pixels a side or more, found {shape[0]} x "
+            f"{name} takes images of {PIXELS_A_PLACE} pixels a side or more, found {shape[0]} x "
             f"{shape[1]}; embedded:dct takes any"
         )
     height, width = (
@@ -185,11 +134,7 @@ def photo_encoder(shape: Shape, options: Mapping[str, Any]) -> PhotoEncoder:
 def photo_decoder(
     shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> PhotoDecoder:
-    """The decoder half, of the encoder's folder unless options say another.
-
-    Raises:
-        BackendError: Embeddings of another encoder.
-    """
+    """The decoder half, of the encoder's folder unless options say another."""
     inherited: dict[str, Any] = {}
     if encoder is not None:
         if not isinstance(encoder, PhotoEncoder):

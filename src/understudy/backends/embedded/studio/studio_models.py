@@ -10,35 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import diffusers
 import transformers
 
-from understudy.backends.diffusion import (
-    DiffusionGenerator,
-    GeneratorOptions,
-    Pipelines,
-    UnclipDecoder,
-    UnclipOptions,
-    stable_diffusion,
-)
-from understudy.backends.diffusion.loading import loading, read_network
+from understudy.backends.diffusion.generators import DiffusionGenerator
+from understudy.backends.diffusion.loading import loading, read_network, stable_diffusion
+from understudy.backends.diffusion.options import GeneratorOptions, UnclipOptions
+from understudy.backends.diffusion.pipelines import Pipelines
+from understudy.backends.diffusion.unclip import UnclipDecoder
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.hub.image_text import HubEncoder, load_hub_encoder
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar, read_phrases
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.backends.vision.segmenters import HubSegmenter, load_segmenter
 from understudy.core.errors import BackendError
+from understudy.core.option import Option
 from understudy.core.ports import Encoder, Model, TextEncoder
 from understudy.core.types import Embeddings, Shape, Vocabulary
 
 if TYPE_CHECKING:
-    from understudy.backends.tuning import DreamBooth
-
-# Their calls carry no types.
+    from understudy.backends.tuning.tuner import DreamBooth
 
 STUDIO_NAME = "embedded:studio"
 
@@ -57,15 +52,11 @@ class StudioOptions(GeneratorOptions):
     """Options of the studio's generator and tuner; those of `GeneratorOptions` besides.
 
     Attributes:
-        batch: Images drawn at once.
-        steps: Denoising steps.
-        guidance: Classifier-free guidance.
-        control_scale: How strongly a hint counts.
         folder: Another studio than the one in this package.
     """
 
-    batch: int = 32
-    steps: int | None = STEPS
+    batch: PositiveCount = 32
+    steps: Annotated[int | None, Option("", least=1)] = STEPS
     guidance: float | None = GUIDANCE
     control_scale: float = CONTROL
     folder: str | None = None
@@ -76,30 +67,20 @@ class StudioDecoderOptions(UnclipOptions):
     """Options of the studio's decoder; those of `UnclipOptions` besides.
 
     Attributes:
-        batch: Images drawn at once.
-        steps: Denoising steps.
-        guidance: Classifier-free guidance.
         caption: Whether an embedding that comes without a prompt is captioned, and drawn by its
             caption too; None: in the studio of this package, whose world the captioner knows.
         folder: Another studio than the one in this package.
     """
 
-    batch: int = 32
-    steps: int | None = STEPS
+    batch: PositiveCount = 32
+    steps: Annotated[int | None, Option("", least=1)] = STEPS
     guidance: float | None = GUIDANCE
     caption: bool | None = None
     folder: str | None = None
 
 
 class Studio:
-    """The networks of one studio, each loaded when it is first needed.
-
-    Args:
-        folder: Where its networks are; None for the one in this package.
-
-    Raises:
-        BackendError: There is no studio.
-    """
+    """The networks of one studio, each loaded when it is first needed."""
 
     def __init__(self, folder: str | None = None) -> None:
         self.folder = STUDIO_WEIGHTS if folder is None else Path(folder)
@@ -134,6 +115,7 @@ class Studio:
         """UnCLIP: embeddings of `encoder` back to images."""
         read = read_options(options, StudioDecoderOptions, name=STUDIO_NAME)
         name = full_name(STUDIO_NAME, read)
+        captions = read.folder is None if read.caption is None else read.caption
         with loading(name):
             normalizer = self._part("image_normalizer", unclip_normalizer(), read)
             noising = diffusers.DDPMScheduler.from_pretrained(self.folder / "image_noising")
@@ -148,7 +130,7 @@ class Studio:
             normalizer=normalizer,
             noising=noising,
             encoder=encoder,
-            prompt_reader=self._prompts_of if self._captions(read) else None,
+            prompt_reader=self._prompts_of if captions else None,
         )
         decoder.vocabulary = self.vocabulary
         return decoder
@@ -160,9 +142,6 @@ class Studio:
 
     def _prompts_of(self, embeddings: Embeddings) -> list[str]:
         return self._reader.captions_of(embeddings)
-
-    def _captions(self, options: StudioDecoderOptions) -> bool:
-        return options.folder is None if options.caption is None else options.caption
 
     def generator(self, options: Mapping[str, Any]) -> DiffusionGenerator:
         """Text to images, variation, inpainting and control."""
@@ -176,7 +155,7 @@ class Studio:
 
     def tuner(self, options: Mapping[str, Any]) -> DreamBooth:
         """DreamBooth over the generator."""
-        from understudy.backends.tuning import DreamBooth  # takes a second to import
+        from understudy.backends.tuning.tuner import DreamBooth  # takes a second to import
 
         read = read_options(options, StudioOptions, name=STUDIO_NAME)
         name = full_name(STUDIO_NAME, read)
@@ -189,11 +168,7 @@ class Studio:
         return ZeroShotCaptioner(encoder, grammar, name=self.name)
 
     def segmenter(self, options: Mapping[str, Any]) -> HubSegmenter:
-        """What is where.
-
-        Raises:
-            BackendError: The studio was made without one.
-        """
+        """What is where."""
         if not (self.folder / "segmenter").is_dir():
             raise BackendError(f"{self.name} has no segmenter: it was made from images alone")
         left = {key: value for key, value in options.items() if key != "folder"}
@@ -264,6 +239,24 @@ class Studio:
                 vae=text.vae,
             )
             pipeline.save_pretrained(folder)
+
+
+def studio_of(options: Mapping[str, Any]) -> Studio:
+    """The studio that the option ``folder`` names, or the one in this package."""
+    folder = options.get("folder")
+    return Studio(None if folder is None else str(folder))
+
+
+def studio_encoder(shape: Shape, options: Mapping[str, Any]) -> HubEncoder:
+    """CLIP of a studio."""
+    return studio_of(options).encoder(shape, options)
+
+
+def studio_decoder(
+    shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+) -> UnclipDecoder:
+    """UnCLIP of a studio."""
+    return studio_of(options).decoder(shape, encoder, options)
 
 
 def unclip_normalizer() -> Any:
