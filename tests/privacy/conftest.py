@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -14,7 +16,6 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sqlalchemy import Row, create_engine, text
 from tests.conftest import Missing
 
 from understudy.core.types import Batch
@@ -62,14 +63,21 @@ class Site:
     def open(self) -> Ledger:
         return Ledger(self.url)
 
-    def sql(self, statement: str, **values: Any) -> list[Row[Any]]:
-        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
-        try:
-            with engine.begin() as connection:
-                result = connection.execute(text(statement), values)
-                return list(result.all()) if result.returns_rows else []
-        finally:
-            engine.dispose()
+    def sql(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """What a statement returns, if anything; ``:name`` stands for a value in it."""
+        connection: Any
+        if self.url.startswith("sqlite:///"):
+            connection = sqlite3.connect(self.url.removeprefix("sqlite:///"))
+        else:
+            import psycopg
+
+            connection = psycopg.connect(self.url)
+            statement = re.sub(r":(\w+)", r"%(\1)s", statement)
+        with closing(connection):
+            result = connection.execute(statement, values)
+            answer = [] if result.description is None else result.fetchall()
+            connection.commit()
+        return answer
 
 
 @pytest.fixture(scope="session")

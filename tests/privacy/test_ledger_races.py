@@ -21,9 +21,9 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import database
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 
-ROUNDS = 40
-UNIONS = 10
-PLACES = 12
+ROUNDS = 12
+UNIONS = 4
+PLACES = 5
 KILLS = 3
 PATIENCE_S = 120
 DELTA = 1e-5
