@@ -704,7 +704,7 @@ def test_a_ledger_that_sqlalchemy_wrote_is_gone_on_with_unchanged(tmp_path: Path
         assert (spent.epsilon, spent.runs) == (pytest.approx(0.841924, abs=1e-5), ("r1", "r2"))
         assert [one.run for one in spent.disclosures] == ["r3"]
         assert ledger.released("r1", "means", 1) == "00ff"
-        with pytest.raises(BudgetRefused, match="Spent:      epsilon 0.8419"):
+        with pytest.raises(BudgetRefused, match=r"Spent:      epsilon 0\.8419"):
             ledger.charge(photos.id, [charge("r4", event=Gaussian(mu_of(2.0, DELTA)))], **IMAGE)
         ledger.charge(photos.id, [charge("r4", event=Gaussian(0.1))], **IMAGE)
         assert ledger.verify() == []
