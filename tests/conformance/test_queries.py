@@ -29,6 +29,7 @@ def queries_of_this_package() -> list[Query]:
         queries.FullMoments(cells, 1.1, np.arange(CLASSES * CLUSTERS)),
         queries.Votes(rng.normal(size=(CLASSES, 7, DIM))),
         queries.NormHistogram(cells, np.array([0.5, 1.0, 2.0])),
+        queries.NormHistogram(Cells(cells.centres[:, :1]), np.array([0.5, 1.0, 2.0])),
         queries.RecallCounts(rng.normal(size=(DIM + 1, CLASSES))),
         queries.ClippedGradients(rng.normal(size=(DIM + 1, CLASSES)), 1.3),
     ]

@@ -105,6 +105,7 @@ def test_the_slack_of_a_run_is_far_below_1e_4_and_is_paid_from_its_epsilon():
     mu = run_mu(1.0, 1e-5, MAX_SIZE, MIN_SCALE)
     assert epsilon_of([Gaussian(mu, slack)], 1e-5) == pytest.approx(1.0, rel=1e-6)
     assert epsilon_of([Gaussian(mu, slack)], 1e-5) <= 1.0
+    assert epsilon_of([Gaussian(0.5, 0.1)], 1e-5) >= epsilon_of([Gaussian(0.5)], 1e-5) + 0.1
 
 
 def test_a_tiny_epsilon_over_many_rounds_works_and_an_impossible_one_is_refused():

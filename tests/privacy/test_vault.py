@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import (
+    BackendError,
     BudgetRefused,
     ConfigError,
     InputError,
@@ -128,13 +129,11 @@ def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
 
 
 def test_a_stored_release_is_not_taken_for_another_query(world):
-    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
-    with pytest.raises(RunError, match="another query"):
-        world.vault({"a": 1.0}).release(ClippedSums(CELLS, 1.0), stage="a")
-    with pytest.raises(RunError, match="another query"):
-        world.vault({"a": 1.0}).release(
-            ClippedSums(Cells(np.ones((CLASSES, 1, DIM))), 1.0), stage="a"
-        )
+    world.vault({"a": 1.0}).release(ClippedSums(CELLS, 1.0), stage="a")
+    others = Cells(np.ones((CLASSES, 1, DIM)))
+    for query in (Counts(CELLS), ClippedSums(others, 1.0), ClippedSums(CELLS, 2.0)):
+        with pytest.raises(RunError, match="another query"):
+            world.vault({"a": 1.0}).release(query, stage="a")
 
 
 @pytest.mark.parametrize(
@@ -271,6 +270,23 @@ def test_an_error_in_the_mechanism_ends_the_run_and_never_gives_the_clean_value(
     with pytest.raises(OSError, match="no entropy"):
         world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
     assert not list((world.folder / "stages").iterdir())
+
+
+def test_a_map_that_mixes_records_is_refused_and_nothing_is_charged(world):
+    vault = world.vault({"a": 1.0})
+    with pytest.raises(BackendError, match="depends on its position or its neighbours"):
+        vault.map(lambda rows: rows - rows.mean(axis=0))
+    assert world.charges() == []
+
+
+def test_a_closed_vault_and_its_views_answer_nothing(world):
+    vault = world.vault({"a": 1.0})
+    views = [vault, vault.view(lambda rows: 2 * rows), vault.unconditional()]
+    vault.close()
+    for view in views:
+        with pytest.raises(RunError, match="vault is closed"):
+            view.release(Counts(CELLS), stage="a")
+    assert world.charges() == []
 
 
 @pytest.mark.parametrize(
