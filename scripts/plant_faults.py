@@ -197,7 +197,7 @@ FAULTS = (
     Fault(
         "a release without noise",
         "account.py",
-        "noisy = _add_noise(exact, query, sigma / grid)",
+        "noisy = _add_noise(exact, query, terms.receipt.sigma / terms.grid)",
         "noisy = exact",
         VAULT + "test_two_releases_differ_even_with_every_seed_fixed",
     ),
@@ -246,8 +246,8 @@ FAULTS = (
     ),
     Fault(
         "a plan may spend more than its budget",
-        "account.py",
-        "if not 0 < total <= 1 + _ROUNDING:",
+        "run_plan.py",
+        "if not 0 < total <= 1 + _SHARES_ROUNDING:",
         "if not 0 < total:",
         VAULT + "test_a_plan_that_would_overspend_cannot_be_built",
     ),
@@ -269,8 +269,8 @@ FAULTS = (
     Fault(
         "a stored answer is taken for one at another budget",
         "account.py",
-        'if note["drawn"].get(name) != value]',
-        'if name == "query" and note["drawn"].get(name) != value]',
+        "if stored.get(name) != value]",
+        'if name == "query" and stored.get(name) != value]',
         VAULT + "test_a_stored_release_is_given_back_for_its_own_plan_alone",
     ),
     Fault(

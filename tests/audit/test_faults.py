@@ -18,7 +18,7 @@ from benchmarks.benches import METHODS, Eye, ready
 from understudy.audit import mechanisms as drawing
 from understudy.audit.audit import audit_bench
 from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
-from understudy.audit.replay import Replay
+from understudy.audit.replay import ReplayVault
 from understudy.methods import dp_estimators
 from understudy.methods.alignment import gap
 from understudy.methods.clustering import tied_gaussian
@@ -230,7 +230,7 @@ def embeddings_centred_by_their_batch(monkeypatch):
 
 def in_the_clear(vault):
     """What a faulty method gets hold of: the rows themselves, in a vault or in its replay."""
-    if isinstance(vault, Replay):
+    if isinstance(vault, ReplayVault):
         vaults, (inside,) = vault._vaults, vault.inside[:1]
         vault = vaults.without_candidates
         if vault is None:

@@ -20,13 +20,12 @@ from understudy.core.errors import (
 )
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account, Plan, StoredReleases
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.privacy.paid import PaidAnswers, PaidVault
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, StoredVault
 
 N, DIM, CLASSES = 200, 4, 2
 CELLS = Cells(np.zeros((CLASSES, 1, DIM)))
@@ -54,7 +53,7 @@ class World:
         account = Account(self.ledger, self.dataset, self.unit, plan, self.folder / stages, run)
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700, exist_ok=True)
-        return Vault(self.source, account, LocalEngine(2), cache).embedded()
+        return PrivateVault(self.source, account, LocalEngine(2), cache).embedded()
 
     def charges(self):
         return [row for row in self.ledger.rows() if row.kind == "charge"]
@@ -123,7 +122,7 @@ def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
 
 
 def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
-    world.vault({"a": 1.0})._account.reserve()
+    world.vault({"a": 1.0})._inside.account.reserve()
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
     assert len(world.charges()) == 1
 
@@ -362,7 +361,7 @@ def test_what_a_run_paid_for_is_read_back(world):
     vault = world.vault(shares)
     answer, sd = vault.release(query, stage="a"), vault.noise_sd(query, stage="a")
     plan = Plan.of(Budget(1.0), shares)
-    paid = PaidVault(PaidAnswers(Unit(), plan, world.folder / "stages"))
+    paid = StoredVault(StoredReleases(Unit(), plan, world.folder / "stages"))
     again = paid.map(np.square).unconditional()
     assert again.noise_sd(query, stage="a") == sd
     assert np.array_equal(again.release(query, stage="a"), answer)

@@ -23,7 +23,7 @@ from understudy.methods.base import Context, Materials, Method, memory_store
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, Vault
 from understudy.run.prepare import Prepared
 
 T = TypeVar("T")
@@ -178,12 +178,12 @@ class Bench:
         shutil.rmtree(folder)
         return ObservedRun(answers, account.receipt(), labels, embeddings, images)
 
-    def vault(self, records: InMemorySource, folder: Path) -> tuple[Vault, Account]:
+    def vault(self, records: InMemorySource, folder: Path) -> tuple[PrivateVault, Account]:
         """Records in a vault that no account pays for, with its files under ``folder``."""
         cache = folder / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         account = Account(NullLedger(), "audit", self.unit, self.plan, folder / "stages")
-        return Vault(records, account, SerialEngine(), cache, probe=False), account
+        return PrivateVault(records, account, SerialEngine(), cache, probe=False), account
 
     def run(self, vault: Vault) -> Release:
         """The method on a vault."""
