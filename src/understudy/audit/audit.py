@@ -168,18 +168,7 @@ def audit_mechanisms(
     confidence: float = 0.95,
     progress: ProgressMode | Events = "auto",
 ) -> Evaluation:
-    """Draw every mechanism many times, with a whole budget for one release. Needs no data.
-
-    Args:
-        epsilon: The budget that is stated.
-        delta: Its delta.
-        draws: Draws of each, half of them with the record.
-        confidence: That nothing is refuted that holds, of all mechanisms together.
-        progress: Where events go, as for `understudy.synthesize`.
-
-    Raises:
-        ConfigError: Too few draws, or a confidence that is none.
-    """
+    """Draw every mechanism many times, with a whole budget for one release. Needs no data."""
     _check(confidence, draws=(draws, 4000))
     plan = one_stage(Plan.of(Budget(epsilon, delta), {"one": 1.0}))
     known = mechanisms()

@@ -123,19 +123,7 @@ class ObservedRun:
 
 @dataclass(frozen=True)
 class Bench:
-    """A method that is ready to run on chosen records.
-
-    Attributes:
-        method: The method.
-        params: Its parameters, settled.
-        plan: Budget and shares.
-        context: The models and other public facts.
-        unit: The unit of protection.
-        seed: Seed of everything public; attackers know it.
-        public: The public dataset, or None.
-        base: The base set, or None.
-        candidates: The candidates of a selection, or None.
-    """
+    """A method that is ready to run on chosen records."""
 
     method: Method
     params: Any
@@ -163,13 +151,7 @@ class Bench:
         )
 
     def observe(self, records: InMemorySource, folder: Path, *, sample: bool = True) -> ObservedRun:
-        """Run the method on records, as `understudy.run.synthesize` does, but for the ledger.
-
-        Args:
-            records: The private records.
-            folder: A folder for the run, made for it and removed after it.
-            sample: Whether the samples are wanted too.
-        """
+        """Run the method on records, as `understudy.run.synthesize` does, but for the ledger."""
         vault, account = self.vault(records, folder)
         release = self.run(vault)
         vault.close()

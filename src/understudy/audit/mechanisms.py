@@ -97,12 +97,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class MechanismFindings:
-    """What many draws of one mechanism show.
-
-    Attributes:
-        bound: Lower bounds on what it gives away.
-        noise: Whether its noise is as stated.
-    """
+    """What many draws of one mechanism show."""
 
     bound: Audit
     noise: NoiseFindings

@@ -199,14 +199,7 @@ def _contributions(vault: PrivateVault, query: Query, grid: float) -> NDArray[np
 
 
 class ReplayVault:
-    """A vault that gives the answers of a run that is over, and records findings.
-
-    Args:
-        bench: The method.
-        observed: What the run released.
-        vaults: The run's records, with and without the candidates.
-        inside: (m,) which candidates were in.
-    """
+    """A vault that gives the answers of a run that is over, and records findings."""
 
     def __init__(
         self, bench: Bench, observed: ObservedRun, vaults: AdjacentVaults, inside: NDArray[np.bool_]
@@ -249,11 +242,7 @@ class ReplayVault:
         return dataclasses.replace(self._observed.receipt, stages=tuple(self.findings.stages))
 
     def release(self, query: Query, *, stage: str) -> Vector:
-        """The run's own answer.
-
-        Raises:
-            Parted: It is the answer to another question.
-        """
+        """The run's own answer."""
         answer = self._observed.answers.get(stage)
         if answer is None or answer.query != query.fingerprint():
             raise ReplayDiverged(f"{stage}: asked for something else than the run was asked for")
@@ -282,11 +271,6 @@ class ReplayVault:
     ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
         """What each candidate changes by being in, and where that is not what it adds by itself.
 
-        Args:
-            query: What is asked.
-            grid: The grid step.
-            exact: (slots, width) the sum of the run's records.
-
         Returns:
             (m, slots, width) the changes, from the sums of D and of D without the candidate where
             both are known; and the differences of such changes to what records add by themselves.
@@ -306,13 +290,7 @@ class ReplayVault:
         return changes, differences
 
     def _note(self, stage: str, changes: Vector, mu: float) -> None:
-        """Add a stage to the findings.
-
-        Args:
-            stage: Its name.
-            changes: (m, D) what each candidate changes, in standard deviations of the noise.
-            mu: What the longest of them may be.
-        """
+        """Add a stage to the findings."""
         findings = self.findings
         # What the answer holds beyond the sum without any candidate.
         remainder = findings.noise[stage].scaled + changes[self.inside].sum(axis=0)
@@ -328,11 +306,7 @@ class ReplayVault:
 def replay(
     bench: Bench, observed: ObservedRun, known: InMemorySource, candidates: CandidateRecords
 ) -> ReplayFindings:
-    """What the strongest attacker learns from a run.
-
-    Raises:
-        Parted: The run's questions do not follow from its answers.
-    """
+    """What the strongest attacker learns from a run."""
     with temporary_folder() as folder:
         vaults = AdjacentVaults.of(
             known, candidates, lambda records: bench.vault(records, folder)[0]

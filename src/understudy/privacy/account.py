@@ -47,13 +47,7 @@ class _Terms:
 
 
 class StoredReleases:
-    """The answers that a run has paid for: noisy, so no secret, but they stay with the owner.
-
-    Args:
-        unit: The run's unit of protection.
-        plan: The run's budget and shares.
-        folder: Where they are stored.
-    """
+    """The answers that a run has paid for: noisy, so no secret, but they stay with the owner."""
 
     def __init__(self, unit: Unit, plan: Plan, folder: Path) -> None:
         self.unit, self.plan, self._folder = unit, plan, folder
@@ -151,17 +145,7 @@ class StoredReleases:
 
 
 class Account(StoredReleases):
-    """One run's dealings with the ledger, and its store of paid releases.
-
-    Args:
-        ledger: Where the dataset's spending is kept.
-        dataset: The dataset's id in the ledger.
-        unit: The unit of protection.
-        plan: The run's budget and shares.
-        folder: Where releases are stored.
-        run: The run's id, the same when it is resumed.
-        on_charge: Called once: when the plan is charged, or now where it was charged before.
-    """
+    """One run's dealings with the ledger, and its store of paid releases."""
 
     def __init__(
         self,
@@ -224,9 +208,6 @@ class Account(StoredReleases):
         Args:
             successor: The account of another run on the same dataset; None: nothing is charged.
 
-        Returns:
-            The guarantee of what was released.
-
         Raises:
             BudgetRefused: A budget was lowered since, and does not cover the successor.
         """
@@ -258,11 +239,6 @@ class Account(StoredReleases):
         self, query: Query, stage: str, total: Callable[[float], NDArray[np.int64]]
     ) -> Vector:
         """The noisy sum of a query: the stored one where there is one, else a new one.
-
-        Args:
-            query: What is asked.
-            stage: Its stage in the plan; each stage is released once.
-            total: Grid step to the exact integer sum, (slots, width).
 
         Returns:
             (slots, width) float64.

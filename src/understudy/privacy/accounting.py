@@ -53,11 +53,7 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """One Laplace release that is epsilon-DP on its own.
-
-    Attributes:
-        epsilon: sensitivity / scale.
-    """
+    """One Laplace release that is epsilon-DP on its own."""
 
     epsilon: float
 
@@ -164,41 +160,18 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def run_event(epsilon: float, delta: float) -> Gaussian:
-    """A whole run as one event: what its stages add to a ledger together.
-
-    Args:
-        epsilon: The run's epsilon, of which it spends all.
-        delta: The run's delta.
-
-    Raises:
-        ConfigError: An epsilon so small that the slack alone would use it up.
-    """
+    """A whole run as one event: what its stages add to a ledger together."""
     slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
     return Gaussian(run_mu(epsilon, delta, MAX_SIZE, MIN_SCALE), slack)
 
 
 def run_mu(epsilon: float, delta: float, size: int, scale: float) -> float:
-    """mu that a run may spend so that, slack included, it is (epsilon, delta)-DP.
-
-    Args:
-        epsilon: The run's epsilon.
-        delta: The run's delta.
-        size: An upper bound on how many numbers the run releases in all.
-        scale: The least noise scale in grid steps (`MIN_SCALE`).
-
-    Raises:
-        ConfigError: An epsilon so small that the slack alone would use it up.
-    """
+    """mu that a run may spend so that, slack included, it is (epsilon, delta)-DP."""
     return mu_beside(epsilon, delta, discretisation_slack(size, scale))
 
 
 def mu_beside(epsilon: float, delta: float, slack: float) -> float:
     """mu of Gaussian releases that with this slack are (epsilon, delta)-DP: undoes `epsilon_of`.
-
-    Args:
-        epsilon: Of all of them together.
-        delta: Of all of them together.
-        slack: Of all of them together.
 
     Raises:
         ConfigError: An epsilon so small that the slack alone would use it up.

@@ -84,11 +84,7 @@ class Plan:
         return discretisation_slack(MAX_SIZE, MIN_SCALE)
 
     def stage_mu(self, stage: str) -> float:
-        """mu of one stage.
-
-        Raises:
-            ConfigError: A stage that is not in the plan.
-        """
+        """mu of one stage."""
         if stage not in self.shares:
             raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
         return self.mu * math.sqrt(self.shares[stage])
@@ -108,11 +104,9 @@ class Plan:
 
 
 def inherited(receipt: Receipt, origin: str) -> Receipt:
-    """The guarantee of a release as what is made of it states it: stages that were paid for there.
+    """The guarantee of a release as stated by what is made of it: stages that were paid there.
 
-    Args:
-        receipt: Of the release.
-        origin: What the release is to the run that is made of it, such as ``"candidates"``.
+    ``origin`` is what the release is to that run, such as ``"candidates"``.
     """
     stages = (
         replace(stage, stage=f"{origin}: {stage.stage}", origin=origin) for stage in receipt.stages

@@ -74,10 +74,6 @@ class Vault(Protocol):
     def release(self, query: Query, *, stage: str) -> Vector:
         """The answer to a query: (slots, width) float64, noisy and public.
 
-        Args:
-            query: What is asked.
-            stage: Its stage in the run's plan; each is released once.
-
         Raises:
             BudgetRefused: Over the dataset's budget.
             InputError: Values that are not finite.
@@ -258,9 +254,6 @@ class StoredVault:
     """The answers of a run that is over, for more samples: without records and without a ledger.
 
     A method that is handed it asks what it asked then, by the same seed, and fits the same model.
-
-    Args:
-        releases: Of the run. Nothing else is answered, and nothing is charged.
     """
 
     def __init__(self, releases: StoredReleases) -> None:

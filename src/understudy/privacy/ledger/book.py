@@ -288,11 +288,7 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
 
 
 def parse(link: Link) -> dict[str, Any]:
-    """What a row says.
-
-    Raises:
-        LedgerError: A row or a privacy event of a kind this version does not know.
-    """
+    """What a row says."""
     entry: dict[str, Any] = json.loads(link.entry)
     if entry["kind"] not in _READERS:
         raise LedgerError(

@@ -194,9 +194,6 @@ class Ledger:
         Returns:
             What is spent at the new delta. Where that is more than the new budget, every later
             charge will be refused.
-
-        Raises:
-            LedgerError: No such dataset.
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
@@ -247,24 +244,13 @@ class Ledger:
         It stands in the rows of the dataset and of each one that overlaps with it (`concerned`),
         beside what was spent: no epsilon covers it, so no budget can refuse it. A run counts once;
         new details of it, such as what was measured since, are added in one more row.
-
-        Args:
-            dataset_id: The dataset.
-            disclosure: The run, and what is disclosed.
-
-        Raises:
-            LedgerError: No such dataset.
         """
         with self._writing() as (connection, book):
             if entries := book.disclosed(_page(book, dataset_id), disclosure):
                 self._append(connection, entries)
 
     def selections_of(self, pool: Sketch) -> list[tuple[Dataset, Disclosure]]:
-        """The earlier selections of these candidates, or of many of them, without noise.
-
-        Args:
-            pool: The fingerprint of the candidates, of digests under this ledger's key.
-        """
+        """The earlier selections of these candidates, or of many of them, without noise."""
         with self._reading() as book:
             return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
@@ -348,13 +334,6 @@ class Ledger:
         self, dataset_id: str, run: str, stage: str, attempt: int, digest: str
     ) -> None:
         """Note what was released for a charge; once more with the same digest changes nothing.
-
-        Args:
-            dataset_id: The dataset.
-            run: Id of the run.
-            stage: Name of the stage.
-            attempt: The attempt whose noise it is.
-            digest: Digest of the released (public) value as it is stored.
 
         Raises:
             LedgerError: Nothing was charged for it, or something else was released for it: one
