@@ -421,7 +421,7 @@ MOMENTS = [
 BETWEEN = [
     ("understudy.run.outputs:write_json", 1, "after"),
     ("understudy.privacy.rows:CachedRecords", 1, "before"),
-    ("understudy.privacy.vault:Vault.close", 1, "after"),
+    ("understudy.privacy.vault:PrivateVault.close", 1, "after"),
     ("understudy.run.session:write_release_documents", 1, "after"),
     ("understudy.run.session:write_contact_sheet", 1, "after"),
 ]
