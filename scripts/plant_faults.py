@@ -335,14 +335,14 @@ FAULTS = (
         "ledger/chain.py",
         "link.previous != last.hash or not is_intact(key, link):",
         "link.previous != last.hash:",
-        LEDGER + "test_a_changed_row_is_found",
+        LEDGER + "test_damage_is_found_and_nothing_is_charged_any_more",
     ),
     Fault(
         "rows cut off the end leave no trace",
         "ledger/chain.py",
         "    if (last.count, last.hash) != (head.count, head.hash):",
         "    if False:",
-        LEDGER + "test_rows_missing_at_the_end_are_found",
+        LEDGER + "test_damage_is_found_and_nothing_is_charged_any_more",
     ),
     Fault(
         "a copy with a few files fewer is another dataset",

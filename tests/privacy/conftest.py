@@ -72,7 +72,7 @@ class Site:
             import psycopg
 
             connection = psycopg.connect(self.url)
-            statement = re.sub(r":(\w+)", r"%(\1)s", statement)
+            statement = re.sub(r":([a-z]+)", r"%(\1)s", statement)
         with closing(connection):
             result = connection.execute(statement, values)
             answer = [] if result.description is None else result.fetchall()
