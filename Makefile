@@ -1,6 +1,6 @@
 # The same commands for people and for continuous integration. Each target sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup system test test-all lint demo docs bench clean
+.PHONY: help setup system test test-all faults lint demo docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 help:
 	@echo "make demo      a synthetic Fashion-MNIST, from nothing"
 	@echo "make test      the test suite (test-all: with the slow tests)"
+	@echo "make faults    plant faults in the private boundary: each must turn a test red"
 	@echo "make lint      ruff, mypy --strict, import contracts, links in the documents"
 	@echo "make docs      write the generated pages and check every link"
 	@echo "make bench     speed and accuracy beside other people's programs"
@@ -40,6 +41,9 @@ test: setup
 
 test-all: setup
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "slow or not slow"
+
+faults: setup
+	$(BIN)/python scripts/plant_faults.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Ledgers in SQLite and in a real PostgreSQL: every test that asks for one runs on both."""
+"""Ledgers in SQLite and, where a test is of the database, in a real PostgreSQL too."""
 
 from __future__ import annotations
 
@@ -101,10 +101,20 @@ def postgres(missing: Missing) -> Iterator[Callable[[], str]]:
         yield lambda: server.create_schema(socket, f"ledger{next(_numbers)}")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Site]:
-    """Makes empty places for ledgers: in one test in SQLite, in its twin in PostgreSQL."""
-    if request.param == "sqlite":
+BOTH_DATABASES = pytest.mark.parametrize("database", ["sqlite", "postgres"])
+"""For tests of what a database does: locks, transactions, texts. The others run on SQLite."""
+
+
+@pytest.fixture
+def database() -> str:
+    """Overridden by `BOTH_DATABASES`."""
+    return "sqlite"
+
+
+@pytest.fixture
+def new_site(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Site]:
+    """Makes empty places for ledgers."""
+    if database == "sqlite":
         return lambda: Site(f"sqlite:///{tmp_path / f'ledger{next(_numbers)}.db'}")
     postgres: Callable[[], str] = request.getfixturevalue("postgres")
     return lambda: Site(postgres())

@@ -1,4 +1,4 @@
-"""The ledger: what is recorded, refused, recognised and found out. On SQLite and PostgreSQL."""
+"""The ledger: what is recorded, refused, recognised and found out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.privacy.conftest import Rows, Site, rows
+from tests.privacy.conftest import BOTH_DATABASES, Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
 from understudy.privacy.accounting import (
@@ -55,12 +55,6 @@ def photos(ledger: Ledger) -> Dataset:
 # What is charged
 
 
-def test_nothing_is_spent_at_first(ledger: Ledger, photos: Dataset) -> None:
-    assert ledger.spent(photos.id) == LedgerSpending(0.0, DELTA, 0, ())
-    assert ledger.attempts("r1", "moments") == 0
-    assert photos == Dataset(photos.id, "photos", None, None, Budget(2.0, DELTA))
-
-
 def test_charges_compose_exactly(ledger: Ledger, photos: Dataset) -> None:
     half = Gaussian(ONE.mu / 2)
     ledger.charge(photos.id, [charge("r1", f"s{i}", half) for i in range(4)], **IMAGE)
@@ -73,12 +67,7 @@ def test_charges_compose_exactly(ledger: Ledger, photos: Dataset) -> None:
     assert ledger.spent(other.id, delta=1e-6).epsilon == pytest.approx(epsilon_of(five, 1e-6))
 
 
-def test_what_is_not_gaussian_composes_too(ledger: Ledger, photos: Dataset) -> None:
-    events: list[Event] = [Gaussian(0.1, slack=1e-6), Laplace(0.2)]
-    ledger.charge(photos.id, [charge("r", str(i), e) for i, e in enumerate(events)], **IMAGE)
-    assert ledger.spent(photos.id).epsilon == epsilon_of(events, DELTA)
-
-
+@BOTH_DATABASES
 def test_every_run_draws_on_one_budget(ledger: Ledger, photos: Dataset, site: Site) -> None:
     ledger.charge(photos.id, [charge("r1")], **IMAGE)
     with site.open() as another:
@@ -112,6 +101,7 @@ def test_a_refusal_says_what_was_asked_spent_and_missing(ledger: Ledger, photos:
     assert caught.value.exit_code == 3
 
 
+@BOTH_DATABASES
 def test_all_is_charged_or_nothing(ledger: Ledger, photos: Dataset) -> None:
     two = [charge("r1", "small", Gaussian(0.01)), charge("r1", "large", Gaussian(9.0))]
     with pytest.raises(BudgetRefused):
@@ -149,8 +139,8 @@ def test_the_largest_next_run_is_accepted_and_one_a_little_larger_is_not(
         ledger.charge(photos.id, [charge("r3", event=run_at(0.1))], **IMAGE)
 
 
-@pytest.mark.parametrize("runs", [2, 10])
-def test_as_many_runs_of_a_share_fit_as_it_says(ledger: Ledger, photos: Dataset, runs: int) -> None:
+def test_as_many_runs_of_a_share_fit_as_it_says(ledger: Ledger, photos: Dataset) -> None:
+    runs = 10
     each = ledger.next_run(photos.id, share=1 / runs)
     assert each is not None
     for number in range(runs):
@@ -285,6 +275,7 @@ def test_a_check_refuses_what_a_charge_would_and_records_nothing(
 # What a resumed run pays
 
 
+@BOTH_DATABASES
 def test_spent_is_spent_when_a_run_resumes(ledger: Ledger, photos: Dataset, site: Site) -> None:
     """Defect 1 of the field: a resumed run forgot, and a claimed epsilon of 1 was 1.32."""
     ledger.set_budget(photos.id, Budget(1.0, DELTA))
@@ -411,6 +402,7 @@ def test_find_by_name_and_by_id(ledger: Ledger) -> None:
             ledger.find(unknown)
 
 
+@BOTH_DATABASES
 def test_a_strange_name_does_no_harm(ledger: Ledger) -> None:
     name = "fotos ä\udcff\n'; DROP TABLE ledger_rows --\0"
     assert ledger.register(rows(5, name=name)).name == name
@@ -432,6 +424,7 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+@BOTH_DATABASES
 def test_rows_tell_everything_but_the_key_and_the_private(
     ledger: Ledger, site: Site, photos: Dataset
 ) -> None:
@@ -462,11 +455,7 @@ def test_a_ledger_shows_and_pickles_no_key(ledger: Ledger) -> None:
         pickle.dumps(ledger)
 
 
-def test_two_ledgers_have_two_keys(ledger: Ledger, site: Site, tmp_path: Path) -> None:
-    with Ledger(tmp_path / "other.db") as other, site.open() as same:
-        assert other.key != ledger.key == same.key
-
-
+@BOTH_DATABASES
 def test_threads_may_share_a_ledger(ledger: Ledger, photos: Dataset) -> None:
     event = Gaussian(0.01)
 
@@ -550,6 +539,7 @@ DAMAGE: dict[str, tuple[str, list[str]]] = {
 """Statements of an intruder, and what is found."""
 
 
+@BOTH_DATABASES
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_found_and_nothing_is_charged_any_more(
     ledger: Ledger, site: Site, filled: Dataset, damage: str
@@ -573,6 +563,7 @@ def test_damage_is_found_and_nothing_is_charged_any_more(
         assert ledger.spent(filled.id).epsilon == epsilon_of([Gaussian(0.1)] * 6, DELTA)
 
 
+@BOTH_DATABASES
 def test_a_row_forged_with_another_key_is_found(
     ledger: Ledger, site: Site, filled: Dataset
 ) -> None:
@@ -652,12 +643,14 @@ def test_a_row_of_unknown_kind_is_refused_not_skipped(
 # Where it lives
 
 
+@BOTH_DATABASES
 def test_a_newer_schema_is_refused(ledger: Ledger, site: Site) -> None:
     site.sql("UPDATE ledger_meta SET value = '2' WHERE name = 'schema'")
     with pytest.raises(LedgerError, match="newer version of Understudy"):
         site.open()
 
 
+@BOTH_DATABASES
 def test_tables_that_are_no_ledger_are_refused(ledger: Ledger, site: Site) -> None:
     site.sql("DELETE FROM ledger_meta")
     with pytest.raises(LedgerError, match="is not a ledger"):

@@ -1,4 +1,4 @@
-"""Datasets that share records answer for one another. On SQLite and PostgreSQL.
+"""Datasets that share records answer for one another.
 
 A holds the records 0 to 999, B 1,000 to 1,999 and so on: small enough for every estimate to be
 exact.

@@ -13,13 +13,15 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import pytest
-from tests.privacy.conftest import Rows, Site, rows
+from tests.privacy.conftest import BOTH_DATABASES, Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, UnderstudyError
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import database
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
+
+pytestmark = BOTH_DATABASES
 
 ROUNDS = 12
 UNIONS = 4

@@ -145,7 +145,11 @@ class StoredReleases:
 
 
 class Account(StoredReleases):
-    """One run's dealings with the ledger, and its store of paid releases."""
+    """One run's dealings with the ledger, and its store of paid releases.
+
+    A resumed run has the same ``run`` id. ``on_charge`` is called once: when the plan is charged,
+    or now where it was charged before.
+    """
 
     def __init__(
         self,

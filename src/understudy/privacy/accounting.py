@@ -159,18 +159,34 @@ def mu_of(epsilon: float, delta: float) -> float:
     return bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0] * (1 - 1e-12)
 
 
+def discretisation_slack(size: int, scale: float) -> float:
+    """Epsilon that covers discrete instead of continuous Gaussian noise on ``size`` numbers.
+
+    With noise scale s in grid steps, the discrete Gaussian is within the factor
+    exp(D / 24 s^2) below and exp(T / 24 s^2) above the rounded continuous one, but for an event of
+    probability 1e-18, where T = D + 2 sqrt(D x) + 2 x and x = ln(1e18) bounds the sum of squares
+    (Laurent and Massart 2000, Lemma 1). docs/promise.md has the proof. Both factors apply once for
+    each of two neighbouring datasets.
+    """
+    x = math.log(1e18)
+    tail = size + 2 * math.sqrt(size * x) + 2 * x
+    return 2 * (size + tail) / (24 * scale * scale)
+
+
+RUN_SLACK = discretisation_slack(MAX_SIZE, MIN_SCALE)
+"""The slack of a whole run."""
+
+
 def run_event(epsilon: float, delta: float) -> Gaussian:
-    """A whole run as one event: what its stages add to a ledger together."""
-    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
-    return Gaussian(run_mu(epsilon, delta, MAX_SIZE, MIN_SCALE), slack)
+    """A whole run as one event: what its stages add to a ledger together.
+
+    Raises:
+        ConfigError: An epsilon so small that the slack alone would use it up.
+    """
+    return Gaussian(mu_with_slack(epsilon, delta, RUN_SLACK), RUN_SLACK)
 
 
-def run_mu(epsilon: float, delta: float, size: int, scale: float) -> float:
-    """mu that a run may spend so that, slack included, it is (epsilon, delta)-DP."""
-    return mu_beside(epsilon, delta, discretisation_slack(size, scale))
-
-
-def mu_beside(epsilon: float, delta: float, slack: float) -> float:
+def mu_with_slack(epsilon: float, delta: float, slack: float) -> float:
     """mu of Gaussian releases that with this slack are (epsilon, delta)-DP: undoes `epsilon_of`.
 
     Raises:
@@ -184,20 +200,6 @@ def mu_beside(epsilon: float, delta: float, slack: float) -> float:
 def _reserve(slack: float) -> float:
     """The part of delta that is kept for what discretisation does to delta."""
     return max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
-
-
-def discretisation_slack(size: int, scale: float) -> float:
-    """Epsilon that covers discrete instead of continuous Gaussian noise on ``size`` numbers.
-
-    With noise scale s in grid steps, the discrete Gaussian is within the factor
-    exp(D / 24 s^2) below and exp(T / 24 s^2) above the rounded continuous one, but for an event of
-    probability 1e-18, where T = D + 2 sqrt(D x) + 2 x and x = ln(1e18) bounds the sum of squares
-    (Laurent and Massart 2000, Lemma 1). docs/promise.md has the proof. Both factors apply once for
-    each of two neighbouring datasets.
-    """
-    x = math.log(1e18)
-    tail = size + 2 * math.sqrt(size * x) + 2 * x
-    return 2 * (size + tail) / (24 * scale * scale)
 
 
 def epsilon_of(events: Iterable[Event], delta: float) -> float:

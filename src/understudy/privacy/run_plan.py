@@ -11,10 +11,8 @@ from types import MappingProxyType
 from understudy.core.errors import ConfigError
 from understudy.core.types import Receipt, StageReceipt
 from understudy.privacy.accounting import (
-    MAX_SIZE,
-    MIN_SCALE,
+    RUN_SLACK,
     Gaussian,
-    discretisation_slack,
     epsilon_of,
     run_event,
 )
@@ -81,7 +79,7 @@ class Plan:
     @property
     def slack(self) -> float:
         """Part of epsilon kept for the noise being discrete."""
-        return discretisation_slack(MAX_SIZE, MIN_SCALE)
+        return RUN_SLACK
 
     def stage_mu(self, stage: str) -> float:
         """mu of one stage."""

@@ -272,18 +272,18 @@ class Book:
 
 _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "dataset": Book._register,
-    "variant": Book._register,
+    "variant": Book._register,  # a changed copy that was recognised
     "budget": Book._budget,
     "charge": Book._charge,
-    "shared charge": Book._spend,
-    "return": Book._return,
+    "shared charge": Book._spend,  # of a run on another dataset, which overlaps with this one
+    "return": Book._return,  # of a charge for which nothing was released
     "shared return": Book._give_back,
     "release": Book._release,
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
-    "measured": Book._measure,
-    "deletion": Book._end,
-    "withdrawal": Book._end,
+    "measured": Book._measure,  # what was measured of a disclosure since
+    "deletion": Book._end,  # a server has signed that it deleted what was disclosed
+    "withdrawal": Book._end,  # its owner withdrew consent before all of it had left
 }
 
 

@@ -7,14 +7,12 @@ from collections.abc import Collection, Sequence
 
 from understudy.core.errors import BudgetRefused, LedgerError
 from understudy.privacy.accounting import (
-    MAX_SIZE,
-    MIN_SCALE,
+    RUN_SLACK,
     Event,
     Gaussian,
     bracket,
-    discretisation_slack,
     epsilon_of,
-    mu_beside,
+    mu_with_slack,
     run_event,
 )
 from understudy.privacy.budget import MAX_EPSILON, MIN_DELTA, Budget
@@ -181,9 +179,8 @@ def share_of_budget(budget: Budget, share: float, delta: float) -> float:
     Raises:
         ConfigError: A share so small that nothing could be released.
     """
-    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
-    whole = mu_beside(budget.epsilon, budget.delta, math.ceil(1 / share) * slack)
-    return rounded_down(epsilon_of([Gaussian(whole * math.sqrt(share), slack)], delta))
+    whole = mu_with_slack(budget.epsilon, budget.delta, math.ceil(1 / share) * RUN_SLACK)
+    return rounded_down(epsilon_of([Gaussian(whole * math.sqrt(share), RUN_SLACK)], delta))
 
 
 def rounded_down(epsilon: float) -> float:
