@@ -163,14 +163,14 @@ def test_the_next_run_is_known_beside_releases_that_no_formula_composes(tmp_path
     """It was 1 TB of memory: a run of epsilon 5,000,000 was accounted for numerically."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         photos = ledger.register(rows(30))
-        ledger.set_budget(photos.id, Budget(2.0, DELTA))
-        events: list[Event] = [run_at(0.5), Laplace(0.4)]
+        ledger.set_budget(photos.id, Budget(0.2, DELTA))
+        events: list[Event] = [run_at(0.05), Laplace(0.04)]
         for number, event in enumerate(events):
             ledger.charge(photos.id, [charge(f"r{number}", event=event)], **IMAGE)
         largest = ledger.next_run(photos.id)
     assert largest is not None
-    assert 2.0 - 1e-3 < epsilon_of([*events, run_at(largest)], DELTA) <= 2.0
-    assert epsilon_of([*events, run_at(largest * (1 + 1e-4))], DELTA) > 2.0
+    assert 0.2 - 1e-4 < epsilon_of([*events, run_at(largest)], DELTA) <= 0.2
+    assert epsilon_of([*events, run_at(largest * (1 + 1e-4))], DELTA) > 0.2
 
 
 def test_what_overlaps_bounds_the_next_run_and_nothing_does_without_a_budget(
