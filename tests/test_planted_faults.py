@@ -18,7 +18,7 @@ def test_every_planted_fault_is_caught(repository: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.count("caught by") >= 20
+    assert ended.stdout.count("\ncaught ") >= 20
 
 
 def test_every_planted_fault_fits_the_code_that_it_is_planted_in(repository: Path) -> None:
