@@ -1,6 +1,6 @@
 # The same commands for people and for continuous integration. Each target sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup system test test-all lint demo docs bench clean
+.PHONY: help setup system test test-all coverage faults lint demo docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,8 @@ BENCH_STAMP := $(VENV)/.installed-bench
 help:
 	@echo "make demo      a synthetic Fashion-MNIST, from nothing"
 	@echo "make test      the test suite (test-all: with the slow tests)"
+	@echo "make coverage  the same, and the line coverage of privacy/ and methods/"
+	@echo "make faults    plant faults in the private boundary: each must turn a test red"
 	@echo "make lint      ruff, mypy --strict, import contracts, links in the documents"
 	@echo "make docs      write the generated pages and check every link"
 	@echo "make bench     speed and accuracy beside other people's programs"
@@ -35,11 +37,21 @@ $(BENCH_STAMP): $(STAMP)
 # chance once in some thousand runs. One that fails is run once more, and listed as RERUN: a fault
 # fails twice. Compiled modules are kept, also where the environment says that none are: each of the
 # two processes and every command that a test starts would compile all of them anew.
+SUITE := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal \
+	--reruns 1 --only-rerun AssertionError -raR
+
 test: setup
-	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --reruns 1 --only-rerun AssertionError -raR
+	$(SUITE)
+
+# The same tests, traced: half as long again, so `make test` does without.
+coverage: setup
+	$(SUITE) --cov=understudy.privacy --cov=understudy.methods --cov-report=term:skip-covered
 
 test-all: setup
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "slow or not slow"
+
+faults: setup
+	$(BIN)/python scripts/plant_faults.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -38,7 +38,7 @@ from understudy.privacy.queries import (
 )
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, Vault
 
 ENCODERS = {
     "studio": ("embedded:studio", (64, 64, 3)),
@@ -86,7 +86,7 @@ def vault_of(source: Any, folder: Path) -> Vault:
         plan = Plan.of(Budget(1.0), {"a": 1.0})
         account = Account(ledger, "none", Unit(), plan, folder / "stages")
     # Encoders that mix records are what this looks at: they are not refused.
-    return Vault(source, account, LocalEngine(1), folder / "cache", probe=False)
+    return PrivateVault(source, account, LocalEngine(1), folder / "cache", probe=False)
 
 
 def candidates(one: Vector, other: Vector) -> Vector:

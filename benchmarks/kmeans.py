@@ -27,7 +27,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.cells import Cells
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, Vault
 from understudy.steps import shrinkage
 
 DELTA = 1e-5
@@ -60,7 +60,7 @@ def ours(points: NDArray[np.float32], k: int, epsilon: float, delta: float = DEL
                 Budget(epsilon, delta), weights_of((MEAN, COVARIANCE, *stages_of(K_MEANS)))
             )
             account = Account(ledger, dataset.id, Unit(), plan, folder / "stages")
-            vault = Vault(source, account, LocalEngine(), folder)
+            vault = PrivateVault(source, account, LocalEngine(), folder)
             centres = _centres(vault, points.shape[1], k)
         seconds = time.perf_counter() - start
     return Clustering("understudy", centres, cost(points, centres), seconds)

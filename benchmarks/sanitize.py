@@ -59,7 +59,7 @@ from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 PARTS = ("hidden", "attacks", "information", "maps")
 HOMES, EACH, FEW = 40, 10, 5
@@ -555,7 +555,7 @@ def _noisy_map(alone: Images, epsilon: float) -> tuple[NDArray, NDArray, float]:
         with Ledger(str(folder / "ledger.db")) as ledger:
             plan = Plan.of(Budget(epsilon, 1e-5), {MAP_STAGE.name: MAP_STAGE.weight})
             account = Account(ledger, ledger.register(source).id, Unit(), plan, folder / "stages")
-            vault = Vault(source, account, LocalEngine(1), folder / "cache")
+            vault = PrivateVault(source, account, LocalEngine(1), folder / "cache")
             result = noisy_mean_map(vault, edges_of)
     return cell_means(edges_of(alone), 8).mean(axis=0), result.mean, result.noise_sd
 

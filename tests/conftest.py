@@ -17,6 +17,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.cli.processes import Commands, commands
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
@@ -105,3 +107,27 @@ def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studio")
     train_tiny_studio(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The command line in processes that may be killed."""
+    with commands(tmp_path_factory.mktemp("commands")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The same, with the studio's models imported once."""
+    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
+    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The same, with the matching decoder's models imported once."""
+    pytest.importorskip("torch")
+    modules = "understudy.cli.main,understudy.backends.embedded.energies.energy_models"
+    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
+        yield started

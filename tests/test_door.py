@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+import tomllib
 import typing
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,25 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
         return understudy.synthesize(
             scans, out=place / "run", epsilon=1.0, count=8, settings=settings, progress="none"
         )
+
+
+def test_sqlalchemy_comes_with_the_server_alone(repository: Path, tmp_path: Path) -> None:
+    """Without it the ledger works, and the server names the extra that brings it."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert not [one for one in project["dependencies"] if one.startswith("sqlalchemy")]
+    assert [name for name, needs in extras.items() if "sqlalchemy>=2" in needs] == ["server"]
+    code = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from understudy.privacy.ledger.ledger import Ledger\n"
+        f"assert Ledger({str(tmp_path / 'ledger.db')!r}).verify() == []\n"
+        "import understudy.server.job_store\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert "MissingExtra" in ended.stderr.splitlines()[-1]
+    assert "understudy[server]" in ended.stderr
 
 
 def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: Path) -> None:

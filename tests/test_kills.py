@@ -11,7 +11,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.cli.processes import Commands, commands
+from tests.cli.processes import Commands
 from tests.methods.shapes_world import folder_of_frames, folder_of_shapes
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
@@ -33,10 +33,13 @@ EPSILON = 2.0
 SETTINGS = ["--set", "clusters=2", "--set", "components=10", "--count", "40"]
 
 
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands")) as started:
-        yield started
+Moment = tuple[str, int, str]
+"""Where a process kills itself: a function, which of its calls, and before or after it."""
+
+
+def with_slow(moments: Sequence[Moment], others: Sequence[Moment]) -> list[Any]:
+    """Some moments, and others among the slow tests."""
+    return [*moments, *(pytest.param(moment, marks=pytest.mark.slow) for moment in others)]
 
 
 class Site:
@@ -237,21 +240,13 @@ class Tied(Site):
 TIED = [stage.name for stage in stages_of(TIED_STAGES)]
 
 
-@pytest.fixture(scope="module")
-def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    pytest.importorskip("torch")
-    modules = "understudy.cli.main,understudy.backends.embedded.energies.energy_models"
-    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
-        yield started
-
-
 def test_the_tied_gaussian_killed_at_every_stage_and_while_it_samples(
     with_energies: Commands, tmp_path: Path
 ) -> None:
     """One run: every stage is killed with its answer stored, one with its noise drawn, too."""
     site, resume, stored = Tied(tmp_path), [], {}
 
-    def killed(moment: tuple[str, int, str]) -> None:
+    def killed(moment: Moment) -> None:
         ended = with_energies.run(*site.words(None, *resume), die=moment)
         assert ended.code == -9, ended.err
         resume[:] = ["--resume"]
@@ -344,17 +339,21 @@ def check_never_more_than_the_budget(site: Site) -> None:
 
 
 RETURNS = [
-    ("understudy.run.session:write_stop", 1, "before"),
     ("understudy.run.session:write_stop", 1, "after"),
-    ("understudy.privacy.account:Account.settle", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger._append", 12, "after"),
+]
+MORE_RETURNS = [
     ("understudy.privacy.account:Account.settle", 1, "after"),
+    ("understudy.run.session:write_stop", 1, "before"),
+    ("understudy.privacy.account:Account.settle", 1, "before"),
     ("understudy.privacy.account:Account._store", 5, "after"),
     ("understudy.run.session:write_release", 1, "after"),
 ]
 
 
-@pytest.mark.parametrize("moment", RETURNS, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}")
+@pytest.mark.parametrize(
+    "moment", with_slow(RETURNS, MORE_RETURNS), ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
+)
 def test_a_run_that_stops_killed_at_a_chosen_moment(
     understudy: Commands, tmp_path: Path, moment: tuple[str, int, str]
 ) -> None:
@@ -373,65 +372,69 @@ def test_a_run_that_stops_killed_at_a_chosen_moment(
     assert kinds["charge"] - kinds["return"] == kinds["release"]
 
 
+class Evolved(Site):
+    """Evolution with a small studio; whoever makes one says where that is."""
+
+    kept = frozenset({"kept"})
+    studio: Path
+    candidates = "images"
+
+    def __init__(self, folder: Path) -> None:
+        class_folders(folder / "scans", {"dog": 12, "person": 12}, (32, 32, 3))
+        super().__init__(folder)
+        studio = f"embedded:studio?folder={self.studio}"
+        self.settings = ["--method", "evolution", "--encoder", studio]
+        self.settings += ["--generator", f"{studio}&steps=1", "--count", "40"]
+        for one in ("rounds=3", "population=8", "lookahead=1", "template=a {class}"):
+            self.settings += ["--set", one]
+        self.settings += ["--set", f"candidates={self.candidates}"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("candidates", ["captions", "images"])
 def test_evolution_killed_at_random_moments(
-    tmp_path: Path, tiny_studio: Path, candidates: str
+    with_studio: Commands,
+    tmp_path: Path,
+    tiny_studio: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    candidates: str,
 ) -> None:
-    studio = f"embedded:studio?folder={tiny_studio}&steps=1"
-
-    class Evolved(Site):
-        kept = frozenset({"kept"})
-        settings = (
-            *("--method", "evolution", "--encoder", f"embedded:studio?folder={tiny_studio}"),
-            *("--generator", studio, "--set", f"candidates={candidates}", "--set", "rounds=3"),
-            *("--set", "population=8", "--set", "lookahead=1", "--set", "template=a {class}"),
-            *("--count", "40"),
-        )
-
-        def __init__(self, folder: Path) -> None:
-            class_folders(folder / "scans", {"dog": 12, "person": 12}, (32, 32, 3))
-            super().__init__(folder)
-
-    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
-    (tmp_path / "commands").mkdir()
-    with commands(tmp_path / "commands", modules) as understudy:
-        check_killed_at_random(understudy, tmp_path, Evolved, 15)
+    monkeypatch.setattr(Evolved, "studio", tiny_studio, raising=False)
+    monkeypatch.setattr(Evolved, "candidates", candidates)
+    check_killed_at_random(with_studio, tmp_path, Evolved, 15)
 
 
 # Kills at chosen moments: between any two of these something is written or paid.
 
 MOMENTS = [
-    ("understudy.run.outputs:write_json", 1, "before"),  # start.json
-    ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
     ("understudy.privacy.noise:add_discrete_gaussian", 1, "after"),  # drawn, not stored
-    ("understudy.privacy.noise:add_discrete_gaussian", 4, "before"),
     ("understudy.privacy.account:np.savez", 2, "before"),  # an empty .part
     ("understudy.privacy.account:np.savez", 2, "after"),  # a whole one that nobody knows of
-    ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
-    ("understudy.privacy.account:Account._store", 3, "after"),
     ("understudy.data.release:_PngWriter._name", 7, "after"),  # half of the images
-    ("understudy.run.session:write_release", 1, "after"),
     ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 
 BETWEEN = [
+    ("understudy.run.outputs:write_json", 1, "before"),  # start.json
     ("understudy.run.outputs:write_json", 1, "after"),
+    ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
     ("understudy.privacy.rows:CachedRecords", 1, "before"),
-    ("understudy.privacy.vault:Vault.close", 1, "after"),
+    ("understudy.privacy.noise:add_discrete_gaussian", 4, "before"),
+    ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "before"),
+    ("understudy.privacy.account:Account._store", 3, "after"),
+    ("understudy.privacy.vault:PrivateVault.close", 1, "after"),
+    ("understudy.run.session:write_release", 1, "after"),
     ("understudy.run.session:write_release_documents", 1, "after"),
     ("understudy.run.session:write_contact_sheet", 1, "after"),
 ]
 """Moments at which nothing is paid or drawn that is not at one of the others."""
 
-EVERY_MOMENT = [*MOMENTS, *(pytest.param(moment, marks=pytest.mark.slow) for moment in BETWEEN)]
-
 
 @pytest.mark.parametrize(
-    "moment", EVERY_MOMENT, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
+    "moment", with_slow(MOMENTS, BETWEEN), ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
 )
 def test_killed_at_a_chosen_moment(
     understudy: Commands, site: Site, moment: tuple[str, int, str]
@@ -444,25 +447,19 @@ def test_killed_at_a_chosen_moment(
 
 
 def test_killed_at_the_same_moment_of_the_resumed_run(understudy: Commands, site: Site) -> None:
-    """A stage a time: every run pays for nothing and adds one stored release."""
+    """A stage a time: every run pays for nothing, draws nothing anew and adds one release."""
     moment = ("understudy.privacy.account:Account._store", 1, "after")
-    deaths, resume = 0, []
+    before: Mapping[str, Any] = {}
+    resume: list[str] = []
     while understudy.run(*site.words(None, *resume), die=moment).code == -9:
-        deaths, resume = deaths + 1, ["--resume"]
+        resume = ["--resume"]
         check_never_less_than_released(site)
-        assert len(noisy_values(site.out)) == deaths
-    assert deaths > 3
+        after = noisy_values(site.out)
+        assert len(after) == len(before) + 1
+        assert all(np.array_equal(values, after[stage]) for stage, values in before.items())
+        before = after
+    assert len(before) > 3
     check_complete(site)
-
-
-def test_a_stored_release_is_never_drawn_again(understudy: Commands, site: Site) -> None:
-    moment = ("understudy.privacy.account:Account._store", 4, "after")
-    assert understudy.run(*site.words(), die=moment).code == -9
-    before = noisy_values(site.out)
-    assert len(before) == 4
-    assert understudy.run(*site.words(None, "--resume")).code == 0
-    after = noisy_values(site.out)
-    assert all(np.array_equal(values, after[stage]) for stage, values in before.items())
 
 
 def test_of_two_runs_racing_for_the_last_of_a_budget_one_wins(

@@ -7,15 +7,14 @@ all. After each one the run is resumed, is complete, and cost what a run costs t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import FAULTS, Commands, commands
-from tests.run.samples import class_folders
+from tests.cli.processes import FAULTS, Commands
 from tests.test_kills import (
     Aligned,
+    Evolved,
     Selected,
     Site,
     check_complete,
@@ -31,12 +30,6 @@ MOMENTS = {
     "before the documents": ("understudy.run.session:run_record", 1, "after"),
 }
 CODES = {"disk full": 1, "memory short": 1, "SIGTERM": 143, "SIGKILL": -9, "ledger locked": 0}
-
-
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands")) as started:
-        yield started
 
 
 def check_stopped(understudy: Commands, site: Site, moment: str, fault: str) -> None:
@@ -87,32 +80,16 @@ def test_every_fault_at_every_moment(
     check_stopped(understudy, place(tmp_path), moment, fault)
 
 
-@pytest.fixture(scope="module")
-def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
-    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
-        yield started
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_at_every_moment_of_evolution(
-    with_studio: Commands, tmp_path: Path, tiny_studio: Path, fault: str, moment: str
+    with_studio: Commands,
+    tmp_path: Path,
+    tiny_studio: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    moment: str,
 ) -> None:
-    studio = f"embedded:studio?folder={tiny_studio}&steps=1"
-
-    class Evolved(Site):
-        kept = frozenset({"kept"})
-        settings = (
-            *("--method", "evolution", "--encoder", f"embedded:studio?folder={tiny_studio}"),
-            *("--generator", studio, "--set", "candidates=images", "--set", "rounds=3"),
-            *("--set", "population=8", "--set", "lookahead=1", "--set", "template=a {class}"),
-            *("--count", "40"),
-        )
-
-        def __init__(self, folder: Path) -> None:
-            class_folders(folder / "scans", {"dog": 12, "person": 12}, (32, 32, 3))
-            super().__init__(folder)
-
+    monkeypatch.setattr(Evolved, "studio", tiny_studio, raising=False)
     check_stopped(with_studio, Evolved(tmp_path), moment, fault)

@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 
 from understudy.privacy import block_queries, queries
-from understudy.privacy.cells import Cells
+from understudy.privacy.cells import Cells, SplitCells
 from understudy.privacy.queries import Query
 from understudy.testing import QuerySuite
 
 CLASSES, CLUSTERS, DIM = 3, 2, 5
+SPLIT = 2  # numbers of a record that say which of the `SplitCells` it falls in
 
 
 def queries_of_this_package() -> list[Query]:
     rng = np.random.default_rng(0)
     cells = Cells(rng.normal(size=(CLASSES, CLUSTERS, DIM)))
+    split = SplitCells.of(
+        rng.normal(size=(CLASSES, CLUSTERS, SPLIT)),
+        rng.normal(size=(CLASSES, CLUSTERS, DIM - SPLIT)),
+    )
     return [
         queries.Counts(cells),
         queries.ClippedSums(cells, 1.3),
@@ -24,11 +29,15 @@ def queries_of_this_package() -> list[Query]:
             rng.normal(size=DIM), (slice(0, 2), slice(2, DIM)), smallest=0.03, largest=2.0
         ),
         queries.CountAndSum(cells, 2.0),
+        queries.CountAndSum(split, 0.8),
         queries.DiagonalMoments(cells, 1.7),
+        queries.DiagonalMoments(split, 1.2),
         queries.FullMoments(cells, 1.7),
         queries.FullMoments(cells, 1.1, np.arange(CLASSES * CLUSTERS)),
         queries.Votes(rng.normal(size=(CLASSES, 7, DIM))),
+        queries.Votes(np.repeat(rng.normal(size=(CLASSES, 30, DIM)), 3, axis=1)),  # ties
         queries.NormHistogram(cells, np.array([0.5, 1.0, 2.0])),
+        queries.NormHistogram(Cells(cells.centres[:, :1]), np.array([0.5, 1.0, 2.0])),
         queries.RecallCounts(rng.normal(size=(DIM + 1, CLASSES))),
         queries.ClippedGradients(rng.normal(size=(DIM + 1, CLASSES)), 1.3),
     ]

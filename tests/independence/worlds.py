@@ -21,7 +21,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 Sum = Callable[[float], NDArray[np.int64]]
 
@@ -153,7 +153,7 @@ def run(
         dataset = ledger.register(records).id
         notes = Notes(Account(ledger, dataset, Unit(), plan, place / "stages"), answers)
         # The experiment measures what the probe would refuse.
-        vault = Vault(records, notes, LocalEngine(1), place / "cache", probe=False)
+        vault = PrivateVault(records, notes, LocalEngine(1), place / "cache", probe=False)
         fit = partial(fit_images, shape=context.shape)
         told: Mapping[str, Any] = {"public": None, "seed": 0, "fit": fit, "resized": fit_images}
         told = {**told, **more}

@@ -23,7 +23,7 @@ from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 from understudy.run.outputs import RunFolder
 
 NAMES = ["black", "red", "green", "yellow", "blue", "pink", "cyan", "white"]
@@ -246,7 +246,7 @@ class Site:
         with Ledger(str(self.folder / "ledger.db")) as ledger:
             dataset = ledger.register(self.source).id
             account = Account(ledger, dataset, self.unit, plan, run.stages, run.run)
-            vault = Vault(self.source, account, LocalEngine(1), cache)
+            vault = PrivateVault(self.source, account, LocalEngine(1), cache)
             materials = Materials(
                 context,
                 vault,

@@ -24,7 +24,7 @@ from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
 SHAPE = (8, 8, 1)
@@ -376,7 +376,7 @@ class Site:
         cache.mkdir(mode=0o700, exist_ok=True)
         made = Materials(
             context=self.context,
-            vault=Vault(self.source, account, LocalEngine(1), cache),
+            vault=PrivateVault(self.source, account, LocalEngine(1), cache),
             public=None,
             seed=0,
             progress=lambda words, total: lambda done: None,

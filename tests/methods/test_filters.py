@@ -20,7 +20,7 @@ from understudy.methods.base import Materials
 from understudy.methods.clustering.vote_filter import most_survivors
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 from understudy.steps.quality import ROUNDS, QualityFilter
@@ -68,7 +68,7 @@ def run_of(bench, source, folder, **changes):
 
     materials = Materials(
         context=bench.context,
-        vault=Vault(source, account, LocalEngine(1), cache),
+        vault=PrivateVault(source, account, LocalEngine(1), cache),
         public=bench.public,
         seed=bench.seed,
         progress=lambda *_: lambda _: None,

@@ -29,7 +29,7 @@ from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 MUCH = 200.0  # an epsilon at which noise hardly matters
 SHAPE = (32, 32, 3)
@@ -58,7 +58,7 @@ def vault_of(records: Records, folder: Any, epsilon: float, unit: Unit | None = 
     with Ledger(str(folder / "ledger.db")) as ledger:
         dataset = ledger.register(records).id
         account = Account(ledger, dataset, unit, plan, folder / "stages")
-        yield Vault(records, account, LocalEngine(1), folder / "cache"), plan.mu
+        yield PrivateVault(records, account, LocalEngine(1), folder / "cache"), plan.mu
 
 
 def clouds(count: int = 4000) -> tuple[Records, Any, Any]:

@@ -6,10 +6,10 @@ import pytest
 from understudy.core.errors import InputError
 from understudy.metrics.noise_checks import noise_ratio
 from understudy.metrics.privacy_bounds import audit_one_run, audit_pairs, learned_scores
-from understudy.privacy.accounting import run_mu
+from understudy.privacy.accounting import run_event
 
 DELTA = 1e-5
-MU = run_mu(1.0, DELTA, 1, 1 << 20)  # sensitivity over noise at epsilon 1
+MU = run_event(1.0, DELTA).mu  # sensitivity over noise at epsilon 1
 
 
 def pairs(seed, mu=MU, runs=20_000):

@@ -26,7 +26,6 @@ from understudy.privacy.accounting import (
     log_phi,
     mu_of,
     run_event,
-    run_mu,
 )
 from understudy.privacy.budget import Budget
 
@@ -100,11 +99,10 @@ def test_no_events_cost_nothing():
 
 
 def test_the_slack_of_a_run_is_far_below_1e_4_and_is_paid_from_its_epsilon():
-    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
-    assert 0 < slack < 1e-6
-    mu = run_mu(1.0, 1e-5, MAX_SIZE, MIN_SCALE)
-    assert epsilon_of([Gaussian(mu, slack)], 1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert epsilon_of([Gaussian(mu, slack)], 1e-5) <= 1.0
+    run = run_event(1.0, 1e-5)
+    assert 0 < run.slack == discretisation_slack(MAX_SIZE, MIN_SCALE) < 1e-6
+    assert 1.0 - 1e-6 < epsilon_of([run], 1e-5) <= 1.0
+    assert epsilon_of([Gaussian(0.5, 0.1)], 1e-5) >= epsilon_of([Gaussian(0.5)], 1e-5) + 0.1
 
 
 def test_a_tiny_epsilon_over_many_rounds_works_and_an_impossible_one_is_refused():

@@ -1,4 +1,4 @@
-"""Datasets that share records answer for one another. On SQLite and PostgreSQL.
+"""Datasets that share records answer for one another.
 
 A holds the records 0 to 999, B 1,000 to 1,999 and so on: small enough for every estimate to be
 exact.
@@ -267,7 +267,7 @@ subsets = st.sets(st.integers(0, PARTS - 1), min_size=1)
     st.lists(st.tuples(subsets, st.floats(0.05, 1.5)), min_size=1, max_size=5),
     st.lists(st.floats(0.3, 2.0), min_size=4, max_size=4),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_no_known_dataset_ever_spends_more_than_its_budget(
     tmp_path_factory: pytest.TempPathFactory,
     datasets: list[set[int]],

@@ -13,7 +13,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import pytest
-from tests.privacy.conftest import Rows, Site, rows
+from tests.privacy.conftest import BOTH_DATABASES, Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, UnderstudyError
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of
@@ -21,9 +21,11 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import database
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 
-ROUNDS = 40
-UNIONS = 10
-PLACES = 12
+pytestmark = BOTH_DATABASES
+
+ROUNDS = 12
+UNIONS = 4
+PLACES = 5
 KILLS = 3
 PATIENCE_S = 120
 DELTA = 1e-5

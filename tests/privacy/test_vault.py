@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import (
+    BackendError,
     BudgetRefused,
     ConfigError,
     InputError,
@@ -19,13 +20,12 @@ from understudy.core.errors import (
 )
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account, Plan, StoredReleases
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.privacy.paid import PaidAnswers, PaidVault
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, StoredVault
 
 N, DIM, CLASSES = 200, 4, 2
 CELLS = Cells(np.zeros((CLASSES, 1, DIM)))
@@ -53,7 +53,7 @@ class World:
         account = Account(self.ledger, self.dataset, self.unit, plan, self.folder / stages, run)
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700, exist_ok=True)
-        return Vault(self.source, account, LocalEngine(2), cache).embedded()
+        return PrivateVault(self.source, account, LocalEngine(2), cache).embedded()
 
     def charges(self):
         return [row for row in self.ledger.rows() if row.kind == "charge"]
@@ -122,19 +122,17 @@ def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
 
 
 def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
-    world.vault({"a": 1.0})._account.reserve()
+    world.vault({"a": 1.0})._inside.account.reserve()
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
     assert len(world.charges()) == 1
 
 
 def test_a_stored_release_is_not_taken_for_another_query(world):
-    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
-    with pytest.raises(RunError, match="another query"):
-        world.vault({"a": 1.0}).release(ClippedSums(CELLS, 1.0), stage="a")
-    with pytest.raises(RunError, match="another query"):
-        world.vault({"a": 1.0}).release(
-            ClippedSums(Cells(np.ones((CLASSES, 1, DIM))), 1.0), stage="a"
-        )
+    world.vault({"a": 1.0}).release(ClippedSums(CELLS, 1.0), stage="a")
+    others = Cells(np.ones((CLASSES, 1, DIM)))
+    for query in (Counts(CELLS), ClippedSums(others, 1.0), ClippedSums(CELLS, 2.0)):
+        with pytest.raises(RunError, match="another query"):
+            world.vault({"a": 1.0}).release(query, stage="a")
 
 
 @pytest.mark.parametrize(
@@ -273,6 +271,23 @@ def test_an_error_in_the_mechanism_ends_the_run_and_never_gives_the_clean_value(
     assert not list((world.folder / "stages").iterdir())
 
 
+def test_a_map_that_mixes_records_is_refused_and_nothing_is_charged(world):
+    vault = world.vault({"a": 1.0})
+    with pytest.raises(BackendError, match="depends on its position or its neighbours"):
+        vault.map(lambda rows: rows - rows.mean(axis=0))
+    assert world.charges() == []
+
+
+def test_a_closed_vault_and_its_views_answer_nothing(world):
+    vault = world.vault({"a": 1.0})
+    views = [vault, vault.view(lambda rows: 2 * rows), vault.unconditional()]
+    vault.close()
+    for view in views:
+        with pytest.raises(RunError, match="vault is closed"):
+            view.release(Counts(CELLS), stage="a")
+    assert world.charges() == []
+
+
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -346,7 +361,7 @@ def test_what_a_run_paid_for_is_read_back(world):
     vault = world.vault(shares)
     answer, sd = vault.release(query, stage="a"), vault.noise_sd(query, stage="a")
     plan = Plan.of(Budget(1.0), shares)
-    paid = PaidVault(PaidAnswers(Unit(), plan, world.folder / "stages"))
+    paid = StoredVault(StoredReleases(Unit(), plan, world.folder / "stages"))
     again = paid.map(np.square).unconditional()
     assert again.noise_sd(query, stage="a") == sd
     assert np.array_equal(again.release(query, stage="a"), answer)

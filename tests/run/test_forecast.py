@@ -144,7 +144,7 @@ def test_the_method_that_is_run_is_the_planned_one(
         source = materials.vault._inside.source
         labels = np.concatenate([batch.labels for batch in source.batches(50)])
         calls.append((materials, params, np.bincount(labels).tolist()))
-        account = materials.vault._account
+        account = materials.vault._inside.account
         assert account.plan is prepared.plan
         assert account.unit == prepared.config.privacy_unit
         batch = SyntheticBatch(

@@ -19,9 +19,9 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
 from understudy.methods.base import Materials, Resampling, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
-from understudy.privacy.account import Plan
+from understudy.privacy.account import Plan, StoredReleases
 from understudy.privacy.budget import Budget
-from understudy.privacy.paid import PaidAnswers, PaidVault
+from understudy.privacy.vault import StoredVault
 from understudy.report.meaning import composed_mu
 from understudy.run.report import load
 from understudy.run.resample import resample
@@ -222,9 +222,9 @@ def test_evolution_renders_its_last_candidates_again(tmp_path: Path, candidates:
     params = METHOD.settle(EvolutionParams(**settings), context)
     plan = Plan.of(Budget(60.0), weights_of(METHOD.stages(params, context)))
     stages = tmp_path / "out" / "owner" / "stages"
-    answers = PaidAnswers(site.unit, plan, stages)
+    releases = StoredReleases(site.unit, plan, stages)
     anew = Resampling(1, 60, 30, lambda _, make: make())
-    materials = Materials(context, PaidVault(answers), None, 0, lambda *_: lambda _: None)
+    materials = Materials(context, StoredVault(releases), None, 0, lambda *_: lambda _: None)
     more = METHOD.run(replace(materials, resampling=anew), params)
     assert (tmp_path / "ledger.db").read_bytes() == before
     assert spent > 0

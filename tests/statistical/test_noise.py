@@ -74,51 +74,6 @@ def test_noise_over_more_than_three_chunks_and_over_stages_is_independent():
     assert is_independent(first, second)
 
 
-@pytest.fixture
-def honest():
-    return noise.add_discrete_gaussian
-
-
-def test_noise_that_repeats_after_a_chunk_is_told(monkeypatch, honest):
-    """Planted: one draw of 16,384 numbers, used again for every chunk."""
-
-    def repeated(total, scale):
-        drawn = honest(np.zeros(min(CHUNK, len(total)), dtype=np.int64), scale)
-        return total + np.resize(drawn, len(total))
-
-    monkeypatch.setattr(noise, "add_discrete_gaussian", repeated)
-    first, second = draw_twice()
-    assert spread_is_plausible(first[:CHUNK], FINE)
-    assert not is_independent(first, second)
-
-
-def test_noise_of_one_stage_reused_in_the_next_is_told(monkeypatch, honest):
-    """Planted, as it is and with the sign turned: then no number is there twice."""
-    for sign in (1, -1):
-        before = []
-
-        def reused(total, scale, before=before, sign=sign):
-            if before:
-                return total + sign * before[0]
-            before.append(honest(np.zeros_like(total), scale))
-            return total + before[0]
-
-        monkeypatch.setattr(noise, "add_discrete_gaussian", reused)
-        assert not is_independent(*draw_twice())
-
-
-def test_noise_with_a_part_in_common_is_told(monkeypatch, honest):
-    """Planted: a twentieth of the variance is the same for every number of a release."""
-
-    def common(total, scale):
-        own = honest(np.zeros_like(total), scale * math.sqrt(0.95))
-        offset = honest(np.zeros(1, dtype=np.int64), scale * math.sqrt(0.05))
-        return total + own + np.sign(offset) * int(scale * math.sqrt(0.05))
-
-    monkeypatch.setattr(noise, "add_discrete_gaussian", common)
-    assert not is_independent(*draw_twice())
-
-
 def test_no_seed_makes_the_noise_repeat():
     # Defect 3 of the field: noise from a generator that something else seeds.
     def draw():

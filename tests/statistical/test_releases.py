@@ -34,7 +34,7 @@ from understudy.privacy.queries import (
     Votes,
 )
 from understudy.privacy.unit import Adjacency, Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 N, DIM, CLASSES = 60, 12, 3
 ENOUGH = 1000  # numbers, for 30 % less or more to be seen at the level below
@@ -77,7 +77,7 @@ class Books:
             place, run = self.folder / f"stages-{self.runs}", f"run-{self.runs}"
             dataset = ledger.register(source).id
             account = Account(ledger, dataset, unit, plan, place, run)
-            vault = Vault(source, account, LocalEngine(1), self.folder / "cache").embedded()
+            vault = PrivateVault(source, account, LocalEngine(1), self.folder / "cache").embedded()
             answer = vault.release(query, stage="asked")
             sigma = vault.noise_sd(query, stage="asked")
             grid = query.grid(sigma)

@@ -68,31 +68,12 @@ def audit(
     What is spent is on no account and nothing is released: the data must be the auditor's own to
     look at. What comes back was measured on it without noise, so it is for the owner alone.
 
-    Args:
-        source: The dataset: a folder, a file or ``hf:NAME``.
-        how: ``"pairs"`` of runs with and without one record; ``"canaries"``, many in each run;
-            ``"lira"``, membership inference against networks trained on releases.
-        runs: Runs in all; of canaries how many there are; of LiRA how many shadow models.
-        rows: Use at most so many records of the source, chosen at random.
-        confidence: That nothing is refuted that holds.
-        method: Name of the method that is audited.
-        epsilon: The guarantee that is tried.
-        delta: Its delta.
-        settings: Parameters of the method.
-        count: Samples of each run; None: 64, or ``rows`` for LiRA.
-        seed: Seed of everything public; attackers know it.
-        unit: Column that says whose row it is; None: every row is a unit.
-        unit_rows: At most so many rows of a unit are used.
-        adjacency: What makes two datasets adjacent.
-        size: Resize all images to size x size pixels.
-        fit: How an image of another ratio is brought to ``size``.
-        label: Column that holds the class; ``"none"``: images without labels.
-        classes: The class names, in label order; None: those that the records have.
-        channels: 1 or 3, to convert images to.
-        skip_bad: Pass over unreadable files.
-        progress: Where events go, as for `understudy.synthesize`.
-        **roles: Names of models and datasets, as for `understudy.synthesize`: ``encoder``,
-            ``decoder``, ``public``, ``base`` ...
+    ``how`` is ``"pairs"`` of runs with and without one record; ``"canaries"``, many in each run;
+    or ``"lira"``, membership inference against networks trained on releases. ``runs`` are runs in
+    all, of canaries how many there are, of LiRA how many shadow models. At most ``rows`` records
+    of the source are used, chosen at random, and ``confidence`` is that nothing is refuted that
+    holds. A run has 64 samples, for LiRA ``rows``, unless ``count`` says otherwise. All the other
+    options are those of `understudy.synthesize`.
 
     Returns:
         Values of the group ``"audit"`` and a verdict: ``"poor"`` where the guarantee is refuted.
@@ -168,18 +149,7 @@ def audit_mechanisms(
     confidence: float = 0.95,
     progress: ProgressMode | Events = "auto",
 ) -> Evaluation:
-    """Draw every mechanism many times, with a whole budget for one release. Needs no data.
-
-    Args:
-        epsilon: The budget that is stated.
-        delta: Its delta.
-        draws: Draws of each, half of them with the record.
-        confidence: That nothing is refuted that holds, of all mechanisms together.
-        progress: Where events go, as for `understudy.synthesize`.
-
-    Raises:
-        ConfigError: Too few draws, or a confidence that is none.
-    """
+    """Draw every mechanism many times, with a whole budget for one release. Needs no data."""
     _check(confidence, draws=(draws, 4000))
     plan = one_stage(Plan.of(Budget(epsilon, delta), {"one": 1.0}))
     known = mechanisms()

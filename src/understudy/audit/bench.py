@@ -23,7 +23,7 @@ from understudy.methods.base import Context, Materials, Method, memory_store
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, Vault
 from understudy.run.prepare import Prepared
 
 T = TypeVar("T")
@@ -123,19 +123,7 @@ class ObservedRun:
 
 @dataclass(frozen=True)
 class Bench:
-    """A method that is ready to run on chosen records.
-
-    Attributes:
-        method: The method.
-        params: Its parameters, settled.
-        plan: Budget and shares.
-        context: The models and other public facts.
-        unit: The unit of protection.
-        seed: Seed of everything public; attackers know it.
-        public: The public dataset, or None.
-        base: The base set, or None.
-        candidates: The candidates of a selection, or None.
-    """
+    """A method that is ready to run on chosen records."""
 
     method: Method
     params: Any
@@ -163,13 +151,7 @@ class Bench:
         )
 
     def observe(self, records: InMemorySource, folder: Path, *, sample: bool = True) -> ObservedRun:
-        """Run the method on records, as `understudy.run.synthesize` does, but for the ledger.
-
-        Args:
-            records: The private records.
-            folder: A folder for the run, made for it and removed after it.
-            sample: Whether the samples are wanted too.
-        """
+        """Run the method on records, as `understudy.run.synthesize` does, but for the ledger."""
         vault, account = self.vault(records, folder)
         release = self.run(vault)
         vault.close()
@@ -178,12 +160,12 @@ class Bench:
         shutil.rmtree(folder)
         return ObservedRun(answers, account.receipt(), labels, embeddings, images)
 
-    def vault(self, records: InMemorySource, folder: Path) -> tuple[Vault, Account]:
+    def vault(self, records: InMemorySource, folder: Path) -> tuple[PrivateVault, Account]:
         """Records in a vault that no account pays for, with its files under ``folder``."""
         cache = folder / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         account = Account(NullLedger(), "audit", self.unit, self.plan, folder / "stages")
-        return Vault(records, account, SerialEngine(), cache, probe=False), account
+        return PrivateVault(records, account, SerialEngine(), cache, probe=False), account
 
     def run(self, vault: Vault) -> Release:
         """The method on a vault."""

@@ -30,7 +30,7 @@ from understudy.privacy.queries import (
     Votes,
 )
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 _SLOTS = 1000
 _GRADIENTS = 200  # cells of a gradient: whole matrices are computed of each record
@@ -76,7 +76,9 @@ class Mechanism:
         classes = tuple(map(str, range(int(self.labels.max()) + 1)))
         records = InMemorySource("audit", "embeddings", classes, values, labels)
         account = Account(NullLedger(), "audit", _UNIT, plan, folder)
-        noisy = Vault(records, account, SerialEngine(), folder).release(self.query, stage=_STAGE)
+        noisy = PrivateVault(records, account, SerialEngine(), folder).release(
+            self.query, stage=_STAGE
+        )
         shutil.rmtree(folder)
         grid, scale = self._scale(plan)
         # The grid is a power of two, so the answer holds whole steps of it.
@@ -95,12 +97,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class MechanismFindings:
-    """What many draws of one mechanism show.
-
-    Attributes:
-        bound: Lower bounds on what it gives away.
-        noise: Whether its noise is as stated.
-    """
+    """What many draws of one mechanism show."""
 
     bound: Audit
     noise: NoiseFindings

@@ -109,15 +109,7 @@ def audit_by_pairs(
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda _: None,
 ) -> MethodFindings:
-    """Run a method with and without one record, over and over, and guess which it was.
-
-    Args:
-        bench: The method.
-        known: The other records.
-        runs: Runs in all, half of them with the record.
-        confidence: That nothing is refuted that holds.
-        progress: Called with 1 after each run.
-    """
+    """Run a method with and without one record, over and over, and guess which it was."""
     target = outliers(known, 1, bench.seed)
     replacements = outliers(known, 1, bench.seed + 1) if _replaces(bench) else None
     white: tuple[list[float], list[float]] = ([], [])
@@ -171,13 +163,6 @@ def audit_by_canaries(
     In every run are `CANARIES_PER_RUN` of them. Each is in question in one run only, so all runs
     together are one mechanism that is as private as one of them (parallel composition), and the
     theorem on one run is about all.
-
-    Args:
-        bench: The method.
-        known: The other records.
-        canaries: How many in all.
-        confidence: That nothing is refuted that holds.
-        progress: Called with the number of canaries of each run.
     """
     rng = np.random.default_rng()  # not from the seed, which the attacker knows
     inside = rng.random(canaries) < 0.5

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,11 @@ from numpy.typing import NDArray
 from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.audit.bench import Bench, ObservedRun, temporary_folder
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.types import Embeddings, Receipt, StageReceipt, Vector
+from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.metrics.noise_checks import StageNoise
 from understudy.privacy.queries import Query
-from understudy.privacy.vault import Transform, Vault
+from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.privacy.vault import Encode, PrivateVault, Transform
 
 _FLIPPED_CANDIDATES = 3
 """Candidates of a run whose effect is taken from the sums with and without them.
@@ -142,18 +142,18 @@ class AdjacentVaults:
         without_candidates: D without any candidate; None where all of them are flipped.
     """
 
-    dataset: Vault
-    candidates: Vault
-    replacements: Vault | None
-    flipped: Mapping[int, Vault]
-    without_candidates: Vault | None
+    dataset: PrivateVault
+    candidates: PrivateVault
+    replacements: PrivateVault | None
+    flipped: Mapping[int, PrivateVault]
+    without_candidates: PrivateVault | None
 
     @classmethod
     def of(
         cls,
         known: InMemorySource,
         candidates: CandidateRecords,
-        make: Callable[[InMemorySource], Vault],
+        make: Callable[[InMemorySource], PrivateVault],
     ) -> AdjacentVaults:
         """Vaults of a run's records, where some candidates, by chance, are flipped."""
         count = len(candidates.inside)
@@ -168,7 +168,7 @@ class AdjacentVaults:
             else make(candidates.without_candidates().with_known(known)),
         )
 
-    def through(self, change: Callable[[Vault], Vault]) -> AdjacentVaults:
+    def through(self, change: Callable[[PrivateVault], PrivateVault]) -> AdjacentVaults:
         """All of them through an encoder or a view."""
         return AdjacentVaults(
             change(self.dataset),
@@ -179,12 +179,12 @@ class AdjacentVaults:
         )
 
 
-def _exact(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
+def _exact(vault: PrivateVault, query: Query, grid: float) -> NDArray[np.int64]:
     """The sum of a vault without noise, by its own engine and blocks."""
     return vault._exact(query, grid)
 
 
-def _contributions(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
+def _contributions(vault: PrivateVault, query: Query, grid: float) -> NDArray[np.int64]:
     """What each record of a vault adds by itself, each a unit: (n, slots, width)."""
     index = vault._position
     if index is None:
@@ -198,17 +198,8 @@ def _contributions(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]
     return np.stack(sums)
 
 
-class Replay(Vault):
-    """A vault that gives the answers of a run that is over, and records findings.
-
-    Args:
-        bench: The method.
-        observed: What the run released.
-        vaults: The run's records, with and without the candidates.
-        inside: (m,) which candidates were in.
-    """
-
-    __slots__ = ("_bench", "_observed", "_vaults", "findings", "inside")
+class ReplayVault:
+    """A vault that gives the answers of a run that is over, and records findings."""
 
     def __init__(
         self, bench: Bench, observed: ObservedRun, vaults: AdjacentVaults, inside: NDArray[np.bool_]
@@ -217,29 +208,29 @@ class Replay(Vault):
         self.inside = inside
         self.findings = ReplayFindings.about(len(inside))
 
-    def _through(self, change: Callable[[Vault], Vault]) -> Replay:
-        other = Replay(self._bench, self._observed, self._vaults.through(change), self.inside)
+    def _through(self, change: Callable[[PrivateVault], PrivateVault]) -> ReplayVault:
+        other = ReplayVault(self._bench, self._observed, self._vaults.through(change), self.inside)
         other.findings = self.findings
         return other
 
     def close(self) -> None:
-        """Nothing private is held."""
+        """Nothing: the folder of the vaults is removed with them."""
 
-    def map(self, encode: Callable[[NDArray[Any]], Embeddings], **options: Any) -> Vault:
+    def map(self, encode: Encode, *, batch: int = RECORDS_PER_CALL) -> ReplayVault:
         """As of a vault."""
-        return self._through(lambda vault: vault.map(encode, **options))
+        return self._through(lambda vault: vault.map(encode, batch=batch))
 
-    def embedded(self) -> Vault:
+    def embedded(self) -> ReplayVault:
         """As of a vault."""
-        return self._through(lambda vault: vault.embedded())
+        return self._through(PrivateVault.embedded)
 
-    def view(self, transform: Transform) -> Vault:
+    def view(self, transform: Transform) -> ReplayVault:
         """As of a vault."""
         return self._through(lambda vault: vault.view(transform))
 
-    def unconditional(self) -> Vault:
+    def unconditional(self) -> ReplayVault:
         """As of a vault."""
-        return self._through(lambda vault: vault.unconditional())
+        return self._through(PrivateVault.unconditional)
 
     def noise_sd(self, query: Query, *, stage: str) -> float:
         """As of a vault."""
@@ -251,11 +242,7 @@ class Replay(Vault):
         return dataclasses.replace(self._observed.receipt, stages=tuple(self.findings.stages))
 
     def release(self, query: Query, *, stage: str) -> Vector:
-        """The run's own answer.
-
-        Raises:
-            Parted: It is the answer to another question.
-        """
+        """The run's own answer."""
         answer = self._observed.answers.get(stage)
         if answer is None or answer.query != query.fingerprint():
             raise ReplayDiverged(f"{stage}: asked for something else than the run was asked for")
@@ -284,11 +271,6 @@ class Replay(Vault):
     ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
         """What each candidate changes by being in, and where that is not what it adds by itself.
 
-        Args:
-            query: What is asked.
-            grid: The grid step.
-            exact: (slots, width) the sum of the run's records.
-
         Returns:
             (m, slots, width) the changes, from the sums of D and of D without the candidate where
             both are known; and the differences of such changes to what records add by themselves.
@@ -308,13 +290,7 @@ class Replay(Vault):
         return changes, differences
 
     def _note(self, stage: str, changes: Vector, mu: float) -> None:
-        """Add a stage to the findings.
-
-        Args:
-            stage: Its name.
-            changes: (m, D) what each candidate changes, in standard deviations of the noise.
-            mu: What the longest of them may be.
-        """
+        """Add a stage to the findings."""
         findings = self.findings
         # What the answer holds beyond the sum without any candidate.
         remainder = findings.noise[stage].scaled + changes[self.inside].sum(axis=0)
@@ -330,15 +306,11 @@ class Replay(Vault):
 def replay(
     bench: Bench, observed: ObservedRun, known: InMemorySource, candidates: CandidateRecords
 ) -> ReplayFindings:
-    """What the strongest attacker learns from a run.
-
-    Raises:
-        Parted: The run's questions do not follow from its answers.
-    """
+    """What the strongest attacker learns from a run."""
     with temporary_folder() as folder:
         vaults = AdjacentVaults.of(
             known, candidates, lambda records: bench.vault(records, folder)[0]
         )
-        vault = Replay(bench, observed, vaults, candidates.inside)
+        vault = ReplayVault(bench, observed, vaults, candidates.inside)
         bench.run(vault)
     return vault.findings

@@ -48,13 +48,6 @@ def audit_by_lira(
 ) -> LiraFindings:
     """Shadow runs of the method on random halves of the records (Carlini et al. 2022, online).
 
-    Args:
-        bench: The method.
-        records: Records whose membership is in question.
-        models: Shadow models; an even number.
-        confidence: Of the bound.
-        progress: Called with 1 after each network.
-
     Raises:
         ConfigError: No classes to train a network for.
         MissingExtra: The package that trains networks is not installed.
@@ -102,11 +95,7 @@ def _require_classes(bench: Bench, records: InMemorySource) -> None:
 
 
 def _released(bench: Bench, records: InMemorySource) -> tuple[Embeddings, Labels]:
-    """A release of some records, as the network takes it.
-
-    Raises:
-        ConfigError: It holds no samples.
-    """
+    """A release of some records, as the network takes it."""
     with temporary_folder() as folder:
         observed = bench.observe(records, folder / "run")
     samples = observed.embeddings if observed.images is None else observed.images

@@ -51,14 +51,7 @@ a source tree on the path works like an installed package, and so does one insta
 
 @dataclass(frozen=True, slots=True, order=True)
 class Registration:
-    """An object that a package registers under a name.
-
-    Attributes:
-        package: Name of the package that registers it.
-        value: Where it is: ``module:object``.
-        name: The name it is asked for by.
-        group: What it is: `METHODS`, `BACKENDS`, `SOURCES` or `SANITIZERS`.
-    """
+    """An object that a package registers under a name."""
 
     package: str
     value: str
@@ -66,15 +59,7 @@ class Registration:
     group: str
 
     def load(self, kind: str, error: Callable[[str], UnderstudyError]) -> Any:
-        """Import the object.
-
-        Args:
-            kind: The noun for it in messages, such as ``"backend"``.
-            error: Makes the exception from a message.
-
-        Raises:
-            UnderstudyError: ``error``, whatever the package raises while it is imported.
-        """
+        """Import the object."""
         try:
             return EntryPoint(name=self.name, value=self.value, group=self.group).load()
         except Exception as problem:  # whatever a plug-in raises while it is imported
@@ -106,15 +91,6 @@ def registration_of(
     """The one registration of a name; None where there is none.
 
     Private images go to whatever is loaded here, so no package may take over a name of another.
-
-    Args:
-        group: `METHODS`, `BACKENDS`, `SOURCES` or `SANITIZERS`.
-        name: The name it is asked for by.
-        kind: The noun for it in messages, such as ``"backend"``.
-        error: Makes the exception from a message.
-
-    Raises:
-        UnderstudyError: ``error``, where more than one package registers the name.
     """
     registrations = sorted(registered(group).get(name, []))
     if len(registrations) > 1:

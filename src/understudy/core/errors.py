@@ -61,12 +61,7 @@ class InputError(UnderstudyError):
 
 
 class SourceError(InputError):
-    """A dataset, or one file of it, cannot be read.
-
-    Args:
-        message: What is wrong, what was found and what to do.
-        path: The file at fault, where there is one.
-    """
+    """A dataset, or one file of it, cannot be read."""
 
     def __init__(self, message: str, path: Path | str | None = None) -> None:
         self.path = None if path is None else Path(path)
@@ -86,12 +81,7 @@ class BackendError(InputError):
 
 
 class MissingExtra(BackendError):
-    """A package that a backend needs is not installed.
-
-    Args:
-        what: What was asked for, such as ``"onnx:encoder.onnx"``.
-        extra: The extra of this package that brings it, such as ``"onnx"``.
-    """
+    """A package that a backend needs is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
@@ -101,13 +91,7 @@ class MissingExtra(BackendError):
 
 
 class HubUnreachable(BackendError):
-    """A model is not on this machine and the model hub cannot be reached.
-
-    Args:
-        name: What was asked for, such as ``"hf:openai/clip-vit-base-patch32"``.
-        instead: The embedded model that does the same job without a download.
-        local: What of one's own can be given for it.
-    """
+    """A model is not on this machine and the model hub cannot be reached."""
 
     def __init__(self, name: str, instead: str, local: str) -> None:
         super().__init__(
@@ -117,13 +101,7 @@ class HubUnreachable(BackendError):
 
 
 class UnsupportedTask(BackendError):
-    """A model was asked for something it cannot do.
-
-    Args:
-        name: The model.
-        task: What was asked, such as ``"inpainting"``.
-        tasks: What it can do.
-    """
+    """A model was asked for something it cannot do."""
 
     def __init__(self, name: str, task: str, tasks: Iterable[str]) -> None:
         supported = ", ".join(sorted(tasks)) or "nothing else"
@@ -146,10 +124,6 @@ class MethodStopped(UnderstudyError):
     """A method found, by answers that it paid for, that it does not suit the private records.
 
     What it would have asked besides is not charged.
-
-    Args:
-        reason: What was found, from noisy answers and public facts alone.
-        remedy: What to do instead.
     """
 
     exit_code = 4
@@ -160,11 +134,7 @@ class MethodStopped(UnderstudyError):
 
 
 class RunComplete(RunError):
-    """A run that is complete was to be resumed.
-
-    Args:
-        folder: Its folder.
-    """
+    """A run that is complete was to be resumed."""
 
     def __init__(self, folder: Path | str) -> None:
         super().__init__(f"{folder}: this run is complete; there is nothing to resume")

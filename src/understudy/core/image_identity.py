@@ -85,10 +85,6 @@ def value_digest(values: Values, key: bytes) -> bytes:
     """A keyed 16-byte digest of decoded values, whatever file or array they are stored in.
 
     Colour without colour counts as grey. Embeddings count as rounded to half precision.
-
-    Args:
-        values: One record.
-        key: Up to 64 bytes.
     """
     if values.ndim == 1:
         precision = np.float16 if len(values) >= _HALF_PRECISION_DIM else np.float32
@@ -157,12 +153,7 @@ class Looks:
 
 
 def same_looks(images: Looks, records: Looks) -> NDArray[np.bool_]:
-    """Which images look the same as one of the records, mirrored or turned or not: (n,).
-
-    Args:
-        images: What is compared, such as public images.
-        records: What with.
-    """
+    """Which images look the same as one of the records, mirrored or turned or not: (n,)."""
     single, many = (np.zeros(len(images), dtype=np.bool_) for _ in range(2))
     alike = 0.0
     for order in sorted({*images.orders.tolist(), *records.orders.tolist()} - {0}):
@@ -209,15 +200,7 @@ def _ratios(
     below: float = 2.0,
     near: float = RATIO_OF_MANY,
 ) -> NDArray[np.float64]:
-    """(n,) dissimilarity to the nearest record over that of what surrounds the two.
-
-    Args:
-        images: n images.
-        records: What they are compared with.
-        order: Of the frequencies that are compared.
-        below: Similarities from here on are left out.
-        near: The largest dissimilarity that is looked at; beyond it, the ratio is infinite.
-    """
+    """(n,) dissimilarity to the nearest record over that of what surrounds the two."""
     own, clear = images.directions(order)
     other, usable = records.directions(order)
     rows, other = np.flatnonzero(clear), other[usable]
@@ -261,11 +244,6 @@ def _surrounding(directions: NDArray[np.float32], sample: NDArray[np.float32]) -
 
 def band_digests(looks: Looks, key: bytes, *, turned: bool = False) -> list[list[list[bytes]]]:
     """Keyed digests of the looks of each image: of two that look the same, three or more agree.
-
-    Args:
-        looks: Of n images.
-        key: 32 secret bytes.
-        turned: Whether the looks of the mirrored and turned images are wanted too.
 
     Returns:
         For each image, for it and what it is turned to, `BANDS` digests; of images that have no

@@ -69,11 +69,6 @@ def constant_calls(
 ) -> Iterator[NDArray[Any]]:
     """``function`` of the records, in calls of exactly ``rows`` records each.
 
-    Args:
-        function: (rows, ...) records to (rows, ...) results.
-        values: (n, ...) records.
-        rows: Records of a call; the last call is filled up with zeros (`filled`).
-
     Yields:
         Results, (rows, ...) a call; of the last one those of the records alone.
 
@@ -92,11 +87,7 @@ def constant_calls(
 
 
 def require_finite(norms: Vector) -> None:
-    """Refuse rows that hold NaN or infinity, before anything is charged.
-
-    Raises:
-        InputError: A norm that is not finite.
-    """
+    """Refuse rows that hold NaN or infinity, before anything is charged."""
     if not np.isfinite(norms).all():
         raise InputError(
             "an embedding holds NaN or infinite values; check the encoder and its input. "
@@ -121,9 +112,6 @@ def rounded(rows: NDArray[Any]) -> Vector:
     Rows are then integers times a power of two of their own, with norms of at most about 2^25, so
     every partial sum of an inner product stays below 2^53 (Cauchy and Schwarz): float64 computes
     it exactly, in any order.
-
-    Raises:
-        InputError: A value that is not finite.
     """
     result = np.array(rows, dtype=np.float64)
     squares = row_squares(result)
@@ -143,9 +131,6 @@ class Projection:
     are then exact in float64, so no kernel, order, position or number of threads can change them.
     The error is that of the rounding, 2^-24 of the product of the two norms or so: a float32
     product has more.
-
-    Args:
-        matrix: (d, p).
 
     Raises:
         InputError: A value that is not finite, in the matrix or later in the rows.

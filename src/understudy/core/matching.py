@@ -77,8 +77,5 @@ class MatchingDecoder(Decoder, Protocol):
             sizes: (blocks,) standard deviation of the numbers of each block, over that of public
                 images: frequencies that no number measures are taken to vary as those that are.
             seeds: (n,) one for each image.
-
-        Returns:
-            (n, height, width, channels) uint8.
         """
         ...

@@ -25,14 +25,7 @@ PIXELS = "images"
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One operator.
-
-    Attributes:
-        operator: Which.
-        inputs: Each the name of an earlier result, or a constant.
-        output: Name of its result.
-        attributes: Whole numbers that it takes besides, by ONNX's names.
-    """
+    """One operator."""
 
     operator: OperatorName
     inputs: tuple[str | NDArray[np.float32], ...]

@@ -94,15 +94,7 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
 
 
 def read_share(name: str, asked: float | str) -> float:
-    """A share below 1, asked for as ``"5%"`` or 0.05, or a number of 1 or more.
-
-    Args:
-        name: The option, for the error.
-        asked: As text or as a number.
-
-    Raises:
-        WrongValue: It is neither.
-    """
+    """A share below 1, asked for as ``"5%"`` or 0.05, or a number of 1 or more."""
     text = str(asked).strip()
     percent = text.endswith("%")
     try:

@@ -120,14 +120,7 @@ class Phrases:
     def describe(
         self, said: AttributeValues, choose: Choose, agree: Callable[[str, bool, bool], str]
     ) -> str:
-        """A caption that says all of these attributes.
-
-        Args:
-            said: The attributes, ``target`` among them.
-            choose: Picks the phrases and the frame.
-            agree: Fits a frame's verb to its subject, from the frame, whether the subject is a pair
-                and whether there is an action.
-        """
+        """A caption that says all of these attributes."""
         targets = self.pairs.get(said[TARGET], (said[TARGET],))
         subject = self._subject(targets[0], said, choose)
         action = self._action(targets[0], said, choose)
@@ -156,14 +149,7 @@ class Phrases:
         frames: Sequence[str],
         short_frames: Sequence[str],
     ) -> str:
-        """A caption of the surroundings alone.
-
-        Args:
-            said: The attributes; those of a target are left out.
-            choose: Picks the phrases and the frame.
-            frames: Sentences with {list} or {prose} of the surroundings.
-            short_frames: Sentences where nothing is said of them.
-        """
+        """A caption of the surroundings alone."""
         surroundings = self._surroundings(said, choose)
         return choose(frames if surroundings else short_frames).format(
             list=", ".join(_without_article(part) for part in surroundings),

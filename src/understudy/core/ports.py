@@ -313,11 +313,7 @@ class Writer(Model, Protocol):
 
 @runtime_checkable
 class Segmenter(Model, Protocol):
-    """Images to semantic maps.
-
-    Attributes:
-        classes: Class names; 0 is often the background.
-    """
+    """Images to semantic maps."""
 
     classes: tuple[str, ...]
 
@@ -351,11 +347,7 @@ class ScoringSegmenter(Segmenter, Protocol):
 
 @runtime_checkable
 class Detector(Model, Protocol):
-    """Images to objects: boxes, and masks where the model gives instances.
-
-    Attributes:
-        classes: Class names.
-    """
+    """Images to objects: boxes, and masks where the model gives instances."""
 
     classes: tuple[str, ...]
 
@@ -366,11 +358,7 @@ class Detector(Model, Protocol):
 
 @runtime_checkable
 class PoseEstimator(Model, Protocol):
-    """Images to keypoints.
-
-    Attributes:
-        keypoints: Names of the keypoints.
-    """
+    """Images to keypoints."""
 
     keypoints: tuple[str, ...]
 

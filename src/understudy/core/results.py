@@ -31,13 +31,7 @@ MetricUnit = Literal["%", ""]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A number and where it lies with the stated confidence.
-
-    Attributes:
-        value: The number.
-        low: Lower end.
-        high: Upper end.
-    """
+    """A number and where it lies with the stated confidence."""
 
     value: float
     low: float
@@ -46,14 +40,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The limits of a verdict: what is good, what is fair. Anything else is poor.
-
-    Attributes:
-        good: The limit of what is good.
-        fair: The limit of what is fair.
-        better: Whether numbers above the limits are better, or numbers below.
-        of: What is compared with them, in words.
-    """
+    """The limits of a verdict: what is good, what is fair. Anything else is poor."""
 
     good: float
     fair: float
@@ -130,13 +117,7 @@ class Metric:
     def value(
         self, number: float | Interval, *, subject: str = "", **more: Unpack[_MetricValueOptions]
     ) -> MetricValue:
-        """A value of this metric.
-
-        Args:
-            number: The number, or the number and its 95 % interval.
-            subject: What it is about, where the name has a place for it.
-            **more: Further fields of `MetricValue`.
-        """
+        """A value of this metric."""
         if isinstance(number, Interval):
             more = {"low": number.low, "high": number.high, **more}
             number = number.value
@@ -223,17 +204,7 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One number over another: a ROC, accuracy over sample size.
-
-    Attributes:
-        group: What it is about.
-        name: ``"ROC of distance to the nearest synthetic image"``.
-        x_name: What x is.
-        y_name: What y is.
-        x: From left to right.
-        y: As many.
-        kind: Whether it may be published.
-    """
+    """One number over another: a ROC, accuracy over sample size."""
 
     group: Group
     name: str

@@ -1,4 +1,4 @@
-"""What a run may spend, what it has spent, and the releases it has already paid for."""
+"""One run's dealings with the ledger, and the releases that it has paid for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from zipfile import BadZipFile
 
@@ -22,123 +20,135 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
-from understudy.privacy.accounting import (
-    MAX_SIZE,
-    MIN_SCALE,
-    Gaussian,
-    discretisation_slack,
-    epsilon_of,
-    run_event,
-)
-from understudy.privacy.budget import Budget, normalised_shares
+from understudy.privacy.accounting import MAX_SIZE, epsilon_of
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.ledger.rules import rest_of_run
 from understudy.privacy.queries import Query
+from understudy.privacy.run_plan import Plan as Plan
+from understudy.privacy.run_plan import composed as composed
+from understudy.privacy.run_plan import inherited as inherited
+from understudy.privacy.run_plan import run_mu_of as run_mu_of
 from understudy.privacy.unit import Unit
-
-_ROUNDING = 1e-12  # shares are weights over their sum, so their own sum is 1 but for rounding
-
-_OFF = 1e-3  # of a stated epsilon: that of its stages may differ by so much
-
-
-def run_mu_of(budget: Budget) -> float:
-    """The mu that a run with this budget may spend, slack already taken off.
-
-    Raises:
-        ConfigError: An epsilon too small to release anything.
-    """
-    return run_event(budget.epsilon, budget.delta).mu
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run's budget divided among its stages.
+class _Terms:
+    """All that an answer depends on besides the private records.
 
-    Every stage is a Gaussian release with mu_k = mu sqrt(share_k), so that the run composes to mu
-    exactly (sum mu_k^2 = mu^2). The classes and clusters of a stage are one release.
-
-    Args:
-        budget: (epsilon, delta) of the run.
-        shares: Stage to its part of mu^2: each positive, at most 1 together. They are copied, and
-            cannot be changed afterwards.
-
-    Raises:
-        ConfigError: A share that is not a positive number, or shares that spend more than mu^2.
+    Attributes:
+        receipt: Of the stage.
+        grid: The grid step.
+        conditions: JSON values: a stored answer is given back for these and no others.
     """
 
-    budget: Budget
-    shares: Mapping[str, float]
+    receipt: StageReceipt
+    grid: float
+    conditions: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        bad = {name: share for name, share in self.shares.items() if not 0 < share < math.inf}
-        if bad:
-            raise ConfigError(
-                f"a stage's share of the budget must be above 0 and finite, found {bad}"
-            )
-        total = math.fsum(self.shares.values())
-        if not 0 < total <= 1 + _ROUNDING:
-            raise ConfigError(
-                f"the shares of a plan must sum to 1 at most, or it would spend more than its "
-                f"budget, found {total:.12g} over {sorted(self.shares)}: use Plan.of, which scales "
-                "weights to shares"
-            )
-        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
 
-    @classmethod
-    def of(cls, budget: Budget, weights: Mapping[str, float]) -> Plan:
-        """A plan with shares in proportion to ``weights``."""
-        return cls(budget, normalised_shares(weights))
+class StoredReleases:
+    """The answers that a run has paid for: noisy, so no secret, but they stay with the owner."""
 
-    @cached_property
-    def mu(self) -> float:
-        """The run's mu, slack already taken off."""
-        return run_mu_of(self.budget)
+    def __init__(self, unit: Unit, plan: Plan, folder: Path) -> None:
+        self.unit, self.plan, self._folder = unit, plan, folder
+        self._stages: dict[str, StageReceipt] = {}
 
-    @property
-    def slack(self) -> float:
-        """Part of epsilon kept for the noise being discrete."""
-        return discretisation_slack(MAX_SIZE, MIN_SCALE)
+    def sigma(self, query: Query, stage: str) -> float:
+        """Standard deviation of the noise for a query as a stage, in the units of its sum."""
+        return query.sensitivity(self.unit.adjacency) / self.plan.stage_mu(stage)
 
-    def stage_mu(self, stage: str) -> float:
-        """mu of one stage.
+    def stored_answer(self, query: Query, stage: str) -> Vector:
+        """The answer to a query, (slots, width) float64, which must be there.
 
         Raises:
-            ConfigError: A stage that is not in the plan.
+            RunError: It is missing, or was stored for another query.
         """
-        if stage not in self.shares:
-            raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
-        return self.mu * math.sqrt(self.shares[stage])
+        terms = self._terms(query, stage)
+        if not self._path(stage).exists():
+            raise RunError(
+                f"{self._path(stage)}: is missing: more samples need every answer of the run"
+            )
+        noisy, _ = self._stored(stage, terms)
+        return self._answer(noisy, terms)
 
-    def receipt(self, unit: Unit) -> Receipt:
-        """The guarantee of the plan before anything is released: queries and sizes are not known.
-
-        Args:
-            unit: The unit of protection.
-        """
-        stages = (
-            StageReceipt(name, "", share, 1.0, 1 / self.stage_mu(name), self.stage_mu(name), 0)
-            for name, share in self.shares.items()
+    def receipt(self) -> Receipt:
+        """What was released or read back so far, and the guarantee of the whole plan."""
+        return Receipt(
+            unit=self.unit.name,
+            adjacency=self.unit.adjacency,
+            epsilon=self.plan.budget.epsilon,
+            delta=self.plan.budget.delta,
+            slack=self.plan.slack,
+            stages=tuple(self._stages.values()),
         )
-        epsilon, delta = self.budget.epsilon, self.budget.delta
-        return Receipt(unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages))
 
-    def event(self, stage: str) -> Gaussian:
-        """What a stage adds to the ledger."""
-        return Gaussian(self.stage_mu(stage), self.slack * self.shares[stage])
+    def _path(self, stage: str) -> Path:
+        return self._folder / f"{stage}.npz"
+
+    def _terms(self, query: Query, stage: str) -> _Terms:
+        """What a query is answered by, once it is sure that the plan covers it.
+
+        Raises:
+            ConfigError: No such stage, too many numbers, or noise that the accounting does not
+                cover.
+            RunError: The stage was released already.
+        """
+        sigma, mu = self.sigma(query, stage), self.plan.stage_mu(stage)
+        if stage in self._stages:
+            raise RunError(f"stage {stage!r} was released already: each stage is released once")
+        if sum(one.size for one in self._stages.values()) + query.size > MAX_SIZE:
+            raise ConfigError(
+                f"this run would release more than {MAX_SIZE} numbers; use fewer dimensions, "
+                "clusters, or a smaller covariance model"
+            )
+        grid = query.grid(sigma)
+        for weight in (1.0,) if query.weights is None else np.unique(query.weights):
+            noise.require_scale(sigma / grid / float(weight))
+        share = self.plan.shares[stage]
+        receipt = StageReceipt(stage, query.description, share, mu * sigma, sigma, mu, query.size)
+        conditions = {
+            "query": query.fingerprint(),
+            "sigma": sigma,
+            "grid": grid,
+            "epsilon": self.plan.budget.epsilon,
+            "delta": self.plan.budget.delta,
+            "shares": dict(self.plan.shares),
+            "unit": self.unit.name,
+            "adjacency": self.unit.adjacency,
+        }
+        return _Terms(receipt, grid, conditions)
+
+    def _stored(self, stage: str, terms: _Terms) -> tuple[NDArray[np.int64], int]:
+        """The stored noisy integers of a stage, and the attempt that paid for them."""
+        path = self._path(stage)
+        try:
+            noisy, note = _read(path)
+        except _UNREADABLE as error:
+            raise RunError(
+                f"{path}: not a stored release; remove it to pay for a new one"
+            ) from error
+        stored = note["drawn"]
+        other = [name for name, value in terms.conditions.items() if stored.get(name) != value]
+        if other:
+            what = "query" if "query" in other else ", ".join(other)
+            raise RunError(
+                f"{path}: stored for another {what}: the run's settings, models, data or version "
+                "of Understudy changed since, or the number of threads (OMP_NUM_THREADS), on which "
+                "the last digits depend. Go on as it began, or start a new run in another folder"
+            )
+        return np.asarray(noisy, dtype=np.int64), note["attempt"]
+
+    def _answer(self, noisy: NDArray[np.int64], terms: _Terms) -> Vector:
+        """The answer in the units of the sum; from now on it is in the receipt."""
+        self._stages[terms.receipt.stage] = terms.receipt
+        return np.asarray(noisy * terms.grid, dtype=np.float64)
 
 
-class Account:
+class Account(StoredReleases):
     """One run's dealings with the ledger, and its store of paid releases.
 
-    Args:
-        ledger: Where the dataset's spending is kept.
-        dataset: The dataset's id in the ledger.
-        unit: The unit of protection.
-        plan: The run's budget and shares.
-        folder: Where releases are stored; they are noisy, so they are no secret, but they stay with
-            the owner.
-        run: The run's id, the same when it is resumed.
-        on_charge: Called once: when the plan is charged, or now where it was charged before.
+    A resumed run has the same ``run`` id. ``on_charge`` is called once: when the plan is charged,
+    or now where it was charged before.
     """
 
     def __init__(
@@ -151,11 +161,9 @@ class Account:
         run: str | None = None,
         on_charge: Callable[[], None] = lambda: None,
     ) -> None:
-        self.unit, self.plan, self.run = unit, plan, run or uuid.uuid4().hex
-        self._on_charge = on_charge
-        self._ledger, self._dataset, self._folder = ledger, dataset, folder
-        self._stages: dict[str, StageReceipt] = {}
-        self._size = 0
+        super().__init__(unit, plan, folder)
+        self.run = run or uuid.uuid4().hex
+        self._ledger, self._dataset, self._on_charge = ledger, dataset, on_charge
         self._reserved = self._over = False
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
@@ -180,15 +188,17 @@ class Account:
         if self._over:
             raise RunError("this run was settled: nothing more is released for it")
         if not self._reserved:
-            self._charge(dict.fromkeys(self.plan.shares, 1))
+            self._charge(self._plan_charges())
             self._reserved = True
             self._announce()
 
     def check(self) -> None:
         """Raise now what `reserve` would raise; charge nothing."""
-        charges = self._charges(dict.fromkeys(self.plan.shares, 1))
         self._ledger.check(
-            self._dataset, charges, unit=self.unit.name, adjacency=self.unit.adjacency
+            self._dataset,
+            self._plan_charges(),
+            unit=self.unit.name,
+            adjacency=self.unit.adjacency,
         )
 
     def settle(self, successor: Account | None = None) -> Receipt:
@@ -202,22 +212,10 @@ class Account:
         Args:
             successor: The account of another run on the same dataset; None: nothing is charged.
 
-        Returns:
-            The guarantee of what was released.
-
         Raises:
             BudgetRefused: A budget was lowered since, and does not cover the successor.
         """
-        charges = []
-        if successor is not None:
-            charges = successor._charges(dict.fromkeys(successor.plan.shares, 1))
-        self._ledger.charge(
-            self._dataset,
-            charges,
-            unit=self.unit.name,
-            adjacency=self.unit.adjacency,
-            returning=self.run,
-        )
+        self._charge([] if successor is None else successor._plan_charges(), returning=self.run)
         self._over = True
         if successor is not None:
             successor._reserved = True
@@ -225,16 +223,12 @@ class Account:
 
     def released(self) -> Receipt:
         """The guarantee of what was released so far, and of nothing else; of a resumed run too."""
-        stages = []
-        for stage in self.plan.shares:
-            path = self._folder / f"{stage}.npz"
-            if path.exists():
-                stages.append(StageReceipt(**_read(path)[1]["receipt"]))
+        paths = [self._path(stage) for stage in self.plan.shares]
+        stages = [StageReceipt(**_read(path)[1]["receipt"]) for path in paths if path.exists()]
         events = [self.plan.event(one.stage) for one in stages]
-        budget, slack = self.plan.budget, math.fsum(event.slack for event in events)
-        epsilon = epsilon_of(events, budget.delta)
-        adjacency = self.unit.adjacency
-        return Receipt(self.unit.name, adjacency, epsilon, budget.delta, slack, tuple(stages))
+        delta, slack = self.plan.budget.delta, math.fsum(event.slack for event in events)
+        epsilon = epsilon_of(events, delta)
+        return Receipt(self.unit.name, self.unit.adjacency, epsilon, delta, slack, tuple(stages))
 
     @property
     def rest(self) -> float:
@@ -245,27 +239,10 @@ class Account:
         events = [self.plan.event(stage.stage) for stage in self.released().stages]
         return rest_of_run(self.plan.budget.epsilon, self.plan.budget.delta, events)
 
-    def _charges(self, attempts: Mapping[str, int]) -> list[Charge]:
-        return [
-            Charge(self.run, stage, self.plan.event(stage), {"share": self.plan.shares[stage]}, n)
-            for stage, n in attempts.items()
-        ]
-
-    def _charge(self, attempts: Mapping[str, int]) -> None:
-        charges = self._charges(attempts)
-        self._ledger.charge(
-            self._dataset, charges, unit=self.unit.name, adjacency=self.unit.adjacency
-        )
-
     def release(
         self, query: Query, stage: str, total: Callable[[float], NDArray[np.int64]]
     ) -> Vector:
         """The noisy sum of a query: the stored one where there is one, else a new one.
-
-        Args:
-            query: What is asked.
-            stage: Its stage in the plan; each stage is released once.
-            total: Grid step to the exact integer sum, (slots, width).
 
         Returns:
             (slots, width) float64.
@@ -276,76 +253,56 @@ class Account:
             ConfigError: Noise for which the accounting would not hold. Nothing was charged.
             BudgetRefused: A release that was lost has to be paid again, and cannot be.
         """
-        sigma, mu = self.sigma(query, stage), self.plan.stage_mu(stage)
-        share = self.plan.shares[stage]
-        receipt = StageReceipt(stage, query.description, share, mu * sigma, sigma, mu, query.size)
-        self._admit(stage, query.size)
-        grid = _grid(query, sigma)
-        drawn = self._conditions(query, sigma, grid)
-        path = self._folder / f"{stage}.npz"
-        if path.exists():
-            noisy = self._stored(path, drawn)
+        terms = self._terms(query, stage)
+        if self._path(stage).exists():
+            noisy, attempt = self._stored(stage, terms)
+            self._record(stage, attempt, noisy)
         else:
-            exact = total(grid)
+            exact = total(terms.grid)
             self.reserve()
             attempt = self._pay(stage)
-            noisy = _add_noise(exact, query, sigma / grid)
-            self._store(
-                path, noisy, {"drawn": drawn, "attempt": attempt, "receipt": asdict(receipt)}
-            )
-        self._stages[stage] = receipt
-        return np.asarray(noisy * grid, dtype=np.float64)
+            noisy = _add_noise(exact, query, terms.receipt.sigma / terms.grid)
+            self._store(noisy, attempt, terms)
+        return self._answer(noisy, terms)
 
-    def sigma(self, query: Query, stage: str) -> float:
-        """Standard deviation of the noise for a query as a stage, in the units of its sum."""
-        return query.sensitivity(self.unit.adjacency) / self.plan.stage_mu(stage)
+    def _plan_charges(self) -> list[Charge]:
+        return [self._stage_charge(stage, 1) for stage in self.plan.shares]
 
-    def _admit(self, stage: str, size: int) -> None:
-        if stage in self._stages:
-            raise RunError(f"stage {stage!r} was released already: each stage is released once")
-        if self._size + size > MAX_SIZE:
-            raise ConfigError(
-                f"this run would release more than {MAX_SIZE} numbers; use fewer dimensions, "
-                "clusters, or a smaller covariance model"
-            )
-        self._size += size
+    def _stage_charge(self, stage: str, attempt: int) -> Charge:
+        details = {"share": self.plan.shares[stage]}
+        return Charge(self.run, stage, self.plan.event(stage), details, attempt)
+
+    def _charge(self, charges: Sequence[Charge], returning: str | None = None) -> None:
+        self._ledger.charge(
+            self._dataset,
+            charges,
+            unit=self.unit.name,
+            adjacency=self.unit.adjacency,
+            returning=returning,
+        )
 
     def _pay(self, stage: str) -> int:
         """Make sure of a charge that no release was drawn for yet; its attempt number."""
         attempt = max(1, self._ledger.attempts(self.run, stage))
         if self._ledger.released(self.run, stage, attempt) is not None:
             attempt += 1  # released before, and the result is gone: spent is spent
-        self._charge({stage: attempt})
+        self._charge([self._stage_charge(stage, attempt)])
         return attempt
 
-    def _conditions(self, query: Query, sigma: float, grid: float) -> dict[str, Any]:
-        """All that an answer depends on besides the private rows, as JSON values.
-
-        A stored answer is given back for these and no others.
-        """
-        return {
-            "query": query.fingerprint(),
-            "sigma": sigma,
-            "grid": grid,
-            "epsilon": self.plan.budget.epsilon,
-            "delta": self.plan.budget.delta,
-            "shares": dict(self.plan.shares),
-            "unit": self.unit.name,
-            "adjacency": self.unit.adjacency,
-        }
-
-    def _store(self, path: Path, noisy: NDArray[np.int64], note: dict[str, Any]) -> None:
+    def _store(self, noisy: NDArray[np.int64], attempt: int, terms: _Terms) -> None:
         """Write the release so that it is there whole or not at all, and tell the ledger.
 
         Killed anywhere in here, a resumed run finds either a whole file, which `_settle` takes up,
         or none that was ever whole: one charge never pays for two answers.
         """
+        path = self._path(terms.receipt.stage)
         part = path.with_suffix(".part")
+        note = {"drawn": terms.conditions, "attempt": attempt, "receipt": asdict(terms.receipt)}
         with owner_file(part, "wb") as file:
             np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
             file.flush()
             os.fsync(file.fileno())
-        self._record(path.stem, note["attempt"], noisy)
+        self._record(path.stem, attempt, noisy)
         part.replace(path)
 
     def _settle(self, part: Path) -> None:
@@ -359,123 +316,17 @@ class Account:
             part.replace(part.with_suffix(".npz"))
 
     def _record(self, stage: str, attempt: int, noisy: NDArray[np.int64]) -> None:
-        self._ledger.record_release(self._dataset, self.run, stage, attempt, _digest(noisy))
-
-    def _stored(self, path: Path, drawn: Mapping[str, Any]) -> NDArray[np.int64]:
-        try:
-            noisy, note = _read(path)
-        except _UNREADABLE as error:
-            raise RunError(
-                f"{path}: not a stored release; remove it to pay for a new one"
-            ) from error
-        other = [name for name, value in drawn.items() if note["drawn"].get(name) != value]
-        if other:
-            what = "query" if "query" in other else ", ".join(other)
-            raise RunError(
-                f"{path}: stored for another {what}: the run's settings, models, data or version "
-                "of Understudy changed since, or the number of threads (OMP_NUM_THREADS), on which "
-                "the last digits depend. Go on as it began, or start a new run in another folder"
-            )
-        self._record(path.stem, note["attempt"], noisy)
-        return np.asarray(noisy, dtype=np.int64)
-
-    def receipt(self) -> Receipt:
-        """What was released so far, and the guarantee of the whole plan."""
-        return Receipt(
-            unit=self.unit.name,
-            adjacency=self.unit.adjacency,
-            epsilon=self.plan.budget.epsilon,
-            delta=self.plan.budget.delta,
-            slack=self.plan.slack,
-            stages=tuple(self._stages.values()),
-        )
-
-
-def inherited(receipt: Receipt, origin: str) -> Receipt:
-    """The guarantee of a release as what is made of it states it: stages that were paid for there.
-
-    Args:
-        receipt: Of the release.
-        origin: What the release is to the run that is made of it, such as ``"candidates"``.
-    """
-    stages = (
-        replace(stage, stage=f"{origin}: {stage.stage}", origin=origin) for stage in receipt.stages
-    )
-    return replace(receipt, stages=tuple(stages))
-
-
-def composed(receipts: Sequence[Receipt], delta: float) -> Receipt:
-    """The guarantee of several releases together, as if all were about the same records.
-
-    Mu composes as the root of the sum of its squares (Dong, Roth and Su 2022), and epsilon is read
-    off at ``delta``. A single receipt stays what it is.
-
-    Args:
-        receipts: One or more, each of differential privacy.
-        delta: Of what is returned.
-
-    Raises:
-        ConfigError: Units or adjacencies that differ, which do not compose; or a receipt whose
-            stages do not account for its epsilon.
-    """
-    first = receipts[0]
-    if len(receipts) == 1 and first.delta == delta:
-        return first
-    for other in receipts:
-        if (other.unit, other.adjacency) != (first.unit, first.adjacency):
-            raise ConfigError(
-                f"one guarantee protects one {first.unit} under {first.adjacency} and another one "
-                f"{other.unit} under {other.adjacency}: the two do not compose. Nothing was spent. "
-                "Take releases of the same unit and adjacency as the run"
-            )
-        _require_accounted(other)
-    squares = math.fsum(stage.mu**2 for receipt in receipts for stage in receipt.stages)
-    stages = tuple(
-        replace(stage, share=stage.mu**2 / squares)
-        for receipt in receipts
-        for stage in receipt.stages
-    )
-    slack = math.fsum(receipt.slack for receipt in receipts)
-    epsilon = epsilon_of([Gaussian(math.sqrt(squares), slack)], delta)
-    return Receipt(first.unit, first.adjacency, epsilon, delta, slack, stages)
-
-
-def _require_accounted(receipt: Receipt) -> None:
-    """Refuse a receipt of another epsilon than its stages come to.
-
-    Raises:
-        ConfigError: As said.
-    """
-    events = [Gaussian(stage.mu) for stage in receipt.stages]
-    reached = epsilon_of(events, receipt.delta) + receipt.slack
-    if not math.isclose(reached, receipt.epsilon, rel_tol=_OFF, abs_tol=_OFF):
-        raise ConfigError(
-            f"a release states epsilon {receipt.epsilon:g} at delta {receipt.delta:g}, and its "
-            f"stages come to {reached:g}: its privacy.json was changed, or is not whole"
-        )
-
-
-def _grid(query: Query, sigma: float) -> float:
-    """The grid step of a query, once the noise of each of its numbers is known to be enough.
-
-    Raises:
-        ConfigError: Noise for which the accounting would not hold.
-    """
-    grid = query.grid(sigma)
-    for weight in (1.0,) if query.weights is None else np.unique(query.weights):
-        noise.require_scale(sigma / grid / float(weight))
-    return grid
+        digest = hashlib.sha256(np.ascontiguousarray(noisy).tobytes()).hexdigest()
+        self._ledger.record_release(self._dataset, self.run, stage, attempt, digest)
 
 
 def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[np.int64]:
     """Discrete Gaussian noise of ``scale`` grid steps, smaller where the query's weights say so."""
-    if query.weights is None:
-        return noise.add_discrete_gaussian(exact.ravel(), scale).reshape(exact.shape)
+    weights = np.ones(query.width) if query.weights is None else query.weights
     noisy = np.empty_like(exact)
-    for weight in np.unique(query.weights):
-        columns = query.weights == weight
-        part = exact[:, columns]
-        noisy[:, columns] = noise.add_discrete_gaussian(
+    for weight in np.unique(weights):
+        part = exact[:, weights == weight]
+        noisy[:, weights == weight] = noise.add_discrete_gaussian(
             part.ravel(), scale / float(weight)
         ).reshape(part.shape)
     return noisy
@@ -492,7 +343,3 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     drawn = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
     receipt = note.get("receipt")
     return noisy, {"drawn": dict(drawn), "attempt": int(note["attempt"]), "receipt": receipt}
-
-
-def _digest(noisy: NDArray[np.int64]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(noisy).tobytes()).hexdigest()

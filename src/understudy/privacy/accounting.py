@@ -53,11 +53,7 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """One Laplace release that is epsilon-DP on its own.
-
-    Attributes:
-        epsilon: sensitivity / scale.
-    """
+    """One Laplace release that is epsilon-DP on its own."""
 
     epsilon: float
 
@@ -163,56 +159,6 @@ def mu_of(epsilon: float, delta: float) -> float:
     return bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0] * (1 - 1e-12)
 
 
-def run_event(epsilon: float, delta: float) -> Gaussian:
-    """A whole run as one event: what its stages add to a ledger together.
-
-    Args:
-        epsilon: The run's epsilon, of which it spends all.
-        delta: The run's delta.
-
-    Raises:
-        ConfigError: An epsilon so small that the slack alone would use it up.
-    """
-    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
-    return Gaussian(run_mu(epsilon, delta, MAX_SIZE, MIN_SCALE), slack)
-
-
-def run_mu(epsilon: float, delta: float, size: int, scale: float) -> float:
-    """mu that a run may spend so that, slack included, it is (epsilon, delta)-DP.
-
-    Args:
-        epsilon: The run's epsilon.
-        delta: The run's delta.
-        size: An upper bound on how many numbers the run releases in all.
-        scale: The least noise scale in grid steps (`MIN_SCALE`).
-
-    Raises:
-        ConfigError: An epsilon so small that the slack alone would use it up.
-    """
-    return mu_beside(epsilon, delta, discretisation_slack(size, scale))
-
-
-def mu_beside(epsilon: float, delta: float, slack: float) -> float:
-    """mu of Gaussian releases that with this slack are (epsilon, delta)-DP: undoes `epsilon_of`.
-
-    Args:
-        epsilon: Of all of them together.
-        delta: Of all of them together.
-        slack: Of all of them together.
-
-    Raises:
-        ConfigError: An epsilon so small that the slack alone would use it up.
-    """
-    if epsilon - slack <= _LEAST_EPSILON:
-        raise ConfigError(f"epsilon {epsilon:g} is too small to release anything: use 1e-6 or more")
-    return mu_of(epsilon - slack, delta * (1 - _reserve(slack)))
-
-
-def _reserve(slack: float) -> float:
-    """The part of delta that is kept for what discretisation does to delta."""
-    return max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
-
-
 def discretisation_slack(size: int, scale: float) -> float:
     """Epsilon that covers discrete instead of continuous Gaussian noise on ``size`` numbers.
 
@@ -225,6 +171,35 @@ def discretisation_slack(size: int, scale: float) -> float:
     x = math.log(1e18)
     tail = size + 2 * math.sqrt(size * x) + 2 * x
     return 2 * (size + tail) / (24 * scale * scale)
+
+
+RUN_SLACK = discretisation_slack(MAX_SIZE, MIN_SCALE)
+"""The slack of a whole run."""
+
+
+def run_event(epsilon: float, delta: float) -> Gaussian:
+    """A whole run as one event: what its stages add to a ledger together.
+
+    Raises:
+        ConfigError: An epsilon so small that the slack alone would use it up.
+    """
+    return Gaussian(mu_with_slack(epsilon, delta, RUN_SLACK), RUN_SLACK)
+
+
+def mu_with_slack(epsilon: float, delta: float, slack: float) -> float:
+    """mu of Gaussian releases that with this slack are (epsilon, delta)-DP: undoes `epsilon_of`.
+
+    Raises:
+        ConfigError: An epsilon so small that the slack alone would use it up.
+    """
+    if epsilon - slack <= _LEAST_EPSILON:
+        raise ConfigError(f"epsilon {epsilon:g} is too small to release anything: use 1e-6 or more")
+    return mu_of(epsilon - slack, delta * (1 - _reserve(slack)))
+
+
+def _reserve(slack: float) -> float:
+    """The part of delta that is kept for what discretisation does to delta."""
+    return max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
 
 
 def epsilon_of(events: Iterable[Event], delta: float) -> float:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.independence import require_finite, row_squares
-from understudy.core.types import Vector
+from understudy.core.types import Labels, Vector
 from understudy.privacy.cells import Cells
-from understudy.privacy.queries import ClippedSums, Query
+from understudy.privacy.queries import ClippedSums, Contributions, Query
 
 _LEVELS = 256  # of a logarithm
 
@@ -56,9 +56,7 @@ class BlockSizes(Query):
         self.low, self.high = math.log(smallest), math.log(largest)
         self.bound = math.sqrt(self.width) * (self.high - self.low) / 2
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """Logarithms from the middle of the range: (n, blocks)."""
         clusters = self.cells.assign(values, np.zeros_like(labels))
         residuals = self.cells.residuals(values, clusters)

@@ -71,14 +71,8 @@ def part_of_budget(epsilon: str) -> float | None:
     A share is one of the budget's squared mu, by which runs compose: ten runs of ``"10%"`` use up
     the budget, no sooner and no later.
 
-    Args:
-        epsilon: ``"rest"``, or a share such as ``"10%"``.
-
     Returns:
         The share, above 0 and at most 1; None for ``"rest"``.
-
-    Raises:
-        ConfigError: It is neither.
     """
     words = epsilon.strip().lower()
     if words == REST:

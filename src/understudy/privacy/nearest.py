@@ -85,9 +85,6 @@ class Nearest:
 
     A row x scores <x, c> - |c|^2 / 2 with a centre c, where the inner product is of the `rounded`
     vectors and exact; the highest score wins, and of equals the first.
-
-    Attributes:
-        centres: (k, d) float64.
     """
 
     centres: Vector
@@ -103,9 +100,6 @@ class Nearest:
 
     def __call__(self, values: NDArray[Any]) -> Indices:
         """Index of the nearest centre of each row: (n,) int64.
-
-        Args:
-            values: (n, d) numbers.
 
         Raises:
             InputError: A value that is not finite.

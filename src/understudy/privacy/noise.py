@@ -31,9 +31,6 @@ _CHUNK = 1 << 14
 def require_scale(scale: float) -> None:
     """Refuse a noise scale for which the accounting would not hold.
 
-    Args:
-        scale: Standard deviation of the noise in grid steps.
-
     Raises:
         ConfigError: A scale below `MIN_SCALE`, or one that is not a finite number.
     """
@@ -50,12 +47,6 @@ def add_discrete_gaussian(total: NDArray[np.int64], scale: float) -> NDArray[np.
     Args:
         total: (D,) int64 exact sums, in grid steps.
         scale: Noise scale in grid steps, at least `MIN_SCALE`.
-
-    Returns:
-        (D,) int64.
-
-    Raises:
-        ConfigError: A scale below `MIN_SCALE`, for which the accounting would not hold.
     """
     require_scale(scale)
     mechanism = make_gaussian(

@@ -24,11 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.independence import Projection, require_finite, row_softmax, row_squares
-from understudy.core.types import Vector
+from understudy.core.types import Labels, Vector
 from understudy.privacy import sums
 from understudy.privacy.cells import Cells as Cells
 from understudy.privacy.sums import UnitCodes
 from understudy.privacy.unit import Adjacency
+
+Contributions = tuple[NDArray[np.int64], Vector]
+"""Cluster of each record, (n,), and what it adds there, (n, width) float64."""
 
 _CACHED = 1 << 19  # numbers, about as many as a processor's cache holds
 
@@ -79,11 +82,7 @@ class Query(ABC):
         return sums.grid_step(sigma / heaviest)
 
     def integer_sum(
-        self,
-        values: NDArray[Any],
-        labels: NDArray[np.int64],
-        groups: UnitCodes | None,
-        grid: float,
+        self, values: NDArray[Any], labels: Labels, groups: UnitCodes | None, grid: float
     ) -> NDArray[np.int64]:
         """Exact sum of a block's contributions in grid steps: (slots, width) int64."""
         slot, contributions = self.contributions(values, labels)
@@ -99,10 +98,8 @@ class Query(ABC):
         )
 
     @abstractmethod
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
-        """Cluster of each record, (n,), and what it adds there, (n, width) float64."""
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
+        """What each record adds, and where."""
 
     def fingerprint(self) -> str:
         """A digest of the query's public parameters; a stored release is reused only for it."""
@@ -128,9 +125,7 @@ class Counts(Query):
     def __init__(self, cells: Cells) -> None:
         self.cells, self.slots, self.width, self.bound = cells, cells.count, 1, 1.0
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """One 1 in the record's cluster."""
         return self.cells.assign(values, labels), np.ones((len(values), 1))
 
@@ -153,9 +148,7 @@ class ClippedSums(Query):
     def __init__(self, cells: Cells, radius: float) -> None:
         self.cells, self.slots, self.width, self.bound = cells, cells.count, cells.dim, radius
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """The clipped residual."""
         clusters = self.cells.assign(values, labels)
         residuals = self.cells.residuals(values, clusters)
@@ -188,9 +181,7 @@ class CountAndSum(Query):
         """b / radius: what a residual is multiplied with."""
         return math.sqrt(1 - self.count_part**2) / self.radius
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """(a, b v)."""
         clusters = self.cells.assign(values, labels)
         contributions = np.empty((len(values), self.width))
@@ -222,9 +213,7 @@ class DiagonalMoments(Query):
         self.cells, self.radius = cells, radius
         self.slots, self.width, self.bound = cells.count, cells.dim, radius * radius
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """The squared clipped residual."""
         clusters = self.cells.assign(values, labels)
         residuals = self.cells.residuals(values, clusters)
@@ -280,11 +269,7 @@ class FullMoments(Query):
         return self._step**2
 
     def integer_sum(
-        self,
-        values: NDArray[Any],
-        labels: NDArray[np.int64],
-        groups: UnitCodes | None,
-        grid: float,
+        self, values: NDArray[Any], labels: Labels, groups: UnitCodes | None, grid: float
     ) -> NDArray[np.int64]:
         """Exact sum of a block's outer products."""
         slot, rows = self.contributions(values, labels)
@@ -292,9 +277,7 @@ class FullMoments(Query):
             slot, rows, groups, slots=self.slots, radius=self.radius, step=math.sqrt(grid)
         )
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """The residual itself, (n, d); the outer product is taken of its integers."""
         clusters = self.cells.assign(values, labels)
         return self.slot_of_cell[clusters], self.cells.residuals(values, clusters)
@@ -336,9 +319,7 @@ class Votes(Query):
         """Many: a record adds one number, and `nearest` takes records in blocks of its own."""
         return 1 << 16
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """One 1 for the nearest candidate."""
         label, position = np.divmod(self.cells.assign(values, labels), self.cells.centres.shape[1])
         # Of equals the first is nearest (`Nearest`), so no position is that of a filler.
@@ -364,9 +345,7 @@ class NormHistogram(Query):
         self.cells, self.edges = cells, edges
         self.slots, self.width, self.bound = len(edges) + 1, 1, 1.0
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """One 1 in the bin of the norm."""
         residuals = self.cells.residuals(values, self.cells.assign(values, labels))
         norms = np.sqrt(row_squares(residuals))
@@ -395,9 +374,7 @@ class RecallCounts(Query):
         self.cells = Cells(np.zeros((classes, 1, dim)))
         self._projection = Projection(self.theta[:-1])
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """One 1: in slot 2 c + 1 where a record of class c is found, else in slot 2 c."""
         predicted = (self._projection(values) + self.theta[-1]).argmax(axis=1)
         return 2 * labels + (predicted == labels), np.ones((len(values), 1))
@@ -434,9 +411,7 @@ class ClippedGradients(Query):
         """As many as have gradients that stay in the cache."""
         return max(64, _CACHED // self.size)
 
-    def contributions(
-        self, values: NDArray[Any], labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Vector]:
+    def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """Zeros, for there is one cluster, and the gradients row by row: (n, (d + 1) C)."""
         residuals = row_softmax(self._projection(values) + self.theta[-1])
         residuals[np.arange(len(labels)), labels] -= 1.0

@@ -196,11 +196,7 @@ def _embedded(
 
 
 def check_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """Labels, once they are known to lie in [0, classes).
-
-    Raises:
-        SourceError: A label outside.
-    """
+    """Labels, once they are known to lie in [0, classes)."""
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
         raise SourceError(
             f"a label lies outside 0 to {classes - 1}, although the dataset has {classes} classes"

@@ -75,9 +75,6 @@ def _check_bound(squared_norms: Vector, bound: float) -> None:
         squared_norms: (units,) squared norm of each unit's integers, all its records together,
             computed in float64 with a relative error below 1e-12.
         bound: What the norm itself, not its square, may be at most: in grid steps.
-
-    Raises:
-        RuntimeError: A squared norm above the squared bound, or one that is not a number.
     """
     # "not <=": what is not a number is refused too.
     if squared_norms.size and not squared_norms.max() <= bound * bound * (1 - 1e-10):
@@ -172,9 +169,6 @@ def bounded_outer_sum(
 
     Returns:
         (slots, d (d + 1) / 2) int64, the upper triangles row by row.
-
-    Raises:
-        InputError: A value that is not finite.
     """
     if radius / step > 2**18 or len(rows) > 2**16:
         raise ValueError("the integer products would not be exact: radius / step or n is too large")

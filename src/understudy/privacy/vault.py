@@ -1,10 +1,10 @@
-"""The one object that holds private records, and the one way out of it."""
+"""The one way out of private records: a vault, which is asked queries and gives noisy answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.independence import constantly
 from understudy.core.ports import Engine, Source
 from understudy.core.types import Embeddings, Receipt, Vector
-from understudy.privacy.account import Account
+from understudy.privacy.account import Account, StoredReleases
 from understudy.privacy.probe import require_independent
 from understudy.privacy.queries import Query
 from understudy.privacy.rows import (
@@ -27,6 +27,72 @@ from understudy.privacy.rows import (
 from understudy.privacy.sealed import Sealed
 
 Transform = Callable[[NDArray[Any]], NDArray[Any]]
+Encode = Callable[[NDArray[Any]], Embeddings]
+
+
+class Vault(Protocol):
+    """What a method is handed in place of private records: it maps them and asks queries.
+
+    `PrivateVault` holds records and charges for each answer. `StoredVault` gives the answers that a
+    run has paid for, without records. An audit replays a run with one that compares
+    (`understudy.audit.replay.ReplayVault`).
+    """
+
+    def map(self, encode: Encode, *, batch: int = RECORDS_PER_CALL) -> Vault:
+        """A vault of the records' embeddings. Spends nothing.
+
+        Args:
+            encode: A batch of images (or embeddings) to (n, d) float32 embeddings; row i of the
+                result depends on record i alone, to the last bit.
+            batch: Images of every call of ``encode``; black ones fill up the last.
+
+        Raises:
+            BackendError: A function that mixes records.
+            InputError: Embeddings that are not finite, or of the wrong shape.
+            SourceError: Bad rows.
+        """
+        ...
+
+    def embedded(self) -> Vault:
+        """A vault of the embeddings that the source itself holds. Spends nothing."""
+        ...
+
+    def view(self, transform: Transform) -> Vault:
+        """The same records seen through a public row-by-row transform, applied as they are read.
+
+        Args:
+            transform: (n, d) to (n, d') array; row i of the result depends on row i alone, to the
+                last bit. It is called with as many rows each time, but where its matrix products
+                are not `understudy.core.independence.Projection`, a record's position may count.
+        """
+        ...
+
+    def unconditional(self) -> Vault:
+        """The same records with every label 0."""
+        ...
+
+    def release(self, query: Query, *, stage: str) -> Vector:
+        """The answer to a query: (slots, width) float64, noisy and public.
+
+        Raises:
+            BudgetRefused: Over the dataset's budget.
+            InputError: Values that are not finite.
+            ConfigError: A stage that is not planned, or noise that the accounting does not cover.
+            RunError: The stage was released before, or its stored answer is to another query.
+        """
+        ...
+
+    def noise_sd(self, query: Query, *, stage: str) -> float:
+        """Standard deviation of the noise that a release of ``query`` as ``stage`` gets. Public."""
+        ...
+
+    def receipt(self) -> Receipt:
+        """What was released so far, and the guarantee."""
+        ...
+
+    def close(self) -> None:
+        """Forget everything private, here and in every view."""
+        ...
 
 
 def _identity(values: NDArray[Any]) -> NDArray[Any]:
@@ -52,11 +118,11 @@ class _Inside(Sealed):
         self.rows: list[SourceRecords | CachedRecords] = []
 
 
-class Vault(Sealed):
+class PrivateVault(Sealed):
     """Private records, the unit they are protected by, and the account that pays for answers.
 
-    A method is handed the vault, maps it to embeddings and asks it queries; it never sees a record.
-    Nothing in here prints, pickles, copies or counts.
+    Nothing in here prints, pickles, copies or counts. What a method made may still refer to a
+    vault that is closed (a release is sampled batch by batch); nothing private can be reached then.
 
     Args:
         source: Private images or embeddings.
@@ -87,18 +153,14 @@ class Vault(Sealed):
         if source.kind == "embeddings" and account.unit.column is None:
             self._position = self._keep(SourceRecords(source))
 
-    def _like(self, **changes: Any) -> Vault:
-        other = Vault.__new__(Vault)
-        for name in Vault.__slots__:
+    def _like(self, **changes: Any) -> Self:
+        other = object.__new__(type(self))
+        for name in PrivateVault.__slots__:
             setattr(other, name, changes.get(name, getattr(self, name)))
         return other
 
     def close(self) -> None:
-        """Forget the records, the account and the source, here and in every view of them.
-
-        What a method made may still refer to the vault (a release is sampled batch by batch);
-        nothing private can be reached from it any more.
-        """
+        """Forget the records, the account and the source, here and in every view of them."""
         self._shared.clear()
 
     @property
@@ -107,31 +169,15 @@ class Vault(Sealed):
             raise RunError("this vault is closed: ask it before the method returns")
         return self._shared[0]
 
-    @property
-    def _account(self) -> Account:
-        return self._inside.account
-
     def _keep(self, rows: SourceRecords | CachedRecords) -> int:
         self._inside.rows.append(rows)
         return len(self._inside.rows) - 1
 
-    def map(
-        self, encode: Callable[[NDArray[Any]], Embeddings], *, batch: int = RECORDS_PER_CALL
-    ) -> Vault:
-        """A vault of the source's embeddings, cached on the owner's disk. Spends nothing.
+    def map(self, encode: Encode, *, batch: int = RECORDS_PER_CALL) -> Self:
+        """See `Vault.map`; the embeddings are cached on the owner's disk.
 
         The very function that is about to see private records is probed on public ones first
         (`require_independent`), whatever it was put together from.
-
-        Args:
-            encode: A batch of images (or embeddings) to (n, d) float32 embeddings; row i of the
-                result depends on record i alone, to the last bit.
-            batch: Images of every call of ``encode``; black ones fill up the last.
-
-        Raises:
-            BackendError: A function that mixes records.
-            InputError: Embeddings that are not finite, or of the wrong shape.
-            SourceError: Bad rows.
         """
         inside = self._inside
         if inside.probe and encode is not _identity:
@@ -148,18 +194,12 @@ class Vault(Sealed):
         )
         return self._like(_position=self._keep(rows), _transform=_identity)
 
-    def embedded(self) -> Vault:
-        """A vault of the embeddings that the source itself holds. Spends nothing."""
+    def embedded(self) -> Self:
+        """See `Vault.embedded`."""
         return self.map(_identity) if self._position is None else self
 
-    def view(self, transform: Transform) -> Vault:
-        """The same rows seen through a public row-by-row transform, applied as they are read.
-
-        Args:
-            transform: (n, d) to (n, d') array; row i of the result depends on row i alone, to the
-                last bit. It is called with as many rows each time, but where its matrix products
-                are not `understudy.core.independence.Projection`, a record's position may count.
-        """
+    def view(self, transform: Transform) -> Self:
+        """See `Vault.view`."""
         before = self._transform
 
         def after(values: NDArray[Any]) -> NDArray[Any]:
@@ -167,8 +207,8 @@ class Vault(Sealed):
 
         return self._like(_transform=after)
 
-    def unconditional(self) -> Vault:
-        """The same rows with every label 0."""
+    def unconditional(self) -> Self:
+        """See `Vault.unconditional`."""
         return self._like(_labelled=False)
 
     def release(self, query: Query, *, stage: str) -> Vector:
@@ -180,19 +220,8 @@ class Vault(Sealed):
         4. the noisy answer is stored with the run, so that a resumed run pays nothing twice.
 
         Any error in 1 to 4 ends the run.
-
-        Args:
-            query: What is asked.
-            stage: Its stage in the account's plan.
-
-        Returns:
-            (slots, width) float64, noisy and public.
-
-        Raises:
-            BudgetRefused: Over the dataset's budget.
-            InputError: Values that are not finite, a stage that is not planned.
         """
-        return self._account.release(query, stage, lambda grid: self._exact(query, grid))
+        return self._inside.account.release(query, stage, lambda grid: self._exact(query, grid))
 
     def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
         def add_up(block: Block) -> NDArray[np.int64]:
@@ -213,9 +242,54 @@ class Vault(Sealed):
         return total
 
     def noise_sd(self, query: Query, *, stage: str) -> float:
-        """Standard deviation of the noise that a release of ``query`` as ``stage`` gets. Public."""
-        return self._account.sigma(query, stage)
+        """See `Vault.noise_sd`."""
+        return self._inside.account.sigma(query, stage)
 
     def receipt(self) -> Receipt:
-        """What was released so far, and the guarantee."""
-        return self._account.receipt()
+        """See `Vault.receipt`."""
+        return self._inside.account.receipt()
+
+
+class StoredVault:
+    """The answers of a run that is over, for more samples: without records and without a ledger.
+
+    A method that is handed it asks what it asked then, by the same seed, and fits the same model.
+    """
+
+    def __init__(self, releases: StoredReleases) -> None:
+        self._releases = releases
+
+    def map(self, encode: Encode, *, batch: int = RECORDS_PER_CALL) -> Self:
+        """The same answers: no record is encoded."""
+        return self
+
+    def view(self, transform: Transform) -> Self:
+        """The same answers."""
+        return self
+
+    def embedded(self) -> Self:
+        """The same answers."""
+        return self
+
+    def unconditional(self) -> Self:
+        """The same answers."""
+        return self
+
+    def release(self, query: Query, *, stage: str) -> Vector:
+        """The stored answer to a query.
+
+        Raises:
+            RunError: It is not there, or it was stored for another query.
+        """
+        return self._releases.stored_answer(query, stage)
+
+    def noise_sd(self, query: Query, *, stage: str) -> float:
+        """See `Vault.noise_sd`."""
+        return self._releases.sigma(query, stage)
+
+    def receipt(self) -> Receipt:
+        """See `Vault.receipt`."""
+        return self._releases.receipt()
+
+    def close(self) -> None:
+        """Nothing private is held."""

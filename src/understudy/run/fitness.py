@@ -24,7 +24,7 @@ from understudy.metrics.subsets import some
 from understudy.privacy.account import Account
 from understudy.privacy.queries import RecallCounts
 from understudy.privacy.rows import RECORDS_PER_CALL
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 from understudy.report import PublicQuality
 from understudy.run.outputs import NamedArrays, RunFolder, open_release, private_cache
 from understudy.run.prepare import QUALITY, Prepared
@@ -59,7 +59,7 @@ def measured_quality(
 
     query = RecallCounts(folder.keep("quality classifier", trained)["theta"])
     with private_cache(folder.cache) as cache:
-        vault = Vault(private, account, LocalEngine(), cache, progress)
+        vault = PrivateVault(private, account, LocalEngine(), cache, progress)
         records = vault.embedded() if encoder is None else vault.map(encoder.encode)
         counts = records.release(query, stage=QUALITY).reshape(-1, 2)
         parts = recall_intervals(counts, records.noise_sd(query, stage=QUALITY))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from understudy.methods.base import Materials, memory_store
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.rows import RECORDS_PER_CALL
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 from understudy.report.images import smaller
 from understudy.run.prepare import Prepared
 from understudy.run.public_drawings import DrawnRecords, DrawOfClass, drawn_records, public_kinds
@@ -164,14 +164,14 @@ def _text(words: str) -> Images:
     return np.asarray(line)
 
 
-class _PublicVault(Vault):
+class _PublicVault(PrivateVault):
     """A vault of drawings: the same drawing is embedded once."""
 
     __slots__ = ()
 
     def map(
         self, encode: Callable[[NDArray[Any]], Embeddings], *, batch: int = RECORDS_PER_CALL
-    ) -> Vault:
+    ) -> Self:
         """As of a vault."""
         return super().map(partial(_embedded_once, encode, {}), batch=batch)
 

@@ -1,9 +1,9 @@
 """``understudy resample``: more samples from the answers that a run has paid for, free of charge.
 
 All that a method makes of private records are noisy answers, which every run stores
-(``owner/stages``). The method runs again with a vault that gives those answers back
-(`understudy.privacy.paid`), so that it fits the same model, and draws samples by another seed. No
-private record is read and no ledger is opened.
+(``owner/stages``). The method runs again with a vault that gives those answers back (`StoredVault`
+of `understudy.privacy.vault`), so that it fits the same model, and draws samples by another seed.
+No private record is read and no ledger is opened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from understudy.core.types import Batch, Release, Shape
 from understudy.core.version import understudy_version
 from understudy.data import write_release
 from understudy.methods.base import UNLABELLED, Arrays, Make, Materials, Resampling
-from understudy.privacy.paid import PaidAnswers, PaidVault
+from understudy.privacy.account import StoredReleases
+from understudy.privacy.vault import StoredVault
 from understudy.report import OwnerRecord, RunRecord, owner_report
 from understudy.report.meaning import EARLIER_RUN
 from understudy.run.config import make_config
@@ -110,10 +111,10 @@ class EarlierRun:
     def materials(self, resampling: Resampling, events: Events) -> Materials:
         """What the method works with."""
         prepared, config = self.prepared, self.prepared.config
-        answers = PaidAnswers(config.privacy_unit, prepared.plan, self.paths.stages)
+        releases = StoredReleases(config.privacy_unit, prepared.plan, self.paths.stages)
         return Materials(
             context=prepared.context,
-            vault=PaidVault(answers),
+            vault=StoredVault(releases),
             public=prepared.public,
             seed=config.seed,
             progress=events.step,

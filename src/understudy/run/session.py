@@ -20,7 +20,7 @@ from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault, Vault
 from understudy.report import PublicQuality
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.documents import (
@@ -167,7 +167,7 @@ class Session:
         """What the method makes of the records, with the names that it stores begun by ``part``."""
         prepared = self.prepared
         with private_cache(self.folder.cache) as cache:
-            vault = Vault(
+            vault = PrivateVault(
                 prepared.source,
                 self.account,
                 LocalEngine(),

@@ -13,31 +13,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Index,
-    Integer,
-    MetaData,
-    RowMapping,
-    Table,
-    Text,
-    UniqueConstraint,
-    and_,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    make_url,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-
 from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.methods.sanitize.wire import FailureCode
+
+try:
+    from sqlalchemy import (
+        Column,
+        Connection,
+        Index,
+        Integer,
+        MetaData,
+        RowMapping,
+        Table,
+        Text,
+        UniqueConstraint,
+        and_,
+        create_engine,
+        delete,
+        event,
+        func,
+        insert,
+        make_url,
+        or_,
+        select,
+        update,
+    )
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+except ImportError as error:
+    raise MissingExtra("the server", "server") from error
 
 WallClock = Callable[[], int]
 """Seconds since 1970."""

@@ -24,16 +24,12 @@ class CaptionerSuite:
     """What every captioner must do.
 
     A subclass states ``name``, or overrides the fixture ``captioner``.
-
-    Attributes:
-        name: The name that loads the captioner.
     """
 
     name: ClassVar[str]
 
     @pytest.fixture
     def captioner(self) -> Captioner:
-        """The captioner under test."""
         return load_once(Captioner, self.name)
 
     def test_a_captioner_says_something_of_every_image(self, captioner: Captioner) -> None:
@@ -77,7 +73,6 @@ class WriterSuite:
 
     @pytest.fixture
     def writer(self) -> Writer:
-        """The writer under test."""
         return load_once(Writer, self.name)
 
     @pytest.fixture

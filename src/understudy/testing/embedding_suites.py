@@ -50,7 +50,6 @@ class _EmbeddingSuite:
 
     @pytest.fixture
     def encoder(self) -> Encoder:
-        """The encoder under test."""
         return encoder_once(self.name, self.shape)
 
     @pytest.fixture
@@ -183,7 +182,6 @@ class DecoderSuite:
 
     @pytest.fixture
     def decoder(self) -> Decoder:
-        """The decoder under test."""
         return decoder_once(self.name, self.shape, self.encoder_name)
 
     @pytest.fixture

@@ -74,16 +74,12 @@ class GeneratorSuite:
     """What every generator must do in each of its tasks.
 
     A subclass states ``name``, or overrides the fixture ``generator``.
-
-    Attributes:
-        name: The name that loads the generator.
     """
 
     name: ClassVar[str]
 
     @pytest.fixture
     def generator(self) -> Generator:
-        """The generator under test."""
         return load_once(Generator, self.name)
 
     def test_a_generator_says_what_it_is(self, generator: Generator) -> None:
@@ -258,16 +254,12 @@ class TunerSuite:
     """What every tuner of a generator must do.
 
     A subclass states ``name``, or overrides the fixture ``tuner``.
-
-    Attributes:
-        name: The name that loads the tuner, and the generator it tunes.
     """
 
     name: ClassVar[str]
 
     @pytest.fixture
     def tuner(self) -> Tuner:
-        """The tuner under test."""
         return load_once(Tuner, self.name)
 
     @pytest.mark.parametrize("settings", SETTINGS, ids=["adapters", "all weights"])

@@ -48,16 +48,12 @@ class SegmenterSuite:
     """What every segmenter must do.
 
     A subclass states ``name``, or overrides the fixture ``segmenter``.
-
-    Attributes:
-        name: The name that loads the segmenter.
     """
 
     name: ClassVar[str]
 
     @pytest.fixture
     def segmenter(self) -> Segmenter:
-        """The segmenter under test."""
         return load_once(Segmenter, self.name)
 
     def test_a_segmenter_gives_a_class_for_every_pixel(self, segmenter: Segmenter) -> None:
@@ -92,9 +88,6 @@ class ScoringSegmenterSuite(SegmenterSuite):
     """What every segmenter with scores must do, besides what every segmenter must.
 
     A subclass states ``name``, or overrides the fixture ``segmenter``.
-
-    Attributes:
-        name: The name that loads the segmenter.
     """
 
     def test_a_score_is_of_a_class_and_a_pixel(self, segmenter: Segmenter) -> None:
@@ -140,16 +133,12 @@ class DetectorSuite:
     """What every detector must do.
 
     A subclass states ``name``, or overrides the fixture ``detector``.
-
-    Attributes:
-        name: The name that loads the detector.
     """
 
     name: ClassVar[str]
 
     @pytest.fixture
     def detector(self) -> Detector:
-        """The detector under test."""
         return load_once(Detector, self.name)
 
     def test_a_detector_finds_objects_inside_each_image(self, detector: Detector) -> None:
@@ -187,16 +176,12 @@ class PoseEstimatorSuite:
     """What every pose estimator must do.
 
     A subclass states ``name``, or overrides the fixture ``pose_estimator``.
-
-    Attributes:
-        name: The name that loads the pose estimator.
     """
 
     name: ClassVar[str]
 
     @pytest.fixture
     def pose_estimator(self) -> PoseEstimator:
-        """The pose estimator under test."""
         return load_once(PoseEstimator, self.name)
 
     def test_a_pose_has_every_keypoint(self, pose_estimator: PoseEstimator) -> None:

@@ -17,7 +17,7 @@ from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import Vault
+from understudy.privacy.vault import PrivateVault
 
 
 def drawn(photos: Images) -> Images:
@@ -42,7 +42,7 @@ def release(tmp_path: Path):
             plan = Plan.of(Budget(epsilon, 1e-5), {MAP_STAGE.name: MAP_STAGE.weight})
             dataset = ledger.register(source).id
             account = Account(ledger, dataset, Unit(), plan, folder / "stages")
-            vault = Vault(source, account, LocalEngine(1), folder / "cache")
+            vault = PrivateVault(source, account, LocalEngine(1), folder / "cache")
             return noisy_mean_map(vault, drawn, **options)
 
     return run

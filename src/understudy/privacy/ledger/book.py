@@ -272,27 +272,23 @@ class Book:
 
 _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "dataset": Book._register,
-    "variant": Book._register,
+    "variant": Book._register,  # a changed copy that was recognised
     "budget": Book._budget,
     "charge": Book._charge,
-    "shared charge": Book._spend,
-    "return": Book._return,
+    "shared charge": Book._spend,  # of a run on another dataset, which overlaps with this one
+    "return": Book._return,  # of a charge for which nothing was released
     "shared return": Book._give_back,
     "release": Book._release,
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
-    "measured": Book._measure,
-    "deletion": Book._end,
-    "withdrawal": Book._end,
+    "measured": Book._measure,  # what was measured of a disclosure since
+    "deletion": Book._end,  # a server has signed that it deleted what was disclosed
+    "withdrawal": Book._end,  # its owner withdrew consent before all of it had left
 }
 
 
 def parse(link: Link) -> dict[str, Any]:
-    """What a row says.
-
-    Raises:
-        LedgerError: A row or a privacy event of a kind this version does not know.
-    """
+    """What a row says."""
     entry: dict[str, Any] = json.loads(link.entry)
     if entry["kind"] not in _READERS:
         raise LedgerError(

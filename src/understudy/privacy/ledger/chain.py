@@ -88,14 +88,7 @@ def is_intact(key: bytes, link: Link) -> bool:
 def chain_problems(
     key: bytes, links: Sequence[Link], head: Head | None, name: Callable[[Link], str]
 ) -> list[str]:
-    """Everything wrong with a chain, in words; empty when intact.
-
-    Args:
-        key: The ledger's key.
-        links: All rows, in the order of ``seq``.
-        head: The head; None where it is gone.
-        name: Names a row in messages, such as ``"row 4 (charge, run r1, stage moments)"``.
-    """
+    """Everything wrong with a chain, in words; empty when intact."""
     bad = [link for link in links if not is_intact(key, link)]
     if links and len(bad) == len(links) and (head is None or not _is_sealed(key, head)):
         return [f"none of the {len(links)} rows, nor the head, was written with this ledger's key"]
@@ -162,12 +155,6 @@ def _is_sealed(key: bytes, head: Head) -> bool:
 
 def check_continuation(key: bytes, known: Head, links: Sequence[Link], head: Head | None) -> None:
     """Refuse rows that do not continue the chain known so far up to its head.
-
-    Args:
-        key: The ledger's key.
-        known: Where the chain known so far ends.
-        links: All rows after it.
-        head: The head; None where it is gone.
 
     Raises:
         LedgerError: A row changed, missing, added or moved.

@@ -85,17 +85,9 @@ class Database:
     Every transaction opens a connection of its own: a run of hours holds none between two charges,
     and none is carried into a forked process.
 
-    Args:
-        url: See `understudy.privacy.ledger.ledger.Ledger`.
-        on_wait: As there.
-
     Attributes:
         address: Where it is, for messages: no user, no password.
         key: The ledger's 32 secret bytes.
-
-    Raises:
-        LedgerError: It cannot be reached, is no ledger, or was made by a newer version.
-        MissingExtra: PostgreSQL without its driver installed.
     """
 
     def __init__(self, url: str | Path | None, on_wait: Callable[[str], None] | None) -> None:
@@ -252,11 +244,7 @@ def default_path() -> Path:
 
 
 def _store(url: str | Path | None) -> LedgerStore:
-    """The place that a ``--ledger`` names.
-
-    Raises:
-        LedgerError: It names none that can hold a ledger.
-    """
+    """The place that a ``--ledger`` names."""
     if not (isinstance(url, str) and "://" in url):
         path = default_path() if url is None else Path(url).expanduser()
         return SqliteFile(path.absolute())

@@ -56,10 +56,6 @@ class Sketch:
     def of(cls, digests: Iterable[bytes], size: int = SIZE) -> Sketch:
         """Sketch a dataset by the digests of its rows.
 
-        Args:
-            digests: Of its rows.
-            size: k.
-
         Raises:
             LedgerError: No row at all, or a digest that is not 16 bytes long.
         """
@@ -205,13 +201,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, source: Source, key: bytes, stored: Sketch | None = None) -> Fingerprint:
-        """The fingerprint of a source.
-
-        Args:
-            source: The dataset.
-            key: The ledger's.
-            stored: Of its stored bytes, where it is known already.
-        """
+        """The fingerprint of a source."""
         from understudy.core.image_identity import Looks, band_digests, originals_of, value_digest
 
         if stored is None:
@@ -325,13 +315,7 @@ def _most_equal(
     index: Sequence[Mapping[bytes, Sequence[int]]],
     besides: int | None = None,
 ) -> int:
-    """The most bands that an image, mirrored or turned, has in common with one record.
-
-    Args:
-        ways: The bands of the image in each orientation.
-        index: For each band, the records by its digest.
-        besides: A record that does not count.
-    """
+    """The most bands that an image, mirrored or turned, has in common with one record."""
     most = 0
     for bands in ways:
         counts: dict[int | None, int] = {}

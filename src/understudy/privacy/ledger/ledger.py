@@ -119,11 +119,10 @@ class Ledger:
     def recognise(self, source: Source) -> Dataset | None:
         """The dataset that a source is, under whatever name; None for one never registered.
 
-        Goes by the stored bytes of the rows or by their decoded values, not by names, order or
-        labels: equal rows first, else the known dataset that shares the most rows, if (by estimate)
-        at least half of the rows of either are in both. So neither a copy nor a few files more or
-        fewer open a fresh budget. A union of two known datasets is a dataset of its own (see
-        `concerned`). Memory does not grow with the source.
+        Goes by the stored bytes of the records or by their decoded values, not by names, order or
+        labels: equal records first, else the known dataset that shares the most, if (by estimate)
+        at least half of the records of either are in both. A union of two known datasets is a
+        dataset of its own (see `concerned`).
         """
         return self.look_up(source)[0]
 
@@ -189,14 +188,9 @@ class Ledger:
             return [page.dataset() for page in book.pages.values()]
 
     def set_budget(self, dataset_id: str, budget: Budget) -> LedgerSpending:
-        """Set the total a dataset may spend, from now on; earlier totals stay in the rows.
+        """Set the total a dataset may spend, from now on; returns what is spent at its delta.
 
-        Returns:
-            What is spent at the new delta. Where that is more than the new budget, every later
-            charge will be refused.
-
-        Raises:
-            LedgerError: No such dataset.
+        Where that is more than the new budget, every later charge will be refused.
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
@@ -244,27 +238,15 @@ class Ledger:
     def disclose(self, dataset_id: str, disclosure: Disclosure) -> None:
         """Record that something of a dataset leaves without noise; on disk when this returns.
 
-        It stands in the rows of the dataset and of each one that overlaps with it (`concerned`),
-        beside what was spent: no epsilon covers it, so no budget can refuse it. A run counts once;
-        new details of it, such as what was measured since, are added in one more row.
-
-        Args:
-            dataset_id: The dataset.
-            disclosure: The run, and what is disclosed.
-
-        Raises:
-            LedgerError: No such dataset.
+        It stands in the rows of the dataset and of each one that overlaps with it: no epsilon
+        covers it, so no budget can refuse it. A run counts once; new details of it are added.
         """
         with self._writing() as (connection, book):
             if entries := book.disclosed(_page(book, dataset_id), disclosure):
                 self._append(connection, entries)
 
     def selections_of(self, pool: Sketch) -> list[tuple[Dataset, Disclosure]]:
-        """The earlier selections of these candidates, or of many of them, without noise.
-
-        Args:
-            pool: The fingerprint of the candidates, of digests under this ledger's key.
-        """
+        """The earlier selections of these candidates, or of many of them, without noise."""
         with self._reading() as book:
             return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
@@ -312,14 +294,8 @@ class Ledger:
     ) -> Preview:
         """What charging ``events`` would do. Charges nothing and writes nothing.
 
-        Args:
-            dataset_id: The dataset; None for one that is not registered yet.
-            events: What would be charged.
-            unit: As for `charge`.
-            adjacency: As for `charge`.
-            delta: Where epsilon is read off while the dataset has no budget.
-            concerned: Ids of the other datasets that would be charged, where the dataset is not
-                registered yet: `look_up` says which.
+        A dataset that is not registered yet has no id, and `look_up` says which other datasets it
+        concerns. Epsilon is read off at ``delta`` while the dataset has no budget.
         """
         with self._reading() as book:
             if dataset_id is None:
@@ -348,13 +324,6 @@ class Ledger:
         self, dataset_id: str, run: str, stage: str, attempt: int, digest: str
     ) -> None:
         """Note what was released for a charge; once more with the same digest changes nothing.
-
-        Args:
-            dataset_id: The dataset.
-            run: Id of the run.
-            stage: Name of the stage.
-            attempt: The attempt whose noise it is.
-            digest: Digest of the released (public) value as it is stored.
 
         Raises:
             LedgerError: Nothing was charged for it, or something else was released for it: one
@@ -391,11 +360,9 @@ class Ledger:
             return sum(key[:2] == (run, stage) for key in book.charges)
 
     def spent(self, dataset_id: str, delta: float | None = None) -> LedgerSpending:
-        """What was spent on a dataset by all runs together.
+        """What was spent on a dataset by all runs together, at the budget's delta or another one.
 
-        Args:
-            dataset_id: The dataset.
-            delta: Where epsilon is read off; that of the budget where none is given, else 1e-5.
+        Without a budget, at 1e-5.
         """
         with self._reading() as book:
             page = _page(book, dataset_id)
@@ -408,14 +375,9 @@ class Ledger:
     ) -> float | None:
         """Epsilon of the next run on a dataset, where its budget is to say it.
 
-        Args:
-            dataset_id: The dataset.
-            delta: Of the run; that of the budget where none is given.
-            share: Of the budget's squared mu, whatever is left of it; None: the largest run that
-                neither this dataset's budget nor that of one that overlaps with it would refuse.
-
-        Returns:
-            Rounded down; 0.0 where a budget is used up; None where this dataset has no budget.
+        With a ``share``, that of the budget's squared mu, whatever is left of it; else of the
+        largest run that no budget would refuse, this dataset's or that of one that overlaps with
+        it. Rounded down; 0.0 where a budget is used up; None where this dataset has no budget.
         """
         with self._reading() as book:
             page = _page(book, dataset_id)
@@ -434,11 +396,7 @@ class Ledger:
         return (row for row in rows if dataset_id is None or row.dataset == dataset_id)
 
     def verify(self) -> list[str]:
-        """Check every row and their chain.
-
-        Returns:
-            What is wrong, a sentence each, naming the rows; empty where all is as it was written.
-        """
+        """What is wrong with the rows and their chain, a sentence each; empty where nothing is."""
         with self._database.read() as connection:
             head, links = self._database.since(connection, 0)
         problems = chain.chain_problems(self.key, links, head, row_label)

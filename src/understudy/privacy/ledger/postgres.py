@@ -27,10 +27,6 @@ class PostgresServer:
 
     Args:
         url: ``postgresql://USER:PASSWORD@HOST:PORT/NAME``, as libpq reads it.
-
-    Raises:
-        LedgerError: The URL cannot be read.
-        MissingExtra: The driver is not installed.
     """
 
     mark = "%s"

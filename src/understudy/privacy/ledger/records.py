@@ -148,13 +148,7 @@ class LedgerRow:
     Attributes:
         seq: Its position in the chain, from 1.
         time: When it was written: UTC, ISO 8601.
-        kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
-            ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
-            one), ``"return"`` (of a charge for which nothing was released), ``"shared return"``,
-            ``"release"``, ``"disclosure"``, ``"shared disclosure"``, ``"measured"``
-            (what was measured of a disclosure since), ``"deletion"`` (a server has signed that it
-            deleted what was disclosed) or ``"withdrawal"`` (its owner withdrew consent before all
-            of it had left).
+        kind: One of those that `understudy.privacy.ledger.book` reads.
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.

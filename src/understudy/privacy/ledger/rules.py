@@ -7,14 +7,12 @@ from collections.abc import Collection, Sequence
 
 from understudy.core.errors import BudgetRefused, LedgerError
 from understudy.privacy.accounting import (
-    MAX_SIZE,
-    MIN_SCALE,
+    RUN_SLACK,
     Event,
     Gaussian,
     bracket,
-    discretisation_slack,
     epsilon_of,
-    mu_beside,
+    mu_with_slack,
     run_event,
 )
 from understudy.privacy.budget import MAX_EPSILON, MIN_DELTA, Budget
@@ -136,10 +134,6 @@ def largest_run(pages: Sequence[Page], delta: float) -> float | None:
     It is more than the difference of budget and spending: runs compose by the squares of their mu,
     not by adding up epsilons.
 
-    Args:
-        pages: What the run would be charged to.
-        delta: Of the run.
-
     Returns:
         Rounded down; 0.0 where a budget is used up; None where none of the datasets has one.
     """
@@ -158,16 +152,7 @@ def largest_run(pages: Sequence[Page], delta: float) -> float | None:
 
 
 def rest_of_run(epsilon: float, delta: float, released: Sequence[Gaussian]) -> float:
-    """Epsilon of a run that, with what another one has released, costs no more than that one.
-
-    Args:
-        epsilon: That the other run would have spent.
-        delta: Of both of them.
-        released: What it has released.
-
-    Returns:
-        Rounded down; 0.0 where nothing is left.
-    """
+    """Epsilon of a run that, with what another one has released, costs no more than that one."""
     charged = {("", str(number), 1): event for number, event in enumerate(released)}
     page = Page("", ["this run"], budget=Budget(epsilon, delta), charged=dict(charged))
     return largest_run([page], delta) or 0.0
@@ -191,17 +176,11 @@ def share_of_budget(budget: Budget, share: float, delta: float) -> float:
 
     ``1 / share`` such runs compose to the budget, the slack of each of them included.
 
-    Args:
-        budget: Of the dataset.
-        share: Above 0 and at most 1.
-        delta: Of the run.
-
     Raises:
         ConfigError: A share so small that nothing could be released.
     """
-    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
-    whole = mu_beside(budget.epsilon, budget.delta, math.ceil(1 / share) * slack)
-    return rounded_down(epsilon_of([Gaussian(whole * math.sqrt(share), slack)], delta))
+    whole = mu_with_slack(budget.epsilon, budget.delta, math.ceil(1 / share) * RUN_SLACK)
+    return rounded_down(epsilon_of([Gaussian(whole * math.sqrt(share), RUN_SLACK)], delta))
 
 
 def rounded_down(epsilon: float) -> float:

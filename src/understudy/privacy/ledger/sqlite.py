@@ -19,9 +19,6 @@ class SqliteFile:
     """An SQLite file as the store of a ledger (`database.LedgerStore`).
 
     Folder and file are made on first use, for the owner only: the file will hold the key.
-
-    Args:
-        path: The file.
     """
 
     mark = "?"
