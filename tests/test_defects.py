@@ -51,6 +51,7 @@ from understudy.core.errors import BudgetRefused, RunError, RunStopped
 from understudy.core.types import Release
 from understudy.data import open_source
 from understudy.methods.clustering.algorithm import ClusteringParams
+from understudy.planning.dry import RunPlan, dry_run
 from understudy.privacy import noise
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -58,7 +59,6 @@ from understudy.privacy.unit import Unit
 from understudy.run import session as session_module
 from understudy.run import synthesize as run_module
 from understudy.run.config import RunConfig, make_config
-from understudy.run.dry import RunPlan, dry_run
 
 
 def run(source: Path, out: Path, **options: Any) -> run_module.Result:

@@ -21,9 +21,9 @@ from understudy.cli.program import COMMAND_TABLE
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
-from understudy.run.check import check_source
+from understudy.planning.check import check_source
+from understudy.planning.dry import PlanOptions
 from understudy.run.config import RunConfig, make_config, run_options
-from understudy.run.dry import PlanOptions
 from understudy.run.run_result import Result
 
 WIDER = {

@@ -402,7 +402,7 @@ def test_evolution_killed_at_random_moments(
 # Kills at chosen moments: between any two of these something is written or paid.
 
 MOMENTS = [
-    ("understudy.run.outputs:write_json", 1, "before"),  # start.json
+    ("understudy.release.outputs:write_json", 1, "before"),  # start.json
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
@@ -415,11 +415,11 @@ MOMENTS = [
     ("understudy.privacy.account:Account._store", 3, "after"),
     ("understudy.data.release:_PngWriter._name", 7, "after"),  # half of the images
     ("understudy.run.session:write_release", 1, "after"),
-    ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
+    ("understudy.release.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 
 BETWEEN = [
-    ("understudy.run.outputs:write_json", 1, "after"),
+    ("understudy.release.outputs:write_json", 1, "after"),
     ("understudy.privacy.rows:CachedRecords", 1, "before"),
     ("understudy.privacy.vault:Vault.close", 1, "after"),
     ("understudy.run.session:write_release_documents", 1, "after"),

@@ -18,8 +18,8 @@ from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import Covariance, leading_directions
+from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.steps.contrast import Contrast
 
 MUCH = 400.0  # an epsilon at which noise hardly matters

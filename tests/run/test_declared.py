@@ -15,12 +15,12 @@ from tests.run.samples import QUICK, SIZES, class_folders, embeddings, pictures,
 import understudy
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.release.documents import declaring_options
 from understudy.report.statement import COVERED
 from understudy.run.books import dataset_account, set_dataset_budget
 from understudy.run.config import make_config
-from understudy.run.documents import declaring_options
-from understudy.run.dry import dry_run
 from understudy.run.held_out import FILE, parts_of, read_hold_out
 
 EXACT = 1e5  # an epsilon whose noise a count does not show

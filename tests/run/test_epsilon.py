@@ -18,10 +18,10 @@ from understudy.cli.main import app
 from understudy.cli.synthesize_command import confirmed
 from understudy.core.errors import BudgetRefused, ConfigError, Declined
 from understudy.data import open_source
+from understudy.planning.dry import RunPlan, dry_run
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
-from understudy.run.dry import RunPlan, dry_run
 from understudy.run.synthesize import run
 
 

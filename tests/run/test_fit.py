@@ -12,9 +12,9 @@ from understudy.backends.phrase_grammar import read_phrases
 from understudy.cli import show
 from understudy.core.types import Vocabulary
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.playhouse.homes import TASKS
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
 

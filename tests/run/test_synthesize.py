@@ -21,10 +21,10 @@ from tests.run.samples import (
 import understudy
 from understudy.core.errors import BudgetRefused, InputError, LedgerError, RunError
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 
 DOCUMENTS = {"README.md", "PRIVACY.md", "privacy.json"}
 

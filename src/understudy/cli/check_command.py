@@ -13,7 +13,7 @@ from understudy.cli.printing import table as _table
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.methods.clustering.capacity import Carried
-    from understudy.run.check import SourceCheck
+    from understudy.planning.check import SourceCheck
 
 _GIVEN = (
     *("size", "fit", "label", "classes", "channels", "unit", "unit_from", "unit_from_name"),
@@ -30,7 +30,7 @@ def check_command(
     **given: Any,
 ) -> None:
     """Read a dataset once and list all that is wrong with it. Spends nothing; owner only."""
-    from understudy.run.check import checked_dataset
+    from understudy.planning.check import checked_dataset
 
     result = checked_dataset(source, progress=progress, **given)
     if as_json:

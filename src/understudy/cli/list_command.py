@@ -17,7 +17,7 @@ def runs_command(
     as_json: AsJson = False,
 ) -> None:
     """List the runs in a folder and below it, finished or not. Reads no dataset."""
-    from understudy.run.runs import list_runs
+    from understudy.release.runs import list_runs
 
     runs = list_runs(folder)
     if as_json:
@@ -49,7 +49,7 @@ def backends_command(as_json: AsJson = False) -> None:
 
 def doctor_command(as_json: AsJson = False) -> None:
     """Check this machine: packages, threads, the ledger, the noise."""
-    from understudy.run.doctor import check_up
+    from understudy.planning.doctor import check_up
 
     checks = check_up()
     if as_json:

@@ -14,7 +14,7 @@ from understudy.cli import show
 from understudy.cli.option_values import Progress, options_of_a_run
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
-    from understudy.run.recommendation import Recommendation
+    from understudy.planning.recommendation import Recommendation
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
 
@@ -42,7 +42,7 @@ def plan_command(
     **given: Any,
 ) -> None:
     """Recommend a method and settings for a dataset, with the reasons. Spends nothing."""
-    from understudy.run.recommendation import recommended_run
+    from understudy.planning.recommendation import recommended_run
 
     epsilon = given.pop("epsilon", "")  # where it is missing, the error says what to do
     result = recommended_run(source, epsilon=epsilon, forecast=forecast, progress=progress, **given)

@@ -51,7 +51,7 @@ def verify_command(
     Reads the release alone, and says what cannot be checked from outside. Exits with 1 where
     something is wrong.
     """
-    from understudy.run.verify import verify
+    from understudy.release.verify import verify
 
     verification = verify(release, key=key)
     if as_json:
@@ -67,8 +67,8 @@ def sign_command(
     key: Annotated[Path, typer.Option(help="Private Ed25519 key, PEM.")],
 ) -> None:
     """Sign a release: the list of its files and their hashes, by an Ed25519 key."""
-    from understudy.run.checksums import SIGNATURE, sign_release
-    from understudy.run.outputs import release_folder
+    from understudy.release.checksums import SIGNATURE, sign_release
+    from understudy.release.outputs import release_folder
 
     place = release_folder(release)
     public = sign_release(place, key)

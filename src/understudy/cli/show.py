@@ -19,15 +19,15 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.core.types import Receipt
     from understudy.methods.base import Method
     from understudy.methods.clustering.capacity import Carried
+    from understudy.planning.doctor import Check
+    from understudy.planning.dry import RunPlan, StagePlan
+    from understudy.release.runs import RunSummary
+    from understudy.release.verify import Verification
     from understudy.report import Premise
     from understudy.run.accuracy import Accuracy
     from understudy.run.books import DatasetAccount
-    from understudy.run.doctor import Check
-    from understudy.run.dry import RunPlan, StagePlan
     from understudy.run.run_result import Result
-    from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
-    from understudy.run.verify import Verification
 
 
 def plan_alone(dry: RunPlan) -> None:
@@ -94,7 +94,7 @@ def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
 
 def premises(assumptions: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
-    from understudy.run.documents import declaring_options
+    from understudy.release.documents import declaring_options
 
     for origin, words in (
         ("declared", "declared"),

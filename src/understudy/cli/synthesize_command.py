@@ -24,7 +24,7 @@ from understudy.run.progress import reporting
 from understudy.run.selection.select_config import make_select_config, select_options
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
-    from understudy.run.dry import RunPlan
+    from understudy.planning.dry import RunPlan
 
 _Config = Annotated[Path | None, typer.Option(help="YAML file with any of these options.")]
 
@@ -49,7 +49,7 @@ def synthesize_command(
     chosen = make_config({**options, **given, "settings": settings})
     with reporting(progress) as events:  # importing takes a while, and something is to be written
         if chosen.dry_run:
-            from understudy.run.dry import dry_run as plan_only
+            from understudy.planning.dry import dry_run as plan_only
 
             dry = plan_only(chosen)
         else:

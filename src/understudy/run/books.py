@@ -151,7 +151,7 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
     """
     if not isinstance(config.epsilon, str):
         return config
-    from understudy.run.outputs import RunPaths, read_start
+    from understudy.release.outputs import RunPaths, read_start
 
     start = RunPaths(config.out).start
     if config.resume and start.exists():

@@ -15,10 +15,10 @@ from understudy.core.errors import MethodStopped
 from understudy.core.roles import MODEL_ROLES, RoleNames
 from understudy.core.types import Receipt
 from understudy.privacy.account import Account, composed
+from understudy.release.outputs import RunPaths, read_json, write_json
 from understudy.run.config import RunConfig
 from understudy.run.methods import method
 from understudy.run.models import named_roles
-from understudy.run.outputs import RunPaths, read_json, write_json
 from understudy.run.prepare import Prepared, prepare
 
 

@@ -25,8 +25,8 @@ from understudy.privacy.account import Account
 from understudy.privacy.queries import RecallCounts
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.vault import Vault
+from understudy.release.outputs import NamedArrays, RunFolder, open_release, private_cache
 from understudy.report import PublicQuality
-from understudy.run.outputs import NamedArrays, RunFolder, open_release, private_cache
 from understudy.run.prepare import QUALITY, Prepared
 
 _ROWS = 10_000  # samples that the classifier is trained on, at most

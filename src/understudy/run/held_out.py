@@ -10,7 +10,7 @@ from understudy.core.option import read_share
 from understudy.core.ports import Source
 from understudy.data.holdout import HoldOut, Parts, split
 from understudy.privacy.unit import Unit
-from understudy.run.outputs import write_json
+from understudy.release.outputs import write_json
 
 FILE = "holdout.json"
 """In the owner's folder: the secret key, the share and the unit column."""

@@ -21,15 +21,16 @@ from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, weights_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
+from understudy.planning.image_geometry import PROPOSED_SIDES, USUAL_FIT, USUAL_SIDE
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.release.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.books import with_epsilon
 from understudy.run.codec_rules import CodecChoice
 from understudy.run.command_words import amount_words, same_command
 from understudy.run.config import RunConfig, make_params
-from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_FIT, USUAL_SIDE
 from understudy.run.methods import method
 from understudy.run.models import (
     contrast_name,
@@ -41,7 +42,6 @@ from understudy.run.models import (
     require_no_models,
     with_codec,
 )
-from understudy.run.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput, require_no_shared_records

@@ -16,11 +16,11 @@ from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Events
 from understudy.methods.base import Arrays, Make, Resampling
 from understudy.metrics.discriminant import EncodedClassifier, classifier_operations
+from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import budget
 from understudy.run.codec_rules import ENERGIES
 from understudy.run.models import front_end
-from understudy.run.outputs import RunPaths, read_json, release_folder
 from understudy.run.resample import open_run
 
 LITERT_SUFFIX = ".tflite"

@@ -15,6 +15,9 @@ from understudy.core.files import write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.release.documents import release_scatter, spending
+from understudy.release.galleries import read_gallery, release_samples
+from understudy.release.outputs import open_release, read_arrays, read_json, release_folder
 from understudy.report import (
     BudgetState,
     Comparison,
@@ -36,12 +39,9 @@ from understudy.report import (
     read_record,
 )
 from understudy.run.accuracy import evaluation_of_scores, utility_of_scores
-from understudy.run.documents import release_scatter, spending
-from understudy.run.galleries import read_gallery, release_samples
-from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
 
 if TYPE_CHECKING:  # it takes a while to import
-    from understudy.run.run_file import RunFile
+    from understudy.release.run_file import RunFile
 
 _SAMPLES = 8  # images of a release in a comparison
 
@@ -107,7 +107,7 @@ def load(
             f"{folder}: is a release without its run (no owner/run.json beside it); its public "
             "report can be written: understudy report --public OUT.html"
         )
-    from understudy.run.run_file import read_run_file  # imports pydantic
+    from understudy.release.run_file import read_run_file  # imports pydantic
 
     run, record = read_run_file(run_json), read_record(read_json(place / "privacy.json"))
     owner = read_owner(run.as_dict())
@@ -296,7 +296,7 @@ def _budget(run: RunFile, ledger: str | None) -> BudgetState | None:
 
 def _siblings(root: Path, run: RunFile) -> list[Path]:
     """Complete runs in the same parent folder that were charged to the same dataset."""
-    from understudy.run.run_file import read_run_file
+    from understudy.release.run_file import read_run_file
 
     return [
         path.parent.parent
@@ -325,7 +325,7 @@ def _released(folder: Path, name: str) -> Released:
         return Released(name, record)
     evaluation, path = stored_evaluation(place.parent), place.parent / "owner" / "run.json"
     if evaluation is None and path.is_file():
-        from understudy.run.run_file import read_run_file
+        from understudy.release.run_file import read_run_file
 
         evaluation = evaluation_of_scores(read_owner(read_run_file(path).as_dict()).scores)
     return Released(name, record, evaluation)

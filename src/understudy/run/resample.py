@@ -26,17 +26,13 @@ from understudy.core.version import understudy_version
 from understudy.data import write_release
 from understudy.methods.base import UNLABELLED, Arrays, Make, Materials, Resampling
 from understudy.privacy.paid import PaidAnswers, PaidVault
-from understudy.report import OwnerRecord, RunRecord, owner_report
-from understudy.report.meaning import EARLIER_RUN
-from understudy.run.config import make_config
-from understudy.run.documents import (
+from understudy.release.documents import (
     release_scatter,
     write_contact_sheet,
     write_release_documents,
 )
-from understudy.run.galleries import release_pools, sheets, write_gallery
-from understudy.run.methods import method as method_of
-from understudy.run.outputs import (
+from understudy.release.galleries import release_pools, sheets, write_gallery
+from understudy.release.outputs import (
     RunFolder,
     RunPaths,
     open_release,
@@ -44,10 +40,14 @@ from understudy.run.outputs import (
     run_folder,
     write_json,
 )
+from understudy.release.provenance import made_of, provenance_of
+from understudy.release.run_file import RecordFacts, RunFile, read_run_file
+from understudy.report import OwnerRecord, RunRecord, owner_report
+from understudy.report.meaning import EARLIER_RUN
+from understudy.run.config import make_config
+from understudy.run.methods import method as method_of
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.provenance import made_of, provenance_of
-from understudy.run.run_file import RecordFacts, RunFile, read_run_file
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, require_room
 

@@ -20,13 +20,13 @@ from understudy.data import write_release
 from understudy.data.names import names_of_classes
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context, check_template, prompts_of
+from understudy.release.documents import write_release_documents
+from understudy.release.galleries import contact_sheet_of, first_of_each
+from understudy.release.outputs import open_release
 from understudy.report import ModelRecord, RunRecord
 from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
-from understudy.run.documents import write_release_documents
-from understudy.run.galleries import contact_sheet_of, first_of_each
 from understudy.run.models import phrase_of
-from understudy.run.outputs import open_release
 from understudy.run.progress import ProgressMode, reporting
 
 METHOD = "base-set"

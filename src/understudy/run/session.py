@@ -18,12 +18,11 @@ from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
+from understudy.planning.dry import RunPlan, plan_of
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
-from understudy.report import PublicQuality
-from understudy.run.accuracy import Accuracy, Watch, measure
-from understudy.run.documents import (
+from understudy.release.documents import (
     Charged,
     is_unlabelled,
     run_record,
@@ -34,7 +33,10 @@ from understudy.run.documents import (
     write_owner,
     write_release_documents,
 )
-from understudy.run.dry import RunPlan, plan_of
+from understudy.release.galleries import release_pools
+from understudy.release.outputs import RunFolder, open_release, private_cache
+from understudy.report import PublicQuality
+from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.early_stop import (
     read_stop,
     rest_of,
@@ -43,10 +45,8 @@ from understudy.run.early_stop import (
     write_stop,
 )
 from understudy.run.fitness import measured_quality
-from understudy.run.galleries import release_pools
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
-from understudy.run.outputs import RunFolder, open_release, private_cache
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused
 from understudy.run.quality_filter import quality_warnings, write_dropped

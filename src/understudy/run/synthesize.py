@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
+from understudy.planning.dry import RunPlan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
+from understudy.release.outputs import run_folder
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.dry import RunPlan
 from understudy.run.early_stop import require_otherwise
-from understudy.run.outputs import run_folder
 from understudy.run.prepare import claim, prepare, require_no_private_input, require_room_of
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_result import Result

@@ -17,10 +17,10 @@ from understudy.methods.base import UNLABELLED
 from understudy.metrics.discriminant import DISCRIMINANT, image_discriminant
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import Network
+from understudy.release.outputs import open_release, read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks
 from understudy.run.models import front_end
-from understudy.run.outputs import open_release, read_json, release_folder
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.released_classifier import (
     LITERT_SUFFIX,

@@ -18,15 +18,15 @@ from understudy.core.roles import RoleNames
 from understudy.data import open_source
 from understudy.methods.base import Expectation
 from understudy.methods.clustering.capacity import least_classified
+from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
+from understudy.planning.check import Problem, SourceCheck, check_source
+from understudy.planning.dry import RecommendationOptions, RunPlan, expectations, plan_of
+from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.privacy.account import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
-from understudy.run.check import Problem, SourceCheck, check_source
 from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.dry import RecommendationOptions, RunPlan, expectations, plan_of
-from understudy.run.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting

@@ -19,6 +19,10 @@ from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.data.reading_options import window_premise
 from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.release.checksums import write_checksums
+from understudy.release.galleries import contact_sheet_of, sheets, write_gallery
+from understudy.release.outputs import RunFolder, open_release, write_json
+from understudy.release.provenance import Provenance
 from understudy.report import (
     BudgetState,
     ModelRecord,
@@ -34,12 +38,8 @@ from understudy.report import (
 )
 from understudy.report.scatter import POINTS
 from understudy.run.accuracy import Accuracy, utility_of_scores
-from understudy.run.checksums import write_checksums
 from understudy.run.config import RunConfig
-from understudy.run.galleries import contact_sheet_of, sheets, write_gallery
-from understudy.run.outputs import RunFolder, open_release, write_json
 from understudy.run.prepare import Prepared
-from understudy.run.provenance import Provenance
 
 OPTIONS = {
     "class names": "--classes",
@@ -250,7 +250,7 @@ def write_owner(
     fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
-    from understudy.run.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
+    from understudy.release.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
 
     source, context = prepared.source, prepared.context
     scores = tuple(one.score for one in accuracies)

@@ -30,13 +30,18 @@ from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials, memory_store
+from understudy.planning.public_drawings import (
+    DrawnRecords,
+    DrawOfClass,
+    drawn_records,
+    public_kinds,
+)
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.vault import Vault
 from understudy.report.images import smaller
 from understudy.run.prepare import Prepared
-from understudy.run.public_drawings import DrawnRecords, DrawOfClass, drawn_records, public_kinds
 
 _HELD_OUT = 500  # drawings that the released classifier is tried on
 _MOST_HELD_OUT = 50  # of a class

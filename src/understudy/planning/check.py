@@ -26,11 +26,11 @@ from understudy.data.names import (
 )
 from understudy.data.reading_options import split_name
 from understudy.methods.clustering.capacity import Carried
+from understudy.planning.dry import ReadingOptions, class_capacities
+from understudy.planning.image_geometry import PROPOSED_SIDES, USUAL_SIDE, ImageGeometry
+from understudy.release.documents import ONE_CLASS, is_unlabelled
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.documents import ONE_CLASS, is_unlabelled
-from understudy.run.dry import ReadingOptions, class_capacities
-from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_SIDE, ImageGeometry
 from understudy.run.prepare import lacks_size, open_private, prepare
 from understudy.run.progress import ProgressMode, reporting
 

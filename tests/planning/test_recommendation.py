@@ -14,11 +14,11 @@ from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
+from understudy.planning.benchmark_results import RESULTS, nearest_results
+from understudy.planning.dry import dry_run
+from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.benchmark_results import RESULTS, nearest_results
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
-from understudy.run.recommendation import Recommendation, recommend
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from understudy.methods.base import Expectation
 from understudy.methods.clustering.capacity import Carried, classifier_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
+from understudy.release.documents import ONE_CLASS, is_unlabelled, premises_of_run
+from understudy.release.outputs import require_free
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON, RunConfig, make_config, source_name
-from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of_run
 from understudy.run.early_stop import require_otherwise
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.outputs import require_free
 from understudy.run.prepare import (
     Prepared,
     claim,

@@ -23,10 +23,10 @@ from understudy.privacy.accounting import (
     epsilon_of,
     epsilon_of_mu,
 )
+from understudy.release.checksums import checksum_faults, signature_faults
+from understudy.release.outputs import read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import composed_mu, guess_bound, stated
-from understudy.run.checksums import checksum_faults, signature_faults
-from understudy.run.outputs import read_json, release_folder
 
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
 _SOLVED = 1e-6  # epsilon is the solution of an equation

@@ -31,21 +31,21 @@ from understudy.methods.clustering.expectation import (
     mixture_expectations,
     tied_expectations,
 )
+from understudy.planning import forecast, public_drawings, recommendation
+from understudy.planning.check import check_source
+from understudy.planning.forecast import forecast_of
+from understudy.planning.public_drawings import drawn_records, public_kinds
+from understudy.planning.recommendation import MIXTURE_UNITS, recommended_run
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run import forecast, public_drawings, recommendation
-from understudy.run.check import check_source
 from understudy.run.config import make_config
-from understudy.run.forecast import forecast_of
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import SilentEvents
-from understudy.run.public_drawings import drawn_records, public_kinds
-from understudy.run.recommendation import MIXTURE_UNITS, recommended_run
 
 pytest.importorskip("torch")
 
 SIZES = {"cat": 40, "dog": 24}
 PRELOADED = (
-    "understudy.cli.main,understudy.run.recommendation,"
+    "understudy.cli.main,understudy.planning.recommendation,"
     "understudy.backends.embedded.energies.energy_models"
 )
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from understudy.core.errors import RunError
 from understudy.core.types import Fit, Receipt
+from understudy.release.outputs import read_json
 from understudy.report import BudgetState, Premise
 from understudy.report.json_models import first_fault
-from understudy.run.outputs import read_json
 
 
 class AccuracyRecord(BaseModel):

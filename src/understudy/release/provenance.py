@@ -22,12 +22,12 @@ from understudy.data.procedural import PROCEDURAL_PREFIX
 from understudy.data.webdataset import brace_expand, is_tar
 from understudy.methods.base import PROCEDURAL
 from understudy.privacy.account import composed, inherited
+from understudy.release.checksums import CHECKSUMS
+from understudy.release.outputs import RunPaths
+from understudy.release.verify import verify
 from understudy.report import Premise, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA, Guarantee
-from understudy.run.checksums import CHECKSUMS
 from understudy.run.config import RunConfig
-from understudy.run.outputs import RunPaths
-from understudy.run.verify import verify
 
 PUBLIC_ROLES = ("candidates", "base", "public", "contrast")
 """The datasets besides the private one that a run takes."""
