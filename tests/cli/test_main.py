@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -52,6 +53,31 @@ def test_a_run_says_where_everything_lies(
         assert str(tmp_path / "out" / place) in ended.out
         assert (tmp_path / "out" / place).exists()
     assert "understudy ledger set-budget" in ended.out
+
+
+@pytest.mark.parametrize("more", [[], ["--test", "SCANS"]], ids=["plain", "with accuracy"])
+def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path, more: list[str]
+) -> None:
+    if more:
+        pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    scans = class_folders(tmp_path / "larger", {"cat": 20, "dog": 2}, (16, 16, 1))
+    words = ["synthesize", scans, "--epsilon", "20", "--delta", "1e-2", "--accept-epsilon", *books]
+    words += [str(scans) if word == "SCANS" else word for word in more]
+    words += ["--set", "clusters=1", "--count", "20", "--out"]
+    ended = understudy.run(*words, tmp_path / "out")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert len(lines) <= 12
+    assert "note: epsilon 20 is large" in lines[2]  # the worst one first
+    assert sum(line.startswith("note: ") for line in lines) <= 3
+    assert lines[-1].startswith("next: ")
+    report = (tmp_path / "out" / "owner" / "report.html").read_text()
+    whole = understudy.run(*words, tmp_path / "whole", "--verbose")
+    assert whole.code == 0, whole.err
+    assert "noise / sensitivity" in whole.out
+    notes = [line for line in whole.out.splitlines() if line.startswith("note: this dataset has")]
+    assert notes[0].removeprefix("note: ") in html.unescape(report)
 
 
 def test_progress_is_lines_json_or_nothing_where_stderr_is_no_terminal(

@@ -12,7 +12,7 @@ from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
-    from understudy.methods.clustering.capacity import Carried
+    from understudy.methods.base import ClassCapacity
     from understudy.planning.check import SourceCheck
 
 _GIVEN = (
@@ -74,9 +74,6 @@ def _show_classes(result: SourceCheck) -> None:
     _console.print(table)
 
 
-def _carries(carried: Carried | None) -> str:
+def _carries(carried: ClassCapacity | None) -> str:
     """What a class can carry, in a few words."""
-    if carried is None:
-        return "less than 100 images can"
-    mean = "a mean of its own" if carried.own_mean else "the mean of all"
-    return f"{mean}, {carried.clusters} cluster{'s' * (carried.clusters != 1)}"
+    return "less than 100 images can" if carried is None else carried.summary

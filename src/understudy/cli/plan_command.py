@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from understudy.cli import show
 from understudy.cli.option_values import Progress, options_of_a_run
+from understudy.cli.show_run import costs
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.planning.recommendation import Recommendation
@@ -72,7 +72,7 @@ def _show(result: Recommendation, sheet: Path | None) -> None:
         _console.print(f"  {choice.option}: {choice.reason}")
     if result.plan is not None:
         _console.print("what it would cost:")
-        show.costs(result.plan)
+        costs(result.plan)
     if result.obstacle is not None:
         _console.print(f"as things are, it would be refused: {result.obstacle}")
     for note in result.notes:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from understudy.cli import show
 from understudy.cli.option_values import Progress
+from understudy.cli.show_run import RunPrinter
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
 
@@ -31,7 +32,7 @@ def resample_command(
     """Draw more samples from what a run has paid for. Reads nothing private and spends nothing."""
     from understudy.run.resample import resample
 
-    show.result(
+    RunPrinter().result(
         resample(folder, count=count, per_class=per_class, seed=seed, out=out, progress=progress)
     )
 

@@ -6,8 +6,11 @@ the network that is named, trained on the release; of several runs the first.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 _OTHER_ENCODER = 4.0  # as far as a factor of fifty in images
@@ -55,126 +58,11 @@ class BenchmarkResult:
         return other + math.fsum(weight * abs(math.log(a / b)) for a, b, weight in pairs)
 
 
-_GREY = ("small grey images, a public benchmark", "clustering")
-_TILES = ("satellite tiles, a public benchmark", "clustering")
-_SMALL = "python -m benchmarks small_classes"
-_TAEF2 = "understudy synthesize tiles/train --encoder onnx:taef2_encoder.onnx"
-_MOBILE = "understudy synthesize tiles/train --encoder onnx:mobilenet_v2_features.onnx"
-_SCATTERING = "understudy synthesize FOLDER --encoder embedded:scattering"
-
-RESULTS = (
-    BenchmarkResult(
-        *(*_GREY, "embedded:dct", "images", 60_000, 10, 28, 1.0),
-        "78.2 % by a small CNN (86.2 % on real images)",
-        "make demo",
-    ),
-    BenchmarkResult(
-        *(*_GREY, "embedded:dct", "images", 60_000, 10, 28, 10.0),
-        "80.0 % by a small CNN",
-        "understudy synthesize FOLDER --epsilon 10 --test FOLDER --test-rows 12000",
-    ),
-    BenchmarkResult(
-        *(*_GREY, "embedded:scattering", "embeddings", 60_000, 10, 28, 1.0),
-        "84.6 % by a two-layer network (89.1 % on real ones)",
-        f"{_SCATTERING} --epsilon 1 --test FOLDER --test-rows 20000",
-    ),
-    BenchmarkResult(
-        *(*_GREY, "embedded:scattering", "embeddings", 60_000, 10, 28, 10.0),
-        "86.7 % by a two-layer network (89.1 % on real ones)",
-        f"{_SCATTERING} --epsilon 10 --test FOLDER --test-rows 20000",
-    ),
-    BenchmarkResult(
-        *(*_TILES, "onnx", "embeddings", 24_300, 10, 64, 1.0),
-        "89.8 % by a two-layer network (94.6 % on real ones), MobileNetV2 features",
-        f"{_MOBILE} --epsilon 1 --test tiles/test",
-    ),
-    BenchmarkResult(
-        *(*_TILES, "onnx", "embeddings", 24_300, 10, 64, 8.0),
-        "91.3 % by a two-layer network (94.6 % on real ones), MobileNetV2 features",
-        f"{_MOBILE} --epsilon 8 --test tiles/test",
-    ),
-    BenchmarkResult(
-        *(*_TILES, "onnx", "images", 24_300, 10, 64, 1.0),
-        "62.0 % by a small CNN, through an autoencoder (TAEF2)",
-        f"{_TAEF2} --decoder onnx:taef2_decoder.onnx --epsilon 1 --count 10000",
-    ),
-    BenchmarkResult(
-        *(*_TILES, "onnx", "images", 24_300, 10, 64, 8.0),
-        "61.0 % by a small CNN, through an autoencoder (TAEF2)",
-        f"{_TAEF2} --decoder onnx:taef2_decoder.onnx --epsilon 8 --count 6000",
-    ),
-    BenchmarkResult(
-        *("satellite tiles, vegetation", "clustering", "embedded:dct", "images", 3_300, 3, 64, 1.0),
-        "63.4 % by a small CNN",
-        _SMALL,
-    ),
-    BenchmarkResult(
-        *("photos of clothing", "clustering", "embedded:dct", "images", 1_373, 3, 64, 1.0),
-        "46.4 % by a small CNN",
-        _SMALL,
-    ),
-    BenchmarkResult(
-        *("satellite tiles, streets", "clustering", "embedded:dct", "images", 3_300, 3, 64, 1.0),
-        "41.2 % by a small CNN",
-        _SMALL,
-    ),
-    BenchmarkResult(
-        *(
-            "the playhouse, private homes",
-            "alignment",
-            "embedded:studio",
-            "images",
-            1_000,
-            4,
-            64,
-            1.0,
-        ),
-        "68.8 % by a small CNN (92.1 % on real images; 65.2 % by the base set alone)",
-        "python -m benchmarks alignment gap",
-    ),
-    BenchmarkResult(
-        *(
-            "satellite tiles, a base set of the same",
-            "alignment",
-            "onnx",
-            "images",
-            23_300,
-            10,
-            64,
-            1.0,
-        ),
-        "65.1 % by a small CNN (68.6 % by the base set alone)",
-        "python -m benchmarks alignment",
-    ),
-    BenchmarkResult(
-        *(
-            "satellite tiles, a base set of the same",
-            "alignment",
-            "onnx",
-            "images",
-            23_300,
-            10,
-            64,
-            8.0,
-        ),
-        "65.1 % by a small CNN (68.6 % by the base set alone)",
-        "python -m benchmarks alignment",
-    ),
-    BenchmarkResult(
-        *(
-            "the playhouse, private homes",
-            "evolution",
-            "embedded:studio",
-            "images",
-            1_000,
-            4,
-            64,
-            1.0,
-        ),
-        "Frechet distance 0.357 to 0.221 (-38 %); no accuracy was measured",
-        "python -m benchmarks evolution",
-    ),
-)
+@cache
+def benchmark_results() -> tuple[BenchmarkResult, ...]:
+    """Every release that was measured, as the file beside this module lists them."""
+    content = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+    return tuple(BenchmarkResult(**entry) for entry in json.loads(content))
 
 
 def nearest_results(
@@ -188,18 +76,7 @@ def nearest_results(
     epsilon: float,
     most: int = 3,
 ) -> tuple[BenchmarkResult, ...]:
-    """The measured releases of a method that are most like a run, the nearest one first.
-
-    Args:
-        method: The method.
-        encoder: Its encoder.
-        kind: What is to be released.
-        images: Private images, 1 or more.
-        classes: Classes of them.
-        side: Pixels of a side.
-        epsilon: Of the run.
-        most: How many at most.
-    """
-    of_method = [one for one in RESULTS if (one.method, one.kind) == (method, kind)]
+    """The measured releases of a method that are most like a run, the nearest one first."""
+    of_method = [one for one in benchmark_results() if (one.method, one.kind) == (method, kind)]
     of_method.sort(key=lambda one: one.distance(encoder, images, classes, side, epsilon))
     return tuple(of_method[:most])

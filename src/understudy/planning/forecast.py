@@ -131,10 +131,6 @@ class Forecast:
 def sheet_path(name: str | PathLike[str], source: str) -> Path:
     """Where the sheet of a forecast is written.
 
-    Args:
-        name: What was asked for.
-        source: The private dataset.
-
     Raises:
         ConfigError: No PNG, a folder that does not exist, or one inside the private dataset, where
             the sheet would be taken for a private image.
@@ -214,7 +210,7 @@ def forecast_of(
         step = events.step(f"forecast: {kind}", None)
         kinds.append(_kind_forecast(prepared, kind, draw, sizes, units or records))
         step.finish()
-    epsilon = prepared.config.budget.epsilon
+    epsilon = prepared.config.privacy.budget.epsilon
     return Forecast(tuple(kinds), records, units or records, len(sizes), epsilon)
 
 
@@ -254,13 +250,15 @@ def _release(prepared: Prepared, records: DrawnRecords, per_class: int, folder: 
     cache.mkdir(mode=0o700)
     with Ledger(folder / "ledger.db") as ledger:
         dataset = ledger.register(records)
-        account = Account(ledger, dataset.id, config.privacy_unit, prepared.plan, folder / "stages")
+        account = Account(
+            ledger, dataset.id, config.privacy.privacy_unit, prepared.plan, folder / "stages"
+        )
         vault = _PublicVault(records, account, LocalEngine(), cache, probe=False)
         materials = Materials(
             context=prepared.context,
             vault=vault,
             public=prepared.public,
-            seed=config.seed,
+            seed=config.output.seed,
             progress=lambda *_: lambda _: None,
             fit=partial(fit_images, shape=prepared.context.shape),
             keep=memory_store(),

@@ -81,6 +81,8 @@ class RunFile(BaseModel):
     """Number of files that could not be read and were passed over."""
     seconds: dict[str, float]
     """Wall-clock seconds of each part of the run."""
+    notes: list[str] = []
+    """What the owner should know of the run, worst first."""
     fit: list[Fit] = []
     """How well the models fit the domain."""
     records: RecordFacts | None = None
@@ -96,11 +98,7 @@ class RunFile(BaseModel):
 
 
 def read_run_file(path: Path) -> RunFile:
-    """A ``run.json`` as it was written.
-
-    Raises:
-        RunError: It cannot be read, or a part of it is missing or of another type.
-    """
+    """A ``run.json`` as it was written."""
     content = read_json(path)
     try:
         return RunFile.model_validate(content)

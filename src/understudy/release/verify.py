@@ -125,12 +125,7 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
 
 
 def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str]:
-    """What of a guarantee does not follow from what its stages state.
-
-    Args:
-        content: The content of ``privacy.json``.
-        record: The same as it is read.
-    """
+    """What of a guarantee does not follow from what its stages state."""
     claim, receipt = content["guarantee"], record.receipt
     if claim.get("kind") not in (None, record.guarantee):
         yield f"states the guarantee {claim['kind']!r}, and its numbers are those of another kind"

@@ -377,6 +377,7 @@ class OwnerRecord:
         releases: This release and others of the same dataset; empty where it is the only one.
         budget_from: Whether `spending` is of now, or of when the run ended.
         scatter: Synthetic embeddings as points; None of a release of images.
+        notes: What the run told its owner.
     """
 
     dataset: str
@@ -392,3 +393,4 @@ class OwnerRecord:
     releases: tuple[Released, ...] = ()
     budget_from: Literal["ledger", "run"] = "ledger"
     scatter: Scatter | None = None
+    notes: tuple[str, ...] = ()

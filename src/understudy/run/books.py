@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -142,37 +142,38 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
 
     A run that is resumed keeps the number that it began with.
 
-    Args:
-        config: The run.
-        source: Its private dataset.
-
     Raises:
         ConfigError: The dataset has no budget, or nothing is left of it.
     """
-    if not isinstance(config.epsilon, str):
+    asked = config.privacy.epsilon
+    if not isinstance(asked, str):
         return config
     from understudy.release.outputs import RunPaths, read_start
 
-    start = RunPaths(config.out).start
-    if config.resume and start.exists():
-        return replace(config, epsilon=float(read_start(start)["settings"]["epsilon"]))
-    share = part_of_budget(config.epsilon)
-    with Ledger(config.ledger) as book:
+    start = RunPaths(config.output.out).start
+    if config.output.resume and start.exists():
+        return config.changed(epsilon=float(read_start(start)["settings"]["epsilon"]))
+    share = part_of_budget(asked)
+    with Ledger(config.privacy.ledger) as book:
         dataset = book.recognise(source)
-        epsilon = None if dataset is None else book.next_run(dataset.id, config.delta, share=share)
+        epsilon = (
+            None
+            if dataset is None
+            else book.next_run(dataset.id, config.privacy.delta, share=share)
+        )
         address = book.address
     if epsilon is None:
         raise ConfigError(
-            f"--epsilon {config.epsilon} is a part of the dataset's budget, and the ledger at "
+            f"--epsilon {asked} is a part of the dataset's budget, and the ledger at "
             f"{address} knows none for {source.name}. Set one for good (understudy ledger "
             f"set-budget {shlex.quote(source.name)} --epsilon 3), or give a number (--epsilon 1)"
         )
     if epsilon == 0:
         raise ConfigError(
-            f"--epsilon {config.epsilon}: the budget of {source.name} is used up. See `understudy "
+            f"--epsilon {asked}: the budget of {source.name} is used up. See `understudy "
             f"ledger show {shlex.quote(source.name)}`; its owner may raise the total"
         )
-    return replace(config, epsilon=epsilon)
+    return config.changed(epsilon=epsilon)
 
 
 def verify_ledger(ledger: str | None) -> list[str]:

@@ -37,15 +37,7 @@ _BATCH = 512
 def measured_quality(
     prepared: Prepared, written: Release, account: Account, folder: RunFolder, events: Events
 ) -> PublicQuality:
-    """Train a classifier on a release, and count which private records it finds: one query.
-
-    Args:
-        prepared: The run.
-        written: Its release, whose files are written.
-        account: Pays.
-        folder: Of the run; it keeps the classifier, so that a resumed run asks the same again.
-        events: Progress.
-    """
+    """Train a classifier on a release, and count which private records it finds: one query."""
     private = prepared.source
     encoder = None if private.kind == "embeddings" else prepared.context.encoder
 

@@ -20,11 +20,7 @@ _HOW = "such as --hold-out 5%"
 
 
 def check_hold_out(asked: float | str, unit: Unit) -> None:
-    """Refuse what is neither a share nor a number that may be asked for.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse what is neither a share nor a number that may be asked for."""
     number = read_share("hold_out", asked)
     if number < 1:
         if not 0 < number <= _MOST:
@@ -68,14 +64,7 @@ def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -
 
 
 def read_hold_out(owner: Path) -> HoldOut | None:
-    """Who was held out of a run; None where nobody was.
-
-    Args:
-        owner: The owner's folder of the run.
-
-    Raises:
-        RunError: It cannot be read.
-    """
+    """Who was held out of a run; None where nobody was."""
     path = owner / FILE
     if not path.is_file():
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,7 +55,7 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
 
 def named_roles(config: RunConfig) -> dict[str, str]:
     """The models and datasets that the user named, by their roles; ``auto`` names none."""
-    names: Mapping[str, Any] = config.roles
+    names: Mapping[str, Any] = config.models.roles
     return {role: name for role, name in names.items() if name not in (None, AUTO)}
 
 
@@ -66,12 +65,6 @@ def with_codec(
     """The configuration with an encoder and a decoder by their names, and why these.
 
     A run that goes on, or is sampled anew, works with the names, whatever is installed by then.
-
-    Args:
-        config: What the user named.
-        method: The method.
-        params: Its parameters.
-        shape: Of a private record.
 
     Returns:
         The same configuration and None where nothing has to be chosen: for embeddings, for a method
@@ -84,7 +77,7 @@ def with_codec(
         return config, None
     choice = choose_codec(shape, images=decoder == AUTO)
     roles = {"encoder": choice.codec, "decoder": choice.codec if decoder == AUTO else decoder}
-    return replace(config, roles=cast(RoleNames, {**config.roles, **roles})), choice
+    return config.changed(roles=cast(RoleNames, {**config.models.roles, **roles})), choice
 
 
 def _plain(name: str) -> str:
@@ -128,16 +121,12 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
 
 
 def require_no_models(config: RunConfig) -> None:
-    """Refuse models of images for a dataset of embeddings.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse models of images for a dataset of embeddings."""
     given = named_roles(config)
     models = [role for role in MODEL_ROLES if given.get(role, "none") != "none"]
     if models:
         flags = " and ".join(map(flag_of, models))
-        raise ConfigError(f"{config.source} holds embeddings already: leave out {flags}")
+        raise ConfigError(f"{config.data.source} holds embeddings already: leave out {flags}")
 
 
 def encoder_name(name: str) -> str:
@@ -165,10 +154,6 @@ def front_end(shape: Shape | None) -> WrittenEncoder | None:
 
 def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
     """The perceptual distance of a TorchScript file (``--lpips``), tried on an empty image.
-
-    Args:
-        path: The file.
-        images: What it is to compare.
 
     Raises:
         InputError: It is none, or does not take such images; or there are no images.

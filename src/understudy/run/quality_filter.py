@@ -39,37 +39,31 @@ def quality_of(
 ) -> QualityFilter | None:
     """The quality filter that a run asks for, tried on an image before anything is spent.
 
-    Args:
-        config: ``quality``, ``quality_threshold``, ``images_per_embedding``.
-        context: The models.
-        names: The roles that the method has.
-        public: Public images of the owner's choice, which NIQE's model is fitted to; or None.
-
     Raises:
         ConfigError: Settings without a measure, an unknown one, or one that has nothing to choose
             among: a release without images, or a decoder without randomness.
         InputError: The images are too small for the measure, or NIQE has no model.
     """
-    if config.quality is None:
+    if config.models.quality is None:
         for name in ("quality_threshold", "images_per_embedding"):
-            if getattr(config, name) is not None:
+            if getattr(config.models, name) is not None:
                 option = name.replace("_", "-")
                 raise ConfigError(f"--{option} says how to choose by --quality, which is missing")
         return None
     shape, stochastic = _images_of(context, names)
-    several = config.images_per_embedding
+    several = config.models.images_per_embedding
     if several is not None and several > 1 and not stochastic and context.decoder is not None:
         raise ConfigError(
             f"{context.decoder.name} draws one image of an embedding, whatever the seed: with "
             f"images_per_embedding={several} all would be the same. Leave it out, and give a "
             "quality threshold"
         )
-    score = _score(config.quality, shape, public)
-    measure = config.quality.partition(":")[0]
+    score = _score(config.models.quality, shape, public)
+    measure = config.models.quality.partition(":")[0]
     chosen = QualityFilter(
         measure,
         score,
-        config.quality_threshold,
+        config.models.quality_threshold,
         (_TWO if stochastic else 1) if several is None else several,
     )
     score(np.random.default_rng(0).integers(0, 256, (1, *shape), dtype=np.uint8))

@@ -103,12 +103,6 @@ def read_steps(
 ) -> list[RecipeStep]:
     """The steps of a recipe, each checked as far as it can be before any has run.
 
-    Args:
-        path: The YAML file.
-        commands: The commands of the program by name.
-        progress: ``--progress`` of every step that has one.
-        yes: Whether no step asks before its charge.
-
     Raises:
         ConfigError: The file is no recipe, an option does not exist or has no such value, or an
             input is neither there nor written by an earlier step.
@@ -133,11 +127,7 @@ def read_steps(
 
 
 def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """The commands of the file and their options.
-
-    Raises:
-        ConfigError: It cannot be read, or is no list of commands.
-    """
+    """The commands of the file and their options."""
     content = read_yaml(path, "recipe")
     form = "a list with a command and its options in each step, '- select: {keep: 50%, ...}'"
     if not isinstance(content, list) or not content:
@@ -155,11 +145,7 @@ def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _words(name: str, command: Any, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The options as words of the command line.
-
-    Raises:
-        ConfigError: The command has no such option.
-    """
+    """The options as words of the command line."""
     by_name = {alias: one for one in command.params for alias in _names(one)}
     words: list[str] = []
     for key, value in options.items():
@@ -197,11 +183,7 @@ def _text(value: Any) -> str:
 
 
 def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
-    """The folder that a step writes to.
-
-    Raises:
-        ConfigError: None is named.
-    """
+    """The folder that a step writes to."""
     key = "folder" if command in _AGAIN else "out"
     if not options.get(key):
         raise ConfigError(f"{name} names no {key}: say where it lies")
@@ -209,11 +191,7 @@ def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
 
 
 def _check_line(step: RecipeStep, command: Any) -> None:
-    """Refuse what the command would refuse before it opens anything.
-
-    Raises:
-        ConfigError: Naming the step.
-    """
+    """Refuse what the command would refuse before it opens anything."""
     try:
         values = command.make_context(step.command, list(step.words)).params
     except Exception as error:
@@ -241,11 +219,7 @@ def _check_line(step: RecipeStep, command: Any) -> None:
 
 
 def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
-    """Refuse inputs that are not there and that no earlier step writes.
-
-    Raises:
-        ConfigError: Naming the first.
-    """
+    """Refuse inputs that are not there and that no earlier step writes."""
     outputs = [one.place.absolute() for one in earlier if one.command not in _AGAIN]
     names = ["folder"] if step.command == "report" else [*_INPUTS, "folder"]
     for key in names:
@@ -264,12 +238,7 @@ def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
 
 
 def _check_place(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
-    """Refuse a folder that another step writes to, or that holds other things.
-
-    Raises:
-        ConfigError: Two steps of one folder.
-        RunError: It holds other things.
-    """
+    """Refuse a folder that another step writes to, or that holds other things."""
     if step.command in _AGAIN:
         return
     if any(one.place == step.place for one in earlier if one.command not in _AGAIN):

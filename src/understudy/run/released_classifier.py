@@ -69,7 +69,7 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
             "owner writes this classifier. understudy train RELEASE learns from the samples"
         )
     earlier = open_run(root, root.parent / f"{root.resolve().name}-statistics")
-    resampling = Resampling(earlier.prepared.config.seed, record.count, None, _unstored)
+    resampling = Resampling(earlier.prepared.config.output.seed, record.count, None, _unstored)
     materials = earlier.materials(resampling, events)
     linear = earlier.prepared.method.run(materials, earlier.prepared.params).classifier
     if linear is None:
@@ -92,11 +92,6 @@ def _no_statistics(folder: str | Path, reason: str) -> str:
 
 def written_classifier(classifier: EncodedClassifier, path: Path, facts: dict[str, str]) -> bytes:
     """A classifier as one file, its encoder included: ONNX, or LiteRT by the name of the file.
-
-    Args:
-        classifier: Its encoder is one that can be written down.
-        path: Where it will lie.
-        facts: What the file says of it.
 
     Raises:
         MissingExtra: The package of the format is not installed.

@@ -133,16 +133,7 @@ def refresh(
     ledger: str | None = None,
     other_runs: Sequence[str | PathLike[str]] = (),
 ) -> Path:
-    """Write ``owner/report.html`` anew from what the run and its evaluation left.
-
-    Args:
-        folder: As for `load`.
-        ledger: As for `load`.
-        other_runs: As for `load`.
-
-    Raises:
-        RunError: As `load` does.
-    """
+    """Write ``owner/report.html`` anew from what the run and its evaluation left."""
     return load(folder, ledger=ledger, other_runs=other_runs).write()
 
 
@@ -150,10 +141,6 @@ def write_public_report(folder: str | Path, out: Path) -> Path:
     """Write the part of the report that may go with the release.
 
     Reads the folder of the release and nothing else: nothing of the owner's is opened.
-
-    Args:
-        folder: A release, or a run's folder with one in it.
-        out: The HTML file.
 
     Raises:
         RunError: There is no release.
@@ -200,11 +187,6 @@ def compare_folders(
 def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out: Path) -> Path:
     """Write a comparison as a page with a few images of each release.
 
-    Args:
-        folders: The releases, as for `compare_folders`.
-        comparison: Their comparison.
-        out: The HTML file.
-
     Raises:
         ConfigError: No such folder to write to.
     """
@@ -219,11 +201,7 @@ def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out:
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them.
-
-    Raises:
-        ConfigError: As `require_table` says.
-    """
+    """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them."""
     require_table(path)
     if path.suffix == ".parquet":
         path.write_bytes(as_parquet(rows))
@@ -246,11 +224,7 @@ def require_table(path: Path) -> None:
 
 
 def stored_evaluation(root: Path) -> Evaluation | None:
-    """What was measured of a run's release; what the run itself measured if nothing else was.
-
-    Raises:
-        RunError: The file is damaged.
-    """
+    """What was measured of a run's release; what the run itself measured if nothing else was."""
     path = root / "owner" / "evaluation.json"
     if not path.is_file():
         return None
@@ -258,11 +232,7 @@ def stored_evaluation(root: Path) -> Evaluation | None:
 
 
 def read_pairs(path: Path) -> Pairs | None:
-    """The nearest pairs that an evaluation left, or None.
-
-    Raises:
-        RunError: The file is damaged.
-    """
+    """The nearest pairs that an evaluation left, or None."""
     if not path.is_file():
         return None
     arrays = read_arrays(path)

@@ -110,12 +110,12 @@ class EarlierRun:
     def materials(self, resampling: Resampling, events: Events) -> Materials:
         """What the method works with."""
         prepared, config = self.prepared, self.prepared.config
-        answers = PaidAnswers(config.privacy_unit, prepared.plan, self.paths.stages)
+        answers = PaidAnswers(config.privacy.privacy_unit, prepared.plan, self.paths.stages)
         return Materials(
             context=prepared.context,
             vault=PaidVault(answers),
             public=prepared.public,
-            seed=config.seed,
+            seed=config.output.seed,
             progress=events.step,
             base=prepared.base,
             contrast=prepared.contrast,
@@ -183,15 +183,15 @@ def resample(
                 raise RunComplete(place)
             resampling = Resampling(seed, samples, per_class, new.keep)
             result = _draw(earlier, new, resampling, events)
-    return result if seed != earlier.prepared.config.seed else replace(result, warnings=(_SAME,))
+    return (
+        result
+        if seed != earlier.prepared.config.output.seed
+        else replace(result, warnings=(_SAME,))
+    )
 
 
 def open_run(folder: Path, out: Path) -> EarlierRun:
     """A finished run, without its records.
-
-    Args:
-        folder: Its folder.
-        out: Where samples will be written.
 
     Raises:
         RunError: It is no finished run, or one of an earlier version.
@@ -251,11 +251,7 @@ def _absent(run: RunFile, records: RecordFacts) -> Source:
 
 
 def _samples(earlier: EarlierRun, count: int | None, per_class: int | None) -> int:
-    """Samples in all.
-
-    Raises:
-        ConfigError: So many of each class of a release without classes.
-    """
+    """Samples in all."""
     if count is not None or per_class is None:
         return count or 0
     classes = earlier.record.classes
@@ -273,7 +269,7 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     step = events.step("sampling and writing the release", release.count)
     sums: dict[str, str] = {}
     facts = write_release(
-        release, folder.draft, format=prepared.config.format, progress=step, sums=sums
+        release, folder.draft, format=prepared.config.output.format, progress=step, sums=sums
     )
     if prepared.quality is not None:
         facts |= prepared.quality.facts

@@ -59,10 +59,6 @@ def require_apart(source: str, out: Path) -> None:
 def require_class_names(source: Source, *, declared: bool) -> None:
     """Refuse class names that a release cannot have, or that one image alone would publish.
 
-    Args:
-        source: The private dataset.
-        declared: Whether its owner declared its classes.
-
     Raises:
         SourceError: Control characters in a name, or a class of one image that was not declared.
         ConfigError: Letters that this process cannot write in the names of files.

@@ -26,7 +26,6 @@ from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
 from understudy.methods.selection.reference import RecordReference
-from understudy.planning.dry import RunPlan
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
 from understudy.privacy.unit import Adjacency
@@ -35,6 +34,7 @@ from understudy.release.outputs import RunFolder, run_folder
 from understudy.run.accuracy import collect
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.record_copies import Fingerprints
+from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config

@@ -16,7 +16,6 @@ from understudy.methods.selection.algorithm import Selection
 from understudy.methods.selection.candidate_set import CandidateSet
 from understudy.release.documents import (
     Charged,
-    premises_of,
     release_scatter,
     stated_premises,
     write_contact_sheet,
@@ -27,6 +26,7 @@ from understudy.release.outputs import RunFolder, open_release, write_json
 from understudy.release.provenance import made_of
 from understudy.report import ModelRecord, OwnerRecord, RunRecord, owner_report
 from understudy.report.meaning import NO_GUARANTEE
+from understudy.run.run_record import premises_of
 from understudy.run.run_result import Result
 from understudy.run.selection.select_config import METHOD
 from understudy.run.selection.select_inputs import Opened, parts_of_release

@@ -1,0 +1,222 @@
+"""What a run says of itself: its public facts, what they take for public, and the owner's files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from understudy.core.files import write_whole
+from understudy.core.ports import Source
+from understudy.core.types import Fit, Images, Receipt, Release
+from understudy.core.version import understudy_version
+from understudy.data.labels import NO_LABELS, label_column_of
+from understudy.data.names import UNLABELLED_NAME
+from understudy.data.reading_options import window_premise
+from understudy.release.documents import Charged, release_scatter, stated_premises
+from understudy.release.galleries import sheets, write_gallery
+from understudy.release.outputs import RunFolder, write_json
+from understudy.report import (
+    ModelRecord,
+    OwnerRecord,
+    Premise,
+    PublicQuality,
+    RunRecord,
+    owner_report,
+)
+from understudy.run.accuracy import Accuracy, utility_of_scores
+from understudy.run.config import RunConfig
+from understudy.run.prepare import Prepared
+
+OPTIONS = {
+    "class names": "--classes",
+    "label column": "--label",
+    "image size": "--size",
+    "colour channels": "--channels",
+    "intensity window": "SOURCE?window=CENTRE,WIDTH",
+    "epsilon": "--epsilon NUMBER",
+}
+"""The option that declares each premise; the length of embeddings has none."""
+
+
+def declaring_options(premises: Sequence[Premise]) -> list[str]:
+    """The options that declare what is inferred as it is, as they are typed."""
+    words: list[str] = []
+    for premise in premises:
+        value, flag = premise.value, OPTIONS.get(premise.name)
+        if premise.origin == "declared" or flag is None:
+            continue
+        if premise.name == "image size":
+            height, width = value
+            value = height if height == width else "N"
+        elif premise.name == "class names" and len(value) > 1:
+            if any("," in name for name in value):
+                continue  # the option cannot say them
+            value = ",".join(value)
+        elif premise.name == "class names":
+            flag, value = OPTIONS["label column"], NO_LABELS
+        elif premise.name not in ("label column", "colour channels"):
+            value = ""
+        words.append(f"{flag} {shlex.quote(str(value))}" if value != "" else flag)
+    return list(dict.fromkeys(words))
+
+
+ONE_CLASS = (
+    "nothing in the dataset says what the class is, so it is one class, 'all'; --label none says "
+    "that this is meant"
+)
+"""The note on a dataset without labels that nobody declared to be without."""
+
+
+def run_record(
+    prepared: Prepared,
+    release: Release,
+    receipt: Receipt,
+    facts: Mapping[str, Any],
+    quality: PublicQuality | None = None,
+) -> RunRecord:
+    """The public facts of a run."""
+    config = prepared.config
+    models = [
+        ModelRecord(role.replace("_", " "), model.name, model.licence)
+        for role, model in prepared.context.models.items()
+    ]
+    origins = prepared.origins
+    released = [one for one in origins if one.record is not None or one.role == "candidates"]
+    given = {f"{one.role}_guarantee": one.guarantee for one in released}
+    private = {one.role for one in origins if one.guarantee != "no private data"}
+    public = [(role, getattr(prepared, role)) for role in ("public", "base", "contrast")]
+    public += [("candidates", prepared.candidates)]
+    for record in (one.record for one in released if one.record is not None):
+        models += [model for model in record.models if model not in models]
+    return RunRecord(
+        method=release.method,
+        receipt=receipt,
+        classes=release.classes,
+        count=release.count,
+        format=config.output.format if release.image_shape else "embeddings",
+        version=understudy_version(),
+        date=datetime.now(UTC).date().isoformat(),
+        params=asdict(prepared.params),
+        image_shape=release.image_shape,
+        dim=release.dim,
+        models=tuple(models),
+        public_sources=tuple(
+            source.name for role, source in public if source is not None and role not in private
+        ),
+        facts={**release.facts, **facts, **given},
+        how=prepared.method.summary,
+        licence=config.output.licence,
+        contact=config.output.contact or "",
+        quality=quality,
+        premises=(
+            *premises_of_run(prepared),
+            *stated_premises(origins),
+        ),
+    )
+
+
+def is_unlabelled(source: Source, config: RunConfig) -> bool:
+    """Whether a dataset was taken for one class, and nobody declared that."""
+    return source.classes == UNLABELLED_NAME and config.data.label != NO_LABELS
+
+
+def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
+    """Everything about the private dataset that steers a run without noise, by where it is from.
+
+    The guarantee takes all of it for public. What no option declares is called inferred, also
+    where a schema or a header says it: those are part of the private dataset.
+    """
+    unlabelled = config.data.label == NO_LABELS
+    by_name = unlabelled or config.data.classes is not None
+    premises = [Premise.of("class names", list(source.classes), declared=by_name)]
+    column = label_column_of(source)
+    if column is not None or unlabelled or source.classes == UNLABELLED_NAME:
+        declared = config.data.label is not None
+        premises.append(Premise.of("label column", column or NO_LABELS, declared=declared))
+    if source.kind == "embeddings":
+        return (*premises, Premise.of("embedding length", source.shape[0], declared=False))
+    height, width, channels = source.shape
+    size, colour = config.data.size is not None, config.data.channels is not None
+    premises.append(Premise.of("image size", [height, width], declared=size))
+    premises.append(Premise.of("colour channels", channels, declared=colour))
+    if (window := window_premise(source)) is not None:
+        premises.append(Premise.of("intensity window", window[0], declared=window[1]))
+    if config.data.fit != "stretch":
+        premises.append(Premise.of("image fit", config.data.fit, declared=True))
+    return tuple(premises)
+
+
+def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
+    """`premises_of` a run, and what follows from them: its codec; and an epsilon of the ledger."""
+    premises = premises_of(prepared.source, prepared.config)
+    origins = {premise.name: premise.origin for premise in premises}
+    more: list[Premise] = []
+    if prepared.codec is not None:
+        declared = {origins.get("image size"), origins.get("colour channels")} == {"declared"}
+        codec = prepared.codec.codec
+        more.append(Premise.of("encoder and decoder by size", codec, declared=declared))
+    if prepared.asked_epsilon is not None:
+        what = f"{prepared.asked_epsilon} of the budget that the owner's ledger had left"
+        more.append(Premise.of("epsilon", what, declared=False))
+    return (*premises, *more)
+
+
+def write_owner(
+    folder: RunFolder,
+    prepared: Prepared,
+    record: RunRecord,
+    charged: Charged,
+    accuracies: Sequence[Accuracy],
+    synthetic: Mapping[int, Images] | None,
+    seconds: Mapping[str, float],
+    fits: Sequence[Fit],
+    notes: Sequence[str],
+) -> None:
+    """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
+    from understudy.release.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
+
+    source, context = prepared.source, prepared.context
+    scores = tuple(one.score for one in accuracies)
+    owner = OwnerRecord(
+        dataset=source.name,
+        rows=len(source),
+        skipped=source.skipped,
+        spending=charged.spending,
+        scores=scores,
+        utility=utility_of_scores(scores),
+        sheets=sheets(source, synthetic) if synthetic is not None else (),
+        seconds=seconds,
+        scatter=release_scatter(folder.release, record),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    if owner.sheets:
+        write_gallery(folder.owner, owner.sheets)
+    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
+    content = RunFile(
+        run=folder.run,
+        dataset=owner.dataset,
+        dataset_id=charged.dataset,
+        ledger=charged.ledger,
+        settings=prepared.config.identity(),
+        premises=list(record.premises),
+        receipt=None if record.unprotected else record.receipt,
+        spending=charged.spending,
+        accuracy=[AccuracyRecord.model_validate(one.as_dict()) for one in accuracies],
+        rows=owner.rows,
+        rows_held_out=prepared.rows_held_out,
+        skipped=owner.skipped,
+        seconds=dict(seconds),
+        fit=list(fits),
+        notes=list(owner.notes),
+        records=RecordFacts(
+            kind=source.kind,
+            shape=context.shape,
+            classes=context.classes,
+            phrases=context.phrases,
+        ),
+        version=record.version,
+    )
+    write_json(folder.record, content.as_dict())
