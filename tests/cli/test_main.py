@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from understudy.cli.main import app
 from understudy.cli.option_values import parse_settings
 from understudy.core.errors import ConfigError
+from understudy.run.config import run_options
 
 ONE = ["--epsilon", "1"]
 QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]
@@ -430,6 +431,22 @@ def test_every_command_explains_itself(words: list[str]) -> None:
     assert f"Usage: understudy {' '.join(words)}".rstrip() in shown.output
     lines = [line.strip() for line in shown.output.splitlines()]
     assert not [line for line in lines if re.fullmatch(r"--[a-z-]+( [A-Z]+)?", line)]
+
+
+def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
+    first = CliRunner().invoke(app, ["synthesize", "--help"], env={"COLUMNS": "80"}).output
+    assert len(first.splitlines()) <= 30
+    usual = ("size", "unit", "epsilon", "delta", "method", "encoder", "out", "count", "test")
+    for name in (*usual, "dry-run", "help-all"):
+        assert re.search(rf"^  --{name} ", first, re.MULTILINE), name
+    whole = CliRunner().invoke(app, ["synthesize", "--help-all"], env={"COLUMNS": "80"}).output
+    for panel in ("Data", "Privacy", "Models", "Output"):
+        assert f"\n{panel}:\n" in first
+        assert f"\nAdvanced: {panel}:\n" in whole
+    for name in run_options():
+        flag = "set" if name == "settings" else name.replace("_", "-")
+        listed = re.findall(rf"^  --{flag} ", whole, re.MULTILINE)
+        assert len(listed) == (name != "source"), name
 
 
 def test_settings_are_names_and_values() -> None:

@@ -12,7 +12,6 @@ from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
-    from understudy.methods.base import ClassCapacity
     from understudy.planning.check import SourceCheck
 
 _GIVEN = (
@@ -68,12 +67,8 @@ def _show_classes(result: SourceCheck) -> None:
     carries = (f"carries at epsilon {epsilon:g}" for epsilon in result.carried)
     table = _table("class", "images", *people, *carries)
     for name, count in result.classes.items():
-        cells = (_carries(of_class[name]) for of_class in result.carried.values())
+        capacities = (of_class[name] for of_class in result.carried.values())
+        cells = ("less than 100 images can" if one is None else one.summary for one in capacities)
         units = [f"{result.class_units[name]:,}" for _ in people]
         table.add_row(name, f"{count:,}", *units, *cells)
     _console.print(table)
-
-
-def _carries(carried: ClassCapacity | None) -> str:
-    """What a class can carry, in a few words."""
-    return "less than 100 images can" if carried is None else carried.summary

@@ -1,125 +1,15 @@
-"""Results as text on a terminal."""
+"""What a ledger holds, as text on a terminal."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.cli.show_run import guarantee_words
-from understudy.core.option import declared_options, option_of
-from understudy.core.roles import flag_of
 
-if TYPE_CHECKING:  # importing them takes a second, which every command would pay
-    from understudy.backends.registry import BackendInfo
-    from understudy.methods.base import Method
-    from understudy.planning.doctor import Check
-    from understudy.release.runs import RunSummary
-    from understudy.release.verify import Verification
+if TYPE_CHECKING:  # importing it takes a second, which every command would pay
     from understudy.run.books import DatasetAccount
-    from understudy.run.sample import BaseSet, Samples
-
-
-def verification(checked: Verification) -> None:
-    """What was checked of a release, what is wrong, and what cannot be checked."""
-    for fault in checked.faults:
-        _console.print(f"WRONG: {fault}")
-    record = checked.record
-    if checked.sound and record is not None:
-        _console.print(f"files:      {checked.files:,}, each as its hash says")
-        computed = "" if not record.receipt.stages else ", computed anew from its stages"
-        _console.print(f"guarantee:  {guarantee_words(record.receipt)}{computed}")
-        _console.print(f"licence:    {record.licence}")
-        _console.print(f"contact:    {record.contact or 'not stated'}")
-        if record.total is not None:
-            total = record.total
-            _console.print(
-                f"in all:     epsilon {total.epsilon:.4g} at delta {total.delta:g} by "
-                f"{total.releases} runs, as the owner states"
-            )
-        _console.print(f"signed by:  {checked.signed_by or 'nobody'}")
-    _console.print("cannot be checked from outside:")
-    for line in checked.unverified:
-        _console.print(f"- {line}")
-    count = len(checked.faults)
-    words = f"NOT sound: {count} fault{'' if count == 1 else 's'}" if count else "sound"
-    _console.print(f"{checked.release}: {words}")
-
-
-def run_list(runs: Sequence[RunSummary]) -> None:
-    """Runs, one a line, and how to go on with those that are not finished."""
-    table = _table("folder", "state", "method", "dataset", "epsilon", "samples", "date")
-    for run in runs:
-        table.add_row(
-            str(run.folder),
-            run.state,
-            run.method or "",
-            run.dataset or "",
-            _epsilon(run),
-            "" if run.samples is None else f"{run.samples:,}",
-            run.date or "",
-        )
-    if not runs:
-        _console.print("no runs here: understudy runs FOLDER")
-        return
-    _console.print(table)
-    for run in runs:
-        if run.problem is not None:
-            _console.print(f"damaged: {run.problem}")
-    if any(run.state == "unfinished" for run in runs):
-        _console.print(
-            "go on with an unfinished run: the same command with --resume; what it paid for is "
-            "not paid again"
-        )
-
-
-def _epsilon(run: RunSummary) -> str:
-    """The epsilon of a run, or the kind of its guarantee where it has none."""
-    if run.guarantee == "none":
-        return "no guarantee"
-    if run.guarantee == "no private data":
-        return "no private data"
-    return "" if run.epsilon is None else f"{run.epsilon:g}"
-
-
-def method_table(methods: Mapping[str, Method]) -> None:
-    """The methods with their settings."""
-    from understudy.methods.base import AUTO
-    from understudy.run.codec_rules import rules_in_words
-
-    for method in methods.values():
-        _console.print(f"{method.name}: {method.summary} ({method.source})")
-        roles = method.roles(method.params(), frozenset())
-        listed = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
-        _console.print(f"  takes, and by default works with: {', '.join(listed)}")
-        if AUTO in roles.values():
-            _console.print(f"  {AUTO}: {rules_in_words()}")
-        table = _table("  --set", "default", "meaning")
-        declared = declared_options(method.params)
-        for field in dataclasses.fields(method.params):
-            default = "" if field.default is dataclasses.MISSING else str(field.default)
-            table.add_row(f"  {field.name}", default, option_of(declared[field.name]).help)
-        _console.print(table)
-
-
-def backend_table(backends: Sequence[BackendInfo]) -> None:
-    """The backends."""
-    table = _table("name", "makes", "needs", "what")
-    for info in backends:
-        needs = "ready" if info.available else f"pip install 'understudy[{info.extra}]'"
-        table.add_row(info.name, info.kind, needs, info.what)
-    _console.print(table)
-
-
-def checks(findings: Sequence[Check]) -> None:
-    """The findings of a check-up."""
-    table = _table("", "what", "found")
-    for check in findings:
-        table.add_row("ok" if check.good else "!!", check.name, check.finding)
-    _console.print(table)
 
 
 def _total(entry: DatasetAccount) -> str:
@@ -219,32 +109,3 @@ def ledger_findings(findings: Sequence[str]) -> None:
         _console.print(finding)
     if not findings:
         _console.print("every row is as it was written")
-
-
-def studio(stages: Sequence[str], out: Path) -> None:
-    """A studio that was trained."""
-    _console.print(f"trained: {', '.join(stages)}")
-    _console.print(f"use it:  embedded:studio?folder={out}")
-
-
-def exported(path: Path) -> None:
-    """Something that was written."""
-    _console.print(f"written: {path}")
-
-
-def axes(file: Path, images: int) -> None:
-    """Axes of public images that were written."""
-    _console.print(f"axes of {images:,} public images: {file}")
-
-
-def drawn_images(samples: Samples) -> None:
-    """Pictures that were drawn."""
-    _console.print(f"pictures: {len(samples.image_paths)} in {samples.sheet.parent}")
-    _console.print(f"sheet:    {samples.sheet}")
-
-
-def base_set_summary(base: BaseSet) -> None:
-    """A release of a generator alone."""
-    _console.print(f"{base.count:,} images, no private data was used")
-    _console.print(f"to share:  {base.release}")
-    _console.print(f"pictures:  {base.contact_sheet}")

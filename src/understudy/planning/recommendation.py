@@ -35,6 +35,7 @@ from understudy.run.run_plan import RunPlan, explanation, plan_of
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
 
+_MENDED_BY_OPTIONS = ("mixed sizes", "large images", "bad files")
 _FEW = 4.0  # times the noise of a class size, below which little is known of a class
 _CLASS_SIZE_NOISE = 19.6  # at epsilon 1, of the default method: docs/benchmarks.md
 
@@ -178,7 +179,10 @@ def recommend(config: RunConfig) -> Recommendation:
 
 def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation, Prepared | None]:
     """What is recommended, and the run that is planned; None where none can be."""
-    facts, problems = _facts(config, check), tuple(filter(_in_the_way, check.problems))
+    facts = _facts(config, check)
+    problems = tuple(
+        one for one in check.problems if one.blocking and one.kind not in _MENDED_BY_OPTIONS
+    )
     if check.shape is None:
         return Recommendation(check.source, facts, problems, (), None, None, None, (), ()), None
     name, roles, choices = _method(config, check)
@@ -282,11 +286,6 @@ _KEPT: Mapping[str, Any] = {
     "ledger": None,
 }
 """Options that are kept, and their values where they need not be typed."""
-
-
-def _in_the_way(problem: Problem) -> bool:
-    """Whether a problem would refuse the run that is recommended, whose options mend some."""
-    return problem.blocking and problem.kind not in ("mixed sizes", "large images", "bad files")
 
 
 def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[BenchmarkResult, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -59,12 +59,13 @@ class DatasetAccount:
 def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
     with Ledger(ledger) as book:
-        return [
-            DatasetAccount(
-                one, book.spent(one.id), (), book.address, next_run=book.next_run(one.id)
-            )
-            for one in book.datasets()
-        ]
+        return [_account(book, one) for one in book.datasets()]
+
+
+def _account(book: Ledger, dataset: Dataset) -> DatasetAccount:
+    """A dataset without its rows."""
+    spent, next_run = book.spent(dataset.id), book.next_run(dataset.id)
+    return DatasetAccount(dataset, spent, (), book.address, next_run=next_run)
 
 
 class LedgerReading(TypedDict, total=False):
@@ -86,10 +87,8 @@ def dataset_account(
     """
     with Ledger(ledger) as book:
         dataset = _find(book, source, reading)
-        spent, rows = book.spent(dataset.id), tuple(book.rows(dataset.id))
-        concerned = tuple(book.concerned(dataset.id))
-        next_run = book.next_run(dataset.id)
-        return DatasetAccount(dataset, spent, rows, book.address, concerned, next_run)
+        rows, concerned = tuple(book.rows(dataset.id)), tuple(book.concerned(dataset.id))
+        return replace(_account(book, dataset), rows=rows, concerned=concerned)
 
 
 def _is_place(source: str) -> bool:
@@ -132,9 +131,8 @@ def set_dataset_budget(
             dataset = book.register(_open(source, reading))
         else:
             dataset = _find(book, source, reading)
-        spent = book.set_budget(dataset.id, budget)
-        next_run = book.next_run(dataset.id)
-        return DatasetAccount(book.find(dataset.id), spent, (), book.address, next_run=next_run)
+        book.set_budget(dataset.id, budget)
+        return _account(book, book.find(dataset.id))
 
 
 def with_epsilon(config: RunConfig, source: Source) -> RunConfig:

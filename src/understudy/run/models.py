@@ -47,7 +47,8 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
         role: given.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
     }
-    other = not paired and _other_encoder(names, defaults)
+    # The decoder of the default encoder could not read the embeddings of another one.
+    other = not paired and _plain(names.get("encoder") or "") != defaults.get("encoder")
     if "decoder" in names and "decoder" not in given and other:
         names["decoder"] = None
     return {role: None if name == "none" else name for role, name in names.items()}
@@ -89,11 +90,6 @@ def _located(name: str) -> str:
     plain, _, options = name.partition("?")
     folder = [option for option in options.split("&") if option.startswith("folder=")]
     return "?".join([plain, *folder])
-
-
-def _other_encoder(names: Mapping[str, str | None], defaults: Mapping[str, str | None]) -> bool:
-    """Whether the encoder is not the default one, whose decoder could not read its embeddings."""
-    return _plain(names.get("encoder") or "") != defaults.get("encoder")
 
 
 def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:

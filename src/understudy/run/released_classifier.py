@@ -14,7 +14,7 @@ from pathlib import Path
 from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Events
-from understudy.methods.base import Arrays, Make, Resampling
+from understudy.methods.base import Resampling
 from understudy.metrics.discriminant import EncodedClassifier, classifier_operations
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.report import RunRecord, read_record
@@ -69,17 +69,14 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
             "owner writes this classifier. understudy train RELEASE learns from the samples"
         )
     earlier = open_run(root, root.parent / f"{root.resolve().name}-statistics")
-    resampling = Resampling(earlier.prepared.config.output.seed, record.count, None, _unstored)
+    resampling = Resampling(
+        earlier.prepared.config.output.seed, record.count, None, lambda _, make: make()
+    )
     materials = earlier.materials(resampling, events)
     linear = earlier.prepared.method.run(materials, earlier.prepared.params).classifier
     if linear is None:
         raise ConfigError(_no_statistics(folder, "its statistics tell no classes apart"))
     return ReleasedClassifier(record, EncodedClassifier(encoder, linear, record.image_shape))
-
-
-def _unstored(name: str, make: Make) -> Arrays:
-    """What a run would store."""
-    return make()
 
 
 def _no_statistics(folder: str | Path, reason: str) -> str:

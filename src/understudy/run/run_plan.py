@@ -150,7 +150,7 @@ def plan_of(
         concerned=preview.concerned,
         premises=premises_of_run(prepared),
         held_out=config.privacy.hold_out,
-        notes=(*_notes(prepared, whole, preview.budget), *explained.notes),
+        notes=tuple(_notes(prepared, whole, preview.budget, explained)),
         fits=tuple(fits),
         carried=tuple(explained.capacities),
         sampling={
@@ -161,11 +161,18 @@ def plan_of(
     )
 
 
-def _notes(prepared: Prepared, whole: Receipt, budget: float | None) -> Iterator[str]:
+def _notes(
+    prepared: Prepared, whole: Receipt, budget: float | None, explained: Explanation
+) -> Iterator[str]:
     """What the owner should know before spending, worst first."""
     yield from _spending_notes(prepared, budget)
-    yield from _dataset_notes(prepared)
+    if persons := like_persons(prepared.source.classes):
+        yield person_words(persons)
+    if is_unlabelled(prepared.source, prepared.config):
+        yield ONE_CLASS
+    yield from source_notes(prepared.source)
     yield from _run_notes(prepared, whole)
+    yield from explained.notes
 
 
 def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
@@ -188,15 +195,6 @@ def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
             "this dataset has no total budget, so nothing will ever be refused. Set one: "
             "understudy ledger set-budget SOURCE --epsilon E"
         )
-
-
-def _dataset_notes(prepared: Prepared) -> Iterator[str]:
-    """What the owner should know of the dataset."""
-    if persons := like_persons(prepared.source.classes):
-        yield person_words(persons)
-    if is_unlabelled(prepared.source, prepared.config):
-        yield ONE_CLASS
-    yield from source_notes(prepared.source)
 
 
 def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
