@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from tests.cli.processes import Commands, commands
-from tests.run.samples import class_folders, embeddings, save, tree
+from tests.run.samples import class_folders, embeddings, save
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -189,60 +189,6 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     assert "shared charge" in shown.out
     assert re.search(r"1 +1\.0000 +none: used up +1e-05 +1 +image", shown.out)
     assert f"shares records with, so that a run on it is charged to them too: {scans}" in shown.out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["synthesize"], "source is missing"),
-        (["synthesize", "absent", "--out", "o", *ONE], "no such file or folder"),
-        (["synthesize", "SCANS"], "out is missing"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--method", "cluster"], "'clustering'"),
-        (
-            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "clusters"],
-            "--set takes NAME=VALUE",
-        ),
-        (
-            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "cluster=1"],
-            "Did you mean 'clusters'",
-        ),
-        (["synthesize", "SCANS", "--out", "o", "--epsilon", "0"], "epsilon must be a positive"),
-        (["synthesize", "SCANS", "--out", "o"], "--epsilon rest, --epsilon 10%"),
-        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "'rest', or a share such as 10%"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--size", "0"], "size must be 1 or more"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--unit", "who"], "'who'"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--adjacency", "swap"], "adjacency is one of"),
-        (["synthesize", "SCANS", "--out", "o", "--config", "absent.yaml"], "No such file"),
-        (["synthesize", "--epsilom", "1"], "No such option"),
-        (["evaluate", ".", "--real", "SCANS", "--test", "SCANS"], "holds no release"),
-        (["ledger", "show", "SCANS"], "does not know"),
-        (["ledger", "show", "absent"], "no such file or folder"),
-        (["ledger", "set-budget", "absent", "--epsilon", "1"], "no such file or folder"),
-        (["ledger", "set-budget", "SCANS", "--epsilon", "-1"], "epsilon must be a positive"),
-        (["ledger", "list", "--ledger", "."], "ledger"),
-        (["sythesize"], "No such command"),
-    ],
-)
-def test_bad_input_is_told_on_stderr_with_code_2(
-    understudy: Commands, scans: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
-    words = [str(scans) if word == "SCANS" else word for word in words]
-    before = tree(tmp_path)
-    ended = understudy.run(*words, env={"XDG_DATA_HOME": str(tmp_path / "home")})
-    assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
-    assert "Traceback" not in ended.err
-    assert [path for path in tree(tmp_path) if not path.startswith("home")] == before
-
-
-def test_settings_in_a_file_must_be_a_mapping(
-    understudy: Commands, scans: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_text("settings: [clusters]\n")
-    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", *ONE, "--config", path)
-    assert ended.code == 2
-    assert "settings is a mapping" in ended.err
 
 
 def test_resume_on_the_command_line(

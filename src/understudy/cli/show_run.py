@@ -62,8 +62,9 @@ class RunPrinter:
         stages = f"{len(plan.stages)} stage{'' if len(plan.stages) == 1 else 's'}"
         _console.print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
         _console.print(f"ledger:    {_ledger_words(plan)}")
-        options = _undeclared(plan.premises)
-        notes = [*plan.notes, *([options] if options else [])]
+        notes = list(plan.notes)
+        if options := _undeclared(plan.premises):
+            notes.insert(1, options)  # only one of the notes on spending matters more
         self._print_notes(notes, _NOTES_OF_PLAN)
 
     def _print_notes(self, notes: Sequence[str], most: int) -> int:
@@ -79,7 +80,8 @@ class RunPrinter:
         if self.verbose:
             whole_result(result)
             return
-        _console.print(f"charged:   {guarantee_words(result.receipt)}{_remaining(result)}")
+        label = "guarantee:" if result.spending is None else "charged:  "
+        _console.print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
         _console.print(f"made:      {_samples_words(result)}")
         for line in (*_selection_lines(result), *_quality_lines(result)):
             _console.print(line)

@@ -334,7 +334,7 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
 
 def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     """What opening the dataset showed."""
-    if is_unlabelled(source, config):
+    if is_unlabelled(source, config.data):
         yield Problem("no classes", ONE_CLASS)
     if not isinstance(source, RecordSource):
         return

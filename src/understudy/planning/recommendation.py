@@ -304,7 +304,7 @@ def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[Bench
 
 def _released(run: RunConfig, check: SourceCheck) -> ReleaseKind:
     """Embeddings of embeddings, and where nothing decodes those of images."""
-    named = named_roles(run)
+    named = named_roles(run.models)
     decoder = named.get("decoder")
     if decoder is None and _takes_codec(run.models.method):
         decoder = codec_roles(named, check.shape)["decoder"] or "none"
@@ -353,7 +353,7 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
 
 def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list[Choice]]:
     """The method, the models and datasets of the run, and why: what the methods propose."""
-    named = named_roles(config)
+    named = named_roles(config.models)
     base = named.get("base") or named.get("public") or "none"
     same_classes = base != "none" and _same_classes(base, check)
     inventory = Inventory(named, len(check.shape or ()) == 3, same_classes)

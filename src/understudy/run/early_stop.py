@@ -58,7 +58,7 @@ def _following(config: RunConfig, epsilon: float | str) -> RunConfig | None:
     other = method(config.models.otherwise)
     taken = other.roles(other.params(), frozenset())
     datasets = taken.keys() - set(MODEL_ROLES)
-    roles = {role: name for role, name in named_roles(config).items() if role in datasets}
+    roles = {role: name for role, name in named_roles(config.models).items() if role in datasets}
     return config.changed(
         method=other.name,
         settings={},

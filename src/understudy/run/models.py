@@ -17,12 +17,12 @@ from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
 from understudy.run.codec_rules import ENERGIES, CodecChoice, choose_codec, codec_roles
-from understudy.run.config import RunConfig
+from understudy.run.config import MethodOptions, RunConfig
 
 _CONTRAST_IMAGES = 1_800  # 200 of each family
 
 
-def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, str | None]:
+def names_of_roles(models: MethodOptions, method: Method, params: Any) -> dict[str, str | None]:
     """The name of each model and dataset that the method can use; None: none.
 
     What is left open gets the method's default; where the user named the same model for another
@@ -31,7 +31,7 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     Raises:
         ConfigError: The user named something that the method has no use for.
     """
-    given = named_roles(config)
+    given = named_roles(models)
     defaults = dict(method.roles(params, frozenset(given)))
     for role, name in given.items():
         if role not in defaults and name != "none":
@@ -54,9 +54,9 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     return {role: None if name == "none" else name for role, name in names.items()}
 
 
-def named_roles(config: RunConfig) -> dict[str, str]:
+def named_roles(models: MethodOptions) -> dict[str, str]:
     """The models and datasets that the user named, by their roles; ``auto`` names none."""
-    names: Mapping[str, Any] = config.models.roles
+    names: Mapping[str, Any] = models.roles
     return {role: name for role, name in names.items() if name not in (None, AUTO)}
 
 
@@ -71,7 +71,7 @@ def with_codec(
         The same configuration and None where nothing has to be chosen: for embeddings, for a method
         with a default of its own, or where the user named an encoder or a decoder.
     """
-    given = named_roles(config)
+    given = named_roles(config.models)
     undecided = method.roles(params, frozenset(given)).get("encoder") == AUTO
     decoder = given.get("decoder", AUTO)
     if len(shape) != 3 or not undecided or "encoder" in given or decoder not in (AUTO, "none"):
@@ -118,7 +118,7 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
 
 def require_no_models(config: RunConfig) -> None:
     """Refuse models of images for a dataset of embeddings."""
-    given = named_roles(config)
+    given = named_roles(config.models)
     models = [role for role in MODEL_ROLES if given.get(role, "none") != "none"]
     if models:
         flags = " and ".join(map(flag_of, models))

@@ -133,7 +133,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     if source.kind == "embeddings":
         require_no_models(config)
     config, codec = with_codec(config, chosen, params, source.shape)
-    names = names_of_roles(config, chosen, params)
+    names = names_of_roles(config.models, chosen, params)
     origins = origins_of(
         names, chosen.released_role, config.models.candidates_public, config.models.quality
     )
@@ -166,7 +166,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     if probe:
         require_independent_models(context, () if chosen.views is None else chosen.views(context))
     named_public = base if config.models.roles.get("public") is None else public
-    quality = quality_of(config, context, names, named_public)
+    quality = quality_of(config.models, context, names, named_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
     return Prepared(config, chosen, params, *parts, 0, origins, codec, asked)
 
@@ -257,7 +257,7 @@ _DECIDES_SIZE = frozenset({"encoder", "decoder", "generator", "renderer", "base"
 
 def lacks_size(config: RunConfig, shape: Shape) -> bool:
     """Whether a run that names no model would decode too large images, for want of a size."""
-    undeclared = config.data.size is None and not _DECIDES_SIZE & set(named_roles(config))
+    undeclared = config.data.size is None and not _DECIDES_SIZE & set(named_roles(config.models))
     return undeclared and len(shape) == 3 and max(shape[:2]) > max(PROPOSED_SIDES)
 
 

@@ -168,7 +168,7 @@ def _notes(
     yield from _spending_notes(prepared, budget)
     if persons := like_persons(prepared.source.classes):
         yield person_words(persons)
-    if is_unlabelled(prepared.source, prepared.config):
+    if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)
     yield from _run_notes(prepared, whole)

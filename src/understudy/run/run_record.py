@@ -27,7 +27,7 @@ from understudy.report import (
     owner_report,
 )
 from understudy.run.accuracy import Accuracy, utility_of_scores
-from understudy.run.config import RunConfig
+from understudy.run.config import DataOptions
 from understudy.run.prepare import Prepared
 
 OPTIONS = {
@@ -118,40 +118,40 @@ def run_record(
     )
 
 
-def is_unlabelled(source: Source, config: RunConfig) -> bool:
+def is_unlabelled(source: Source, data: DataOptions) -> bool:
     """Whether a dataset was taken for one class, and nobody declared that."""
-    return source.classes == UNLABELLED_NAME and config.data.label != NO_LABELS
+    return source.classes == UNLABELLED_NAME and data.label != NO_LABELS
 
 
-def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
+def premises_of(source: Source, data: DataOptions) -> tuple[Premise, ...]:
     """Everything about the private dataset that steers a run without noise, by where it is from.
 
     The guarantee takes all of it for public. What no option declares is called inferred, also
     where a schema or a header says it: those are part of the private dataset.
     """
-    unlabelled = config.data.label == NO_LABELS
-    by_name = unlabelled or config.data.classes is not None
+    unlabelled = data.label == NO_LABELS
+    by_name = unlabelled or data.classes is not None
     premises = [Premise.of("class names", list(source.classes), declared=by_name)]
     column = label_column_of(source)
     if column is not None or unlabelled or source.classes == UNLABELLED_NAME:
-        declared = config.data.label is not None
+        declared = data.label is not None
         premises.append(Premise.of("label column", column or NO_LABELS, declared=declared))
     if source.kind == "embeddings":
         return (*premises, Premise.of("embedding length", source.shape[0], declared=False))
     height, width, channels = source.shape
-    size, colour = config.data.size is not None, config.data.channels is not None
+    size, colour = data.size is not None, data.channels is not None
     premises.append(Premise.of("image size", [height, width], declared=size))
     premises.append(Premise.of("colour channels", channels, declared=colour))
     if (window := window_premise(source)) is not None:
         premises.append(Premise.of("intensity window", window[0], declared=window[1]))
-    if config.data.fit != "stretch":
-        premises.append(Premise.of("image fit", config.data.fit, declared=True))
+    if data.fit != "stretch":
+        premises.append(Premise.of("image fit", data.fit, declared=True))
     return tuple(premises)
 
 
 def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
     """`premises_of` a run, and what follows from them: its codec; and an epsilon of the ledger."""
-    premises = premises_of(prepared.source, prepared.config)
+    premises = premises_of(prepared.source, prepared.config.data)
     origins = {premise.name: premise.origin for premise in premises}
     more: list[Premise] = []
     if prepared.codec is not None:

@@ -291,7 +291,7 @@ class Session:
         if self.concerned:
             names = ", ".join(dataset.name for dataset in self.concerned)
             yield f"this run was charged to {names} too: half or more of the records are shared"
-        if not self.plan_notes and is_unlabelled(self.prepared.source, self.prepared.config):
+        if not self.plan_notes and is_unlabelled(self.prepared.source, self.prepared.config.data):
             yield ONE_CLASS
 
 

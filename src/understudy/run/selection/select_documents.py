@@ -109,7 +109,7 @@ def record_of(
     config = opened.config
     record = opened.origin.record
     receipt = _receipt(opened)
-    premises = [] if opened.private is None else [*premises_of(opened.private, config.run)]
+    premises = [] if opened.private is None else [*premises_of(opened.private, config.run.data)]
     parts = opened.origin, opened.reference_origin, *opened.others
     stated = stated_premises([part for part in parts if part is not None])
     premises += [one for one in stated if one not in premises]
