@@ -20,20 +20,7 @@ ReleaseKind = Literal["images", "embeddings"]
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """One release that was measured.
-
-    Attributes:
-        data: What it was made of.
-        method: The method.
-        encoder: Of the run: a name, or the family of one.
-        kind: What was released.
-        images: Private images.
-        classes: Classes of them.
-        side: Pixels of a side.
-        epsilon: Of the run, at delta 1e-5.
-        result: What was measured, in words.
-        command: What prints it.
-    """
+    """One release that was measured."""
 
     data: str
     method: str

@@ -71,15 +71,7 @@ class KindForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the planned method makes of public images; for the owner, for it was made by counts.
-
-    Attributes:
-        kinds: Each kind of images.
-        records: Records of each kind.
-        units: Units of each kind.
-        classes: Classes.
-        epsilon: Of the run.
-    """
+    """What the planned method makes of public images; for the owner, for it was made by counts."""
 
     kinds: tuple[KindForecast, ...]
     records: int

@@ -57,12 +57,7 @@ class PlanFact:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One option of the run that is recommended.
-
-    Attributes:
-        option: The option as it is typed.
-        reason: Why, in a sentence.
-    """
+    """One option of the run that is recommended."""
 
     option: str
     reason: str
@@ -70,12 +65,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What serves better than the samples of the run that is recommended.
-
-    Attributes:
-        command: What is typed.
-        reason: Why, in a sentence.
-    """
+    """What serves better than the samples of the run that is recommended."""
 
     command: str
     reason: str

@@ -71,13 +71,7 @@ def stated_total(ledger: Ledger, dataset_id: str) -> StatedTotal:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """Where a run was charged, and how the dataset stands after it.
-
-    Attributes:
-        ledger: Address of the ledger.
-        dataset: The dataset's id in it.
-        spending: What is spent and left.
-    """
+    """Where a run was charged, and how the dataset stands after it."""
 
     ledger: str
     dataset: str

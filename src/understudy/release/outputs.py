@@ -76,11 +76,7 @@ def read_arrays(path: Path) -> NamedArrays:
 
 
 class RunPaths:
-    """Where the files of a run are.
-
-    Attributes:
-        out: The folder itself.
-    """
+    """Where the files of a run are."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

@@ -81,12 +81,7 @@ CODECS = ("embedded:dct", "embedded:energies", "embedded:photo")
 
 @dataclass(frozen=True, slots=True)
 class CodecChoice:
-    """A codec for one run.
-
-    Attributes:
-        codec: Its name.
-        reason: Why, in a sentence.
-    """
+    """A codec for one run."""
 
     codec: str
     reason: str

@@ -29,12 +29,7 @@ LITERT_SUFFIX = ".tflite"
 
 @dataclass(frozen=True)
 class ReleasedClassifier:
-    """What the released statistics of a run know of its classes.
-
-    Attributes:
-        record: The public facts of the run.
-        classifier: It, with its encoder.
-    """
+    """What the released statistics of a run know of its classes."""
 
     record: RunRecord
     classifier: EncodedClassifier

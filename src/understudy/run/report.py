@@ -48,13 +48,7 @@ _SAMPLES = 8  # images of a release in a comparison
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run as its owner's report tells it. Owner-only.
-
-    Attributes:
-        record: Its public facts.
-        owner: What only the owner may see.
-        folder: The run's folder.
-    """
+    """A run as its owner's report tells it. Owner-only."""
 
     record: RunRecord
     owner: OwnerRecord
