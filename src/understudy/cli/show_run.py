@@ -27,23 +27,14 @@ _NOTES_OF_PLAN = 2  # of these, at most so many before the charge
 
 
 class RunPrinter:
-    """Prints one run: the plan, which is confirmed on a terminal, and the result.
-
-    Args:
-        yes: Whether nothing is asked before the charge.
-        verbose: Whether every table and every note is printed.
-    """
+    """Prints one run: the plan, which is confirmed on a terminal, and the result."""
 
     def __init__(self, *, yes: bool = False, verbose: bool = False) -> None:
         self.yes, self.verbose = yes, verbose
         self._notes = 0
 
     def confirm(self, plan: RunPlan) -> None:
-        """Show a plan before its charge and, where somebody is there to answer, ask.
-
-        Raises:
-            Declined: The answer was no, or none.
-        """
+        """Show a plan before its charge and, where somebody is there to answer, ask."""
         if self.verbose:
             whole_plan(plan)
         else:

@@ -146,9 +146,6 @@ def check_source(config: RunConfig) -> SourceCheck:
 
     Args:
         config: A run that the owner has in mind; its size, unit, label and so on are used.
-
-    Raises:
-        ConfigError: An option that makes no sense.
     """
     inspection = Inspection(split_name(config.data.source)[1])
     source, problems = _opened(config, inspection)

@@ -186,12 +186,6 @@ def forecast_of(
 ) -> Forecast:
     """Run a planned method on public images.
 
-    Args:
-        prepared: The planned run; of its private dataset nothing is used.
-        sizes: Records of each class.
-        units: Units of all of them; None: each record is its own.
-        events: Told of each kind.
-
     Raises:
         ConfigError: A method or a dataset that no drawings stand for.
     """

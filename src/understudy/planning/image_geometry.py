@@ -115,13 +115,7 @@ class ImageGeometry:
     def losses(
         self, side: int | None, fit: ImageFit, channels: int | None
     ) -> Iterator[tuple[str, str]]:
-        """(option, what is lost by it) of images that are brought to one size and one colour.
-
-        Args:
-            side: Pixels a side; None: they keep their size.
-            fit: How images of another ratio are brought to it.
-            channels: 1 or 3; None: those they have.
-        """
+        """(option, what is lost by it) of images that are brought to one size and one colour."""
         if side is not None:
             yield "size", self._of_size(side, fit)
             if any(height != width for height, width in self.sizes):

@@ -159,10 +159,6 @@ def recommend(config: RunConfig) -> Recommendation:
     Args:
         config: What the owner has in mind: epsilon, the models and datasets that are at hand, and
             how the dataset is read. Its method is not looked at.
-
-    Raises:
-        ConfigError: An option that makes no sense.
-        SourceError: The public dataset cannot be read.
     """
     return _recommended(config, check_source(config))[0]
 

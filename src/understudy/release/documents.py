@@ -51,11 +51,7 @@ def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> P
 
 
 def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
-    """The dataset's budget and what is left of it.
-
-    Raises:
-        LedgerError: The ledger does not know it.
-    """
+    """The dataset's budget and what is left of it."""
     current = ledger.find(dataset_id)
     spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon

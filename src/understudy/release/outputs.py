@@ -146,11 +146,7 @@ class RunFolder(RunPaths):
         self.begun = False
 
     def keep(self, name: str, make: Callable[[], NamedArrays]) -> NamedArrays:
-        """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
-
-        Raises:
-            RunError: What was kept is damaged.
-        """
+        """What ``make`` returns, which is public; kept, so that a resumed run reads it back."""
         self.begun = True
         path = self.stored(name)
         if not path.exists():

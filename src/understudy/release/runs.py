@@ -60,9 +60,6 @@ def list_runs(folder: str | Path = ".") -> list[RunSummary]:
     """The runs in a folder and in those up to three levels below it, by their paths.
 
     Reads what runs left (``run.json``, ``start.json`` and ``privacy.json``) and no dataset.
-
-    Raises:
-        ConfigError: There is no such folder.
     """
     root = Path(folder)
     if not root.is_dir():

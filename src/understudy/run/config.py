@@ -320,11 +320,7 @@ def option_defaults() -> dict[str, Any]:
 
 
 def source_name(what: str, source: object) -> str:
-    """The name of a dataset, for Python takes paths too.
-
-    Raises:
-        ConfigError: Something else, such as an array.
-    """
+    """The name of a dataset, for Python takes paths too."""
     if isinstance(source, str | os.PathLike):
         return str(os.fspath(source))
     raise ConfigError(

@@ -39,12 +39,6 @@ def check_hold_out(asked: float | str, unit: Unit) -> None:
 def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -> HoldOut:
     """Who is held out of a run: drawn when it begins, and read back by a resumed one.
 
-    Args:
-        owner: The owner's folder of the run.
-        source: The whole dataset; its size is looked at where a number of images is asked for.
-        asked: The share, or the number.
-        unit: The unit of protection.
-
     Raises:
         ConfigError: More images are asked for than half of all.
         RunError: What was kept is damaged.

@@ -113,16 +113,7 @@ class Prepared:
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
-    """Open the sources, load the models, divide the budget.
-
-    Args:
-        config: What was asked.
-        source: The private dataset, where it is open already.
-        probe: Whether models are probed for records that change one another.
-
-    Raises:
-        InputError: Anything that does not fit together.
-    """
+    """Open the sources, load the models, divide the budget."""
     require_apart(config.data.source, config.output.out)
     chosen = _method_of(config)
     params = make_params(chosen.params, config.models.settings)
@@ -224,11 +215,7 @@ def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes
 def open_private(
     config: RunConfig, *, skip_bad: bool | None = None, observer: Observer | None = None
 ) -> Source:
-    """The private dataset of a run.
-
-    Raises:
-        InputError: It cannot be opened as it was asked.
-    """
+    """The private dataset of a run."""
     try:
         source = open_source(
             config.data.source,
@@ -287,9 +274,6 @@ def require_independent_models(context: Context, views: Sequence[PrivateView] = 
     """Refuse a model that lets one private image change what another one adds to a sum.
 
     Reads no private image and spends nothing; takes `SECONDS` or, of slow models, two calls each.
-
-    Raises:
-        BackendError: Naming the model, and what to do.
     """
     for model in (context.encoder, context.cluster_encoder, context.captioner):
         if model is not None:
@@ -337,13 +321,7 @@ def require_same_kind(source: Source, other: Source) -> None:
 
 
 def require_classes(source: Source, other: Source, *, all_of_them: bool = False) -> None:
-    """Refuse a dataset of classes that another one lacks.
-
-    Args:
-        source: The dataset that says which classes there are.
-        other: The dataset that is to have no others.
-        all_of_them: Whether it must not lack any of them, either.
-    """
+    """Refuse a dataset of classes that another one lacks."""
     lacks = sorted(set(source.classes) - set(other.classes)) if all_of_them else []
     strange = sorted(set(other.classes) - set(source.classes))
     if lacks or strange:

@@ -253,12 +253,7 @@ class _SilentStep:
 
 
 class RichEvents:
-    """One bar on a terminal, of the step that began last and is not over.
-
-    Args:
-        progress: Draws the bar; the caller starts and stops it.
-        clock: Seconds that never go back.
-    """
+    """One bar on a terminal, of the step that began last and is not over."""
 
     def __init__(self, progress: Progress, clock: Clock = time.monotonic) -> None:
         self._progress = progress
@@ -354,9 +349,6 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
     Args:
         progress: A mode, for standard error; or an object of the caller's own, which is used as
             it is.
-
-    Raises:
-        ConfigError: There is no such mode.
     """
     if not isinstance(progress, str):
         yield progress

@@ -74,13 +74,7 @@ class RecipeStep:
 def carry_out(
     steps: Sequence[RecipeStep], commands: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
-    """Run the steps in their order, and pass over those that are done.
-
-    Args:
-        steps: As `read_steps` checked them.
-        commands: The commands of the program by name.
-        say: Given a line for each step before it runs.
-    """
+    """Run the steps in their order, and pass over those that are done."""
     ran = False
     for step in steps:
         if step.recorded and not (ran and step.command in _AGAIN):

@@ -83,11 +83,7 @@ def _no_statistics(folder: str | Path, reason: str) -> str:
 
 
 def written_classifier(classifier: EncodedClassifier, path: Path, facts: dict[str, str]) -> bytes:
-    """A classifier as one file, its encoder included: ONNX, or LiteRT by the name of the file.
-
-    Raises:
-        MissingExtra: The package of the format is not installed.
-    """
+    """A classifier as one file, its encoder included: ONNX, or LiteRT by the name of the file."""
     encoder, linear = classifier.encoder, classifier.linear
     if not isinstance(encoder, WrittenEncoder):
         raise ConfigError(f"{encoder.name}: cannot be written down")

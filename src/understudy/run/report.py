@@ -135,10 +135,6 @@ def write_public_report(folder: str | Path, out: Path) -> Path:
     """Write the part of the report that may go with the release.
 
     Reads the folder of the release and nothing else: nothing of the owner's is opened.
-
-    Raises:
-        RunError: There is no release.
-        ConfigError: No such folder to write to.
     """
     record, place = _public(folder)
     scatter = release_scatter(place, record)
@@ -158,10 +154,6 @@ def compare_folders(
     Args:
         folders: Two or more releases, or folders of runs.
         evaluations: What was measured of each; none: what its run and its evaluation left.
-
-    Raises:
-        ConfigError: Fewer than two.
-        RunError: A folder without a release.
     """
     places = different_folders(folders)
     if len(places) < 2:
@@ -179,11 +171,7 @@ def compare_folders(
 
 
 def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out: Path) -> Path:
-    """Write a comparison as a page with a few images of each release.
-
-    Raises:
-        ConfigError: No such folder to write to.
-    """
+    """Write a comparison as a page with a few images of each release."""
     samples = []
     for place, one in zip(different_folders(folders), comparison.releases, strict=True):
         images = [s.images for s in _samples(release_folder(place), one.record)]
@@ -314,11 +302,7 @@ def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a file that cannot be written, before minutes are spent on what it is to hold.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
+    """Refuse a file that cannot be written, before minutes are spent on what it is to hold."""
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
 

@@ -58,16 +58,7 @@ _SAME = (
 
 @dataclass
 class AbsentSource:
-    """A private dataset that is not read: what is public of it, and no record.
-
-    Attributes:
-        name: The name it was opened by.
-        kind: What a record is.
-        shape: Shape of a record.
-        classes: Class names.
-        phrases: What each class is called in prompts.
-        window_premise: The intensity window that its owner declared, and that it was declared.
-    """
+    """A private dataset that is not read: what is public of it, and no record."""
 
     name: str
     kind: Literal["images", "embeddings"]
@@ -93,14 +84,7 @@ class AbsentSource:
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A finished run whose answers are sampled from.
-
-    Attributes:
-        paths: Its folder.
-        run: What it was.
-        record: What its release says of itself.
-        prepared: The run as it was prepared then, without its records.
-    """
+    """A finished run whose answers are sampled from."""
 
     paths: RunPaths
     run: RunFile

@@ -111,15 +111,7 @@ def plan_of(
     others: Sequence[Dataset],
     fits: Sequence[Fit] = (),
 ) -> RunPlan:
-    """The plan of a run that is ready to start.
-
-    Args:
-        prepared: The run.
-        ledger: That it will be charged in.
-        dataset: The private dataset as the ledger knows it; None where it is new.
-        others: What the run will be charged to besides.
-        fits: How well the models fit the classes.
-    """
+    """The plan of a run that is ready to start."""
     config, plan = prepared.config, prepared.plan
     whole, unit, explained = claim(prepared), config.privacy.privacy_unit, explanation(prepared)
     preview = ledger.preview(

@@ -96,16 +96,6 @@ def require_room(
     """Refuse a release that this machine's disk or memory cannot hold.
 
     Images are reckoned at a byte for each number, as where nothing can be compressed.
-
-    Args:
-        out: Folder of the result; it need not exist.
-        count: Samples.
-        shape: (height, width, channels), where there are images.
-        dim: d, where embeddings are written.
-        candidates: What is drawn, samples are taken of, and is held in memory together.
-
-    Raises:
-        ConfigError: Saying what is needed and what there is.
     """
     each = 0 if dim is None else 4 * dim
     if shape is not None:
