@@ -389,6 +389,8 @@ def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
     for panel in ("Data", "Privacy", "Models", "Output"):
         assert f"\n{panel}:\n" in first
         assert f"\nAdvanced: {panel}:\n" in whole
+    audit = CliRunner().invoke(app, ["audit", "--help"]).output
+    assert "--set NAME=VALUE" in audit  # a command of one screen hides nothing
     for name in run_options():
         flag = "set" if name == "settings" else name.replace("_", "-")
         listed = re.findall(rf"^  --{flag} ", whole, re.MULTILINE)

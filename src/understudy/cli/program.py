@@ -136,10 +136,13 @@ class _Command(_Sparing, TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """A section for each panel, the common ones first."""
+        parameters = self.get_params(ctx)
+        two_screens = any(one.name == "help_all" for one in parameters)
         panels: dict[str, list[Any]] = {}
-        for one in self.get_params(ctx):
+        for one in parameters:
             if (record := one.get_help_record(ctx)) is not None:
-                panels.setdefault(_panel(one), []).append(record)
+                name = _panel(one) if two_screens else _panel(one).removeprefix(f"{ADVANCED}: ")
+                panels.setdefault(name, []).append(record)
         names = [name for name in _PANELS if name in panels]
         if ctx.meta.get(ADVANCED):
             names += sorted(name for name in panels if name.startswith(ADVANCED))
