@@ -26,7 +26,8 @@ _INPUTS = (
 _NO_PATHS = ("hf:", "procedural:", "playhouse:")
 _STATE = "recipe.json"
 _RESUMED = ("synthesize", "select")
-_OF_THE_RECIPE = ("resume", "progress", "yes", "help")
+_OF_THE_COMMAND = ("progress", "yes", "verbose", "help_all")  # and not of a run
+_OF_THE_RECIPE = ("resume", "progress", "yes", "help", "help_all")
 _AGAIN = ("evaluate", "report")
 """Steps that run again after an earlier step did: they read what it wrote."""
 
@@ -194,7 +195,7 @@ def _check_line(step: RecipeStep, command: Any) -> None:
             raise
         raise ConfigError(f"{step.name}: {message()}") from error
     given = {key: value for key, value in values.items() if value is not None}
-    for name in ("progress", "yes"):
+    for name in _OF_THE_COMMAND:
         given.pop(name, None)
     try:
         if step.command in _RESUMED:
