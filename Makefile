@@ -59,6 +59,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python scripts/check_methods.py
 
 demo: setup
 	$(BIN)/understudy demo

@@ -35,7 +35,7 @@ from benchmarks.tables import DATA, Table, need, released
 from understudy.data import open_source
 from understudy.methods.clustering.capacity import Carried
 from understudy.metrics.utility import Labelled, gather
-from understudy.run.check import check_source
+from understudy.planning.check import check_source
 from understudy.run.config import make_config
 
 DEFAULT = "the default"

@@ -31,7 +31,7 @@ from understudy.evaluation.embedding_pass import (
 from understudy.evaluation.leakage_adapter import LeakageAdapter
 from understudy.metrics import verdicts
 from understudy.metrics.verdicts import Attacks
-from understudy.run.outputs import open_release
+from understudy.release.outputs import open_release
 from understudy.run.progress import reporting
 
 POOL, PRIVATE, RELEASE, TEST = 7000, 4000, 1000, 1500

@@ -115,12 +115,12 @@ def _wrong_values(name: str, values: dict[str, Any]) -> str | None:
             return problem
     if name != "synthesize" or "config" in values:
         return None
-    for of_the_command in ("progress", "yes"):
+    for of_the_command in ("progress", "yes", "verbose", "help_all"):
         values.pop(of_the_command, None)
     settings = dict(pair.split("=", 1) for pair in values.pop("set_", None) or ())
     chosen = {"source": "photos/", "out": "out/", "epsilon": 1.0, **values, "settings": settings}
     config = make_config(chosen)
-    make_params(method(config.method).params, config.settings)
+    make_params(method(config.models.method).params, config.models.settings)
     return None
 
 

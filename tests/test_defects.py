@@ -44,14 +44,15 @@ from understudy.core.errors import BudgetRefused, RunError, RunStopped
 from understudy.core.types import Release
 from understudy.data import open_source
 from understudy.methods.clustering.algorithm import ClusteringParams
+from understudy.planning.dry import dry_run
 from understudy.privacy import noise
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.run import session as session_module
 from understudy.run import synthesize as run_module
-from understudy.run.config import RunConfig, make_config
-from understudy.run.dry import RunPlan, dry_run
+from understudy.run.config import OPTION_GROUPS, make_config
+from understudy.run.run_plan import RunPlan
 
 
 def run(source: Path, out: Path, **options: Any) -> run_module.Result:
@@ -467,13 +468,13 @@ def attributes_read(owners: set[str], *, own: type | None = None) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "owners"),
     [
-        (RunConfig, {"config", "chosen"}),
+        *((kind, {name}) for name, kind in OPTION_GROUPS.items()),
         (Unit, {"unit"}),
         (ClusteringParams, {"params"}),
     ],
 )
 def test_defect_09_a_setting_that_no_code_reads(kind: type, owners: set[str]) -> None:
-    read = attributes_read(owners, own=kind if kind is RunConfig else None)
+    read = attributes_read(owners, own=kind if kind in OPTION_GROUPS.values() else None)
     assert {field.name for field in dataclasses.fields(kind)} <= read
 
 

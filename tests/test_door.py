@@ -22,9 +22,9 @@ from understudy.cli.program import COMMAND_TABLE
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
-from understudy.run.check import check_source
-from understudy.run.config import RunConfig, make_config, run_options
-from understudy.run.dry import PlanOptions
+from understudy.planning.check import check_source
+from understudy.planning.dry import PlanOptions
+from understudy.run.config import make_config, run_options
 from understudy.run.run_result import Result
 
 WIDER = {
@@ -43,8 +43,8 @@ def parameters(function: object) -> dict[str, inspect.Parameter]:
 def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() -> None:
     written, declared = parameters(understudy.synthesize), run_options()
     assert written.pop("progress").default == "auto"  # of the call, not of the run
-    assert list(written) == [name for name in declared if name != "dry_run"]
-    blank = RunConfig(source="a", out=Path("b"), epsilon=1.0).as_options()
+    assert {*written} == {*declared} - {"dry_run"}
+    blank = make_config({"source": "a", "out": "b", "epsilon": 1.0}).as_options()
     for name, one in written.items():
         assert one.kind is not inspect.Parameter.VAR_KEYWORD
         if name not in ("source", "out", "epsilon", "settings"):
@@ -58,7 +58,7 @@ def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() ->
 
 
 def test_an_audit_takes_every_role_and_options_of_a_run_with_the_same_defaults() -> None:
-    blank = RunConfig(source="a", out=Path("b"), epsilon=1.0).as_options()
+    blank = make_config({"source": "a", "out": "b", "epsilon": 1.0}).as_options()
     for name, one in parameters(understudy.audit).items():
         if name in blank and name not in ("source", "settings"):
             assert one.default == blank[name], name

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS
+from scripts import check_methods
 
 import understudy
 from tests import house
@@ -179,6 +180,32 @@ def test_every_test_can_fail(path: Path) -> None:
         if function.name.startswith("test_") and not checks(function)
     ]
     assert not idle
+
+
+PLANTED = {
+    "from understudy.methods.clustering.capacity import about": "imports",
+    "import understudy.methods.evolution.algorithm": "imports",
+    "def labels(prepared):\n    return prepared.params.labels": "reads",
+    "def one(params):\n    return getattr(params, 'filter', 'none')": "reads",
+    "def one(params):\n    return vars(params).get('labels')": "reads",
+    "WORDS = 'take --method alignment'": "names",
+    "METHOD = 'evolution'": "names",
+}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_module_that_knows_a_method_fails_lint(code: str, tmp_path: Path) -> None:
+    planted = tmp_path / "planted.py"
+    planted.write_text(code)
+    (fault,) = check_methods.faults([planted])
+    assert PLANTED[code] in fault
+
+
+def test_no_module_outside_of_methods_knows_a_method() -> None:
+    assert not check_methods.faults()
+    assert "scripts/check_methods.py" in (ROOT / "Makefile").read_text().partition("\nlint:")[2]
+    for place in check_methods.ALLOWED:
+        assert (PACKAGE / place).exists()
 
 
 def test_the_layers_hold() -> None:

@@ -414,12 +414,12 @@ MOMENTS = [
     ("understudy.privacy.account:np.savez", 2, "after"),  # a whole one that nobody knows of
     ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
     ("understudy.data.release:_PngWriter._name", 7, "after"),  # half of the images
-    ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
+    ("understudy.release.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 
 BETWEEN = [
-    ("understudy.run.outputs:write_json", 1, "before"),  # start.json
-    ("understudy.run.outputs:write_json", 1, "after"),
+    ("understudy.release.outputs:write_json", 1, "before"),  # start.json
+    ("understudy.release.outputs:write_json", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
     ("understudy.privacy.rows:CachedRecords", 1, "before"),
     ("understudy.privacy.noise:add_discrete_gaussian", 4, "before"),

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from understudy.evaluation.evaluate import evaluate
     from understudy.evaluation.side_by_side import compare
     from understudy.methods.base import Context, Materials, Method
+    from understudy.planning.check import SourceCheck
+    from understudy.planning.check import checked_dataset as check
+    from understudy.planning.dry import planned_run as dry_run
+    from understudy.planning.recommendation import Recommendation
+    from understudy.planning.recommendation import recommended_run as plan
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger.ledger import Ledger
     from understudy.privacy.vault import Vault
-    from understudy.run.check import SourceCheck
-    from understudy.run.check import checked_dataset as check
-    from understudy.run.dry import planned_run as dry_run
-    from understudy.run.recommendation import Recommendation
-    from understudy.run.recommendation import recommended_run as plan
+    from understudy.release.verify import verify
     from understudy.run.report import RunReport
     from understudy.run.report import load as report
     from understudy.run.resample import resample
     from understudy.run.run_result import Result
     from understudy.run.selection.select import select
     from understudy.run.synthesize import synthesize
-    from understudy.run.verify import verify
 
 __all__ = [
     "Backend",
@@ -78,25 +78,25 @@ _HOMES = {
     "Materials": "methods.base",
     "Method": "methods.base",
     "Metric": "core.results",
-    "Recommendation": "run.recommendation",
+    "Recommendation": "planning.recommendation",
     "Result": "run.run_result",
     "RunReport": "run.report",
-    "SourceCheck": "run.check",
+    "SourceCheck": "planning.check",
     "Stage": "core.types",
     "UnderstudyError": "core.errors",
     "Vault": "privacy.vault",
     "__version__": "core.version",
     "audit": "audit.audit",
-    "check": "run.check:checked_dataset",
+    "check": "planning.check:checked_dataset",
     "compare": "evaluation.side_by_side",
-    "dry_run": "run.dry:planned_run",
+    "dry_run": "planning.dry:planned_run",
     "evaluate": "evaluation.evaluate",
-    "plan": "run.recommendation:recommended_run",
+    "plan": "planning.recommendation:recommended_run",
     "report": "run.report:load",
     "resample": "run.resample",
     "select": "run.selection.select",
     "synthesize": "run.synthesize",
-    "verify": "run.verify",
+    "verify": "release.verify",
 }
 """Where each public name is defined, and its name there if that is another."""
 

@@ -29,7 +29,7 @@ PRELOADED = (
     *("jinja2", "pydantic", "pydantic.type_adapter", "rich.progress", "rich.table", "zoneinfo"),
     *("understudy.run.synthesize", "understudy.cli.synthesize_command", "understudy.cli.show"),
     *("understudy.methods.clustering.algorithm", "understudy.backends.embedded.dct"),
-    *("understudy.backends.option_reading", "understudy.run.run_file"),
+    *("understudy.backends.option_reading", "understudy.release.run_file"),
 )
 """What most commands import: once, before they are forked."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -15,12 +16,13 @@ import numpy as np
 import pytest
 import yaml
 from tests.cli.processes import Commands, commands
-from tests.run.samples import class_folders, embeddings, save, tree
+from tests.run.samples import class_folders, embeddings, save
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
 from understudy.cli.option_values import parse_settings
 from understudy.core.errors import ConfigError
+from understudy.run.config import run_options
 
 ONE = ["--epsilon", "1"]
 QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]
@@ -52,6 +54,31 @@ def test_a_run_says_where_everything_lies(
         assert str(tmp_path / "out" / place) in ended.out
         assert (tmp_path / "out" / place).exists()
     assert "understudy ledger set-budget" in ended.out
+
+
+@pytest.mark.parametrize("more", [[], ["--test", "SCANS"]], ids=["plain", "with accuracy"])
+def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path, more: list[str]
+) -> None:
+    if more:
+        pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    scans = class_folders(tmp_path / "larger", {"cat": 20, "dog": 2}, (16, 16, 1))
+    words = ["synthesize", scans, "--epsilon", "20", "--delta", "1e-2", "--accept-epsilon", *books]
+    words += [str(scans) if word == "SCANS" else word for word in more]
+    words += ["--set", "clusters=1", "--count", "20", "--out"]
+    ended = understudy.run(*words, tmp_path / "out")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert len(lines) <= 12
+    assert "note: epsilon 20 is large" in lines[2]  # the worst one first
+    assert sum(line.startswith("note: ") for line in lines) <= 3
+    assert lines[-1].startswith("next: ")
+    report = (tmp_path / "out" / "owner" / "report.html").read_text()
+    whole = understudy.run(*words, tmp_path / "whole", "--verbose")
+    assert whole.code == 0, whole.err
+    assert "noise / sensitivity" in whole.out
+    notes = [line for line in whole.out.splitlines() if line.startswith("note: this dataset has")]
+    assert notes[0].removeprefix("note: ") in html.unescape(report)
 
 
 def test_progress_is_lines_json_or_nothing_where_stderr_is_no_terminal(
@@ -162,60 +189,6 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     assert "shared charge" in shown.out
     assert re.search(r"1 +1\.0000 +none: used up +1e-05 +1 +image", shown.out)
     assert f"shares records with, so that a run on it is charged to them too: {scans}" in shown.out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["synthesize"], "source is missing"),
-        (["synthesize", "absent", "--out", "o", *ONE], "no such file or folder"),
-        (["synthesize", "SCANS"], "out is missing"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--method", "cluster"], "'clustering'"),
-        (
-            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "clusters"],
-            "--set takes NAME=VALUE",
-        ),
-        (
-            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "cluster=1"],
-            "Did you mean 'clusters'",
-        ),
-        (["synthesize", "SCANS", "--out", "o", "--epsilon", "0"], "epsilon must be a positive"),
-        (["synthesize", "SCANS", "--out", "o"], "--epsilon rest, --epsilon 10%"),
-        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "'rest', or a share such as 10%"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--size", "0"], "size must be 1 or more"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--unit", "who"], "'who'"),
-        (["synthesize", "SCANS", "--out", "o", *ONE, "--adjacency", "swap"], "adjacency is one of"),
-        (["synthesize", "SCANS", "--out", "o", "--config", "absent.yaml"], "No such file"),
-        (["synthesize", "--epsilom", "1"], "No such option"),
-        (["evaluate", ".", "--real", "SCANS", "--test", "SCANS"], "holds no release"),
-        (["ledger", "show", "SCANS"], "does not know"),
-        (["ledger", "show", "absent"], "no such file or folder"),
-        (["ledger", "set-budget", "absent", "--epsilon", "1"], "no such file or folder"),
-        (["ledger", "set-budget", "SCANS", "--epsilon", "-1"], "epsilon must be a positive"),
-        (["ledger", "list", "--ledger", "."], "ledger"),
-        (["sythesize"], "No such command"),
-    ],
-)
-def test_bad_input_is_told_on_stderr_with_code_2(
-    understudy: Commands, scans: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
-    words = [str(scans) if word == "SCANS" else word for word in words]
-    before = tree(tmp_path)
-    ended = understudy.run(*words, env={"XDG_DATA_HOME": str(tmp_path / "home")})
-    assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
-    assert "Traceback" not in ended.err
-    assert [path for path in tree(tmp_path) if not path.startswith("home")] == before
-
-
-def test_settings_in_a_file_must_be_a_mapping(
-    understudy: Commands, scans: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_text("settings: [clusters]\n")
-    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", *ONE, "--config", path)
-    assert ended.code == 2
-    assert "settings is a mapping" in ended.err
 
 
 def test_resume_on_the_command_line(
@@ -404,6 +377,24 @@ def test_every_command_explains_itself(words: list[str]) -> None:
     assert f"Usage: understudy {' '.join(words)}".rstrip() in shown.output
     lines = [line.strip() for line in shown.output.splitlines()]
     assert not [line for line in lines if re.fullmatch(r"--[a-z-]+( [A-Z]+)?", line)]
+
+
+def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
+    first = CliRunner().invoke(app, ["synthesize", "--help"], env={"COLUMNS": "80"}).output
+    assert len(first.splitlines()) <= 30
+    usual = ("size", "unit", "epsilon", "delta", "method", "encoder", "out", "count", "test")
+    for name in (*usual, "dry-run", "help-all"):
+        assert re.search(rf"^  --{name} ", first, re.MULTILINE), name
+    whole = CliRunner().invoke(app, ["synthesize", "--help-all"], env={"COLUMNS": "80"}).output
+    for panel in ("Data", "Privacy", "Models", "Output"):
+        assert f"\n{panel}:\n" in first
+        assert f"\nAdvanced: {panel}:\n" in whole
+    audit = CliRunner().invoke(app, ["audit", "--help"]).output
+    assert "--set NAME=VALUE" in audit  # a command of one screen hides nothing
+    for name in run_options():
+        flag = "set" if name == "settings" else name.replace("_", "-")
+        listed = re.findall(rf"^  --{flag} ", whole, re.MULTILINE)
+        assert len(listed) == (name != "source"), name
 
 
 def test_settings_are_names_and_values() -> None:

@@ -14,9 +14,9 @@ from tests.run.samples import class_folders, pictures, save
 import understudy
 from understudy.core.errors import ConfigError, InputError, RunError, SourceError, escaped
 from understudy.data.names import like_persons
+from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 
 WHOLE = "from understudy.cli.main import main; main()"
 QUICK = ("--set", "clusters=1", "--set", "lloyd_steps=0", "--decoder", "none", "--progress", "none")

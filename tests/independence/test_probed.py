@@ -14,6 +14,7 @@ from understudy import synthesize
 from understudy.core.entry_points import METHODS
 from understudy.core.errors import BackendError
 from understudy.methods.base import Context
+from understudy.methods.evolution.algorithm import METHOD
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import probe_records, require_independent
 from understudy.run.prepare import require_independent_models
@@ -159,8 +160,9 @@ class Comparing:
 def test_a_captioner_that_compares_images_is_refused():
     context = Context((8, 8, 3), public=False, mu=1.0, encoder=Texts())
     require_independent_models(context)
+    comparing = replace(context, captioner=Comparing())
     with pytest.raises(BackendError, match="mine:comparing is refused"):
-        require_independent_models(replace(context, captioner=Comparing()))
+        require_independent_models(comparing, METHOD.views(comparing))
 
 
 def test_a_function_of_embeddings_is_probed_as_one_of_images_is():

@@ -11,8 +11,8 @@ from tests.run.samples import class_folders, save
 from understudy import synthesize
 from understudy.core.errors import BackendError
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 
 SIZES = {"dog": 40, "person": 24}  # 64 records: one more begins another batch
 METHODS = {

@@ -24,7 +24,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
-from understudy.run.outputs import RunFolder
+from understudy.release.outputs import RunFolder
 
 NAMES = ["black", "red", "green", "yellow", "blue", "pink", "cyan", "white"]
 COLOURS = frozenset(NAMES)

@@ -11,15 +11,14 @@ from tests.run.samples import class_folders, embeddings, save
 
 from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.cli import show
 from understudy.core.errors import ConfigError
 from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import Covariance, leading_directions
+from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.steps.contrast import Contrast
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
@@ -271,7 +270,7 @@ def test_a_plan_says_what_a_class_can_carry():
     params = ClusteringParams(covariance="diagonal", clusters=8)
 
     def rows(noise):
-        return METHOD.carried(params, context, lambda _: noise)
+        return METHOD.explain(params, context, lambda _: noise, None).capacities
 
     assert [row.size for row in rows(4.0)] == [100, 300, 1000, 3000, 10000]
     for noise in (0.1, 4.0, 20.0):
@@ -285,15 +284,15 @@ def test_a_plan_says_what_a_class_can_carry():
     assert not any(row.or_more for row in rows(1e-3))
 
 
-def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_more(capsys):
+def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_more():
     encoder = load_encoder("embedded:dct", shape=(8, 8, 1))
     decoder = load_decoder("embedded:dct", shape=(8, 8, 1), encoder=encoder)
     context = Context((8, 8, 1), encoder=encoder, decoder=decoder, public=False, mu=1.0)
-    table = METHOD.carried(ClusteringParams(), context, lambda _: 1e-3)
+    table = METHOD.explain(ClusteringParams(), context, lambda _: 1e-3, None).capacities
     assert {(row.directions, row.or_more) for row in table} == {(16, True)}
-    show.capacity_table(table)
-    assert capsys.readouterr().out.count("16 or more directions") == len(table)
-    noisy = METHOD.carried(ClusteringParams(), context, lambda _: 20.0)
+    words = {row.columns["covariance of its own"] for row in table}
+    assert words == {"16 or more directions"}
+    noisy = METHOD.explain(ClusteringParams(), context, lambda _: 20.0, None).capacities
     assert not noisy[0].or_more
 
 

@@ -15,9 +15,9 @@ from understudy.methods.clustering import label_classifier
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
 from understudy.methods.clustering.label_classifier import ClassifiedSamples, LabelClassifier
+from understudy.planning.dry import dry_run
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.steps.mixture import Mixture
 from understudy.steps.space import Leading, whitening
 

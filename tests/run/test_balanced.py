@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.cli import show
+from understudy.cli import show_run
 from understudy.evaluation.utility_adapter import measure_utility
 from understudy.metrics import verdicts
 from understudy.metrics.utility import CLASS_RECALL, Labelled
@@ -65,7 +65,7 @@ def test_what_a_run_states_is_balanced_accuracy_with_its_baselines(accuracy: Acc
 def test_the_terminal_shows_the_class_that_was_lost(
     accuracy: Accuracy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show.accuracies([accuracy])
+    show_run._accuracy_table([accuracy])
     head, model, balanced, plain, lowest = capsys.readouterr().out.splitlines()
     assert "owner only" in head
     assert "majority class" in head

@@ -12,6 +12,7 @@ from understudy.cli.main import app
 from understudy.data import open_source
 from understudy.methods.base import AUTO
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
+from understudy.planning.dry import dry_run
 from understudy.run import codec_rules
 from understudy.run.codec_rules import (
     ANY_SHAPE,
@@ -21,7 +22,6 @@ from understudy.run.codec_rules import (
     codec_roles,
 )
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.run.prepare import prepare
 from understudy.run.resample import resample
 from understudy.run.synthesize import synthesize

@@ -67,8 +67,8 @@ def test_a_file_may_hold_every_option(tmp_path):
 def test_a_unit_comes_from_one_place(tmp_path):
     names = {"source": "a", "out": "b", "epsilon": 1.0}
     config = make_config({**names, "unit_from_name": r"case_(\d+)"})
-    assert config.privacy_unit.name == r"rows sharing 'case_(\d+) of its name'"
-    assert make_config({**names, "unit_from": "folder"}).unit_column == "its folder"
+    assert config.privacy.privacy_unit.name == r"rows sharing 'case_(\d+) of its name'"
+    assert make_config({**names, "unit_from": "folder"}).privacy.unit_column == "its folder"
     with pytest.raises(ConfigError, match="say once whose image it is"):
         make_config({**names, "unit": "patient", "unit_from": "folder"})
     with pytest.raises(ConfigError, match="no regular expression"):
@@ -140,9 +140,9 @@ def test_text_becomes_the_type_that_is_wanted():
             "decoder": "none",
         }
     )
-    assert (config.epsilon, config.count, config.size) == (0.5, 12, None)
-    assert (config.skip_bad, config.resume) == (True, False)
-    assert config.roles["decoder"] == "none"  # the word means something there
+    assert (config.privacy.epsilon, config.output.count, config.data.size) == (0.5, 12, None)
+    assert (config.data.skip_bad, config.output.resume) == (True, False)
+    assert config.models.roles["decoder"] == "none"  # the word means something there
     params = make_params(
         ClusteringParams,
         {
@@ -239,7 +239,7 @@ def test_declarations_that_make_no_sense(options, words):
 
 def test_classes_are_a_text_or_a_list():
     asked = [
-        make_config({"source": "a", "out": "b", "epsilon": 1.0, "classes": c}).classes
+        make_config({"source": "a", "out": "b", "epsilon": 1.0, "classes": c}).data.classes
         for c in ("1, 0", [1, 0])
     ]
     assert asked == [("1", "0"), ("1", "0")]

@@ -11,7 +11,7 @@ import pytest
 from tests.data.dicom_files import CANARIES, hospital
 
 import understudy
-from understudy.run.check import check_source
+from understudy.planning.check import check_source
 from understudy.run.config import make_config
 
 PATIENTS = 10
@@ -70,7 +70,7 @@ def test_three_modalities_become_a_release_without_an_identifier(
 
 
 def test_a_declared_window_is_a_declared_premise(tmp_path: Path) -> None:
-    from understudy.run.dry import dry_run
+    from understudy.planning.dry import dry_run
 
     source = hospital(tmp_path / "scans", 4)
     names = {"source": f"{source}?window=40,400", "out": tmp_path / "out", "epsilon": 1.0}

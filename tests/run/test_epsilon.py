@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
-from understudy.cli.synthesize_command import confirmed
+from understudy.cli.show_run import RunPrinter
 from understudy.core.errors import BudgetRefused, ConfigError, Declined
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
-from understudy.run.dry import RunPlan, dry_run
+from understudy.run.run_plan import RunPlan
 from understudy.run.synthesize import run
 
 
@@ -148,17 +149,17 @@ def test_a_terminal_is_asked_once(
     plan = site.plan(1.0)
     if answer == "n\n":
         with pytest.raises(Declined):
-            confirmed(plan, yes=yes)
+            RunPrinter(yes=yes).confirm(plan)
     else:
-        confirmed(plan, yes=yes)
+        RunPrinter(yes=yes).confirm(plan)
     question = "Charge epsilon 1 to this dataset for good?"
     assert (question in sys.stderr.getvalue()) == (not yes)  # type: ignore[attr-defined]
 
 
 def test_a_script_is_asked_nothing(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    confirmed(site.plan(1.0), yes=False)
+    RunPrinter().confirm(site.plan(1.0))
     captured = capsys.readouterr()
-    assert "noise / sensitivity" in captured.out
+    assert "epsilon 1, delta 1e-05" in captured.out
     assert captured.err == ""
 
 

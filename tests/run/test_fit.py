@@ -9,12 +9,12 @@ from tests.run.samples import class_folders, save
 
 from understudy import synthesize
 from understudy.backends.phrase_grammar import read_phrases
-from understudy.cli import show
+from understudy.cli.show_run import whole_plan
 from understudy.core.types import Vocabulary
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.playhouse.homes import TASKS
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
 
@@ -153,7 +153,7 @@ def test_the_mini_studio_says_what_it_draws(tmp_path, classes, warns, capsys):
             }
         )
     )
-    show.plan(plan)
+    whole_plan(plan)
     printed = capsys.readouterr().out
     assert ("playhouse" in printed.split("settings")[1]) == warns
     words, apart = plan.fits

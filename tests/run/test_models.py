@@ -17,7 +17,7 @@ from understudy.run.prepare import prepare
 
 def named(method=METHOD, **options):
     config = make_config({"source": "scans", "out": "out", "epsilon": 1.0, **options})
-    return names_of_roles(config, method, ClusteringParams())
+    return names_of_roles(config.models, method, ClusteringParams())
 
 
 def imagining(**roles):

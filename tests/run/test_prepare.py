@@ -5,8 +5,8 @@ from tests.backends.tiny_onnx import block_fill, block_means, channel_means
 from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
 from understudy.core.errors import BackendError, ConfigError, SourceError
+from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.run.prepare import prepare
 
 

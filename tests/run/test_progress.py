@@ -145,15 +145,17 @@ def test_what_comes_after_the_last_item_is_not_reported_again(clock, stream):
 def test_a_bar_counts_and_is_full_when_it_is_finished():
     with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as progress:
         events = RichEvents(progress)
-        known, unknown = events.step("known", 10, owner_only=True), events.step("unknown")
-        known(4)
-        unknown(3)
-        unknown.finish()
-        tasks = progress.tasks
-        assert (tasks[0].completed, tasks[0].total) == (4, 10)
-        assert (tasks[1].completed, tasks[1].total) == (3, 3)
-        known.finish()
-        assert (tasks[0].completed, tasks[0].finished) == (10, True)
+        outer, inner = events.step("outer", 10, owner_only=True), events.step("inner")
+        bar = progress.tasks[0]
+        assert (bar.description, bar.total) == ("inner", None)
+        outer(4)
+        inner(3)
+        assert bar.completed == 3
+        inner.finish()
+        (bar,) = progress.tasks
+        assert (bar.description, bar.completed, bar.total) == ("outer", 4, 10)
+        outer(6)
+        assert not progress.tasks
 
 
 def test_messages_stand_above_the_bars_as_they_are():

@@ -22,11 +22,11 @@ from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
 from understudy.privacy.account import Plan, StoredReleases
 from understudy.privacy.budget import Budget
 from understudy.privacy.vault import StoredVault
+from understudy.release.runs import list_runs
 from understudy.report.meaning import composed_mu
 from understudy.run.report import load
 from understudy.run.resample import resample
 from understudy.run.run_result import Result
-from understudy.run.runs import list_runs
 from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}

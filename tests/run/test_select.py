@@ -21,14 +21,14 @@ from understudy.data.release import write_release
 from understudy.privacy.account import composed, inherited
 from understudy.privacy.accounting import mu_of
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.release.checksums import write_checksums
+from understudy.release.outputs import read_json
+from understudy.release.provenance import provenance_of
+from understudy.release.runs import list_runs
 from understudy.report import ModelRecord, RunRecord, public_documents, read_record
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
-from understudy.run.checksums import write_checksums
-from understudy.run.outputs import read_json
-from understudy.run.provenance import provenance_of
 from understudy.run.report import load
 from understudy.run.run_result import Result
-from understudy.run.runs import list_runs
 from understudy.run.selection.select import select
 from understudy.run.selection.select_config import SelectConfig, make_select_config, share_or_number
 from understudy.run.selection.select_documents import TABLE

@@ -70,7 +70,7 @@ def check_once(ledger: Path) -> None:
     "death",
     [
         ("understudy.privacy.ledger.ledger:Ledger.disclose", 1, "after"),
-        ("understudy.run.outputs:RunFolder.keep", 3, "after"),
+        ("understudy.release.outputs:RunFolder.keep", 3, "after"),
     ],
 )
 def test_a_selection_killed_there_is_resumed(

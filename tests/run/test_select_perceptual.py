@@ -14,8 +14,8 @@ from tests.run.samples import class_folders, embeddings
 
 from understudy.core.errors import ConfigError, InputError
 from understudy.data import open_source
+from understudy.release.outputs import read_json
 from understudy.report import read_record
-from understudy.run.outputs import read_json
 from understudy.run.selection.select import select
 from understudy.run.selection.select_config import make_select_config
 from understudy.run.selection.select_documents import TABLE

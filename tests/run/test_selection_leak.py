@@ -19,11 +19,11 @@ from understudy.core.errors import ConfigError
 from understudy.metrics.attacks import by_distance_ratio
 from understudy.metrics.roc import roc
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.outputs import read_json
+from understudy.release.outputs import read_json
+from understudy.release.verify import verify
 from understudy.run.run_result import Result
 from understudy.run.selection.select import select
 from understudy.run.synthesize import synthesize
-from understudy.run.verify import verify
 
 CLASSES = np.array(["a", "b", "c"])
 MIDDLES = 1.5 * np.random.default_rng(5).normal(size=(3, 12))

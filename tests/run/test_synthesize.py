@@ -21,10 +21,10 @@ from tests.run.samples import (
 import understudy
 from understudy.core.errors import BudgetRefused, InputError, LedgerError, RunError
 from understudy.data import open_source
+from understudy.planning.dry import dry_run
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 
 DOCUMENTS = {"README.md", "PRIVACY.md", "privacy.json"}
 
@@ -93,8 +93,8 @@ def check_release(result, *, kind, count, classes=3):
     "settings",
     [
         {"covariance": kind, "clusters": clusters, "components": 12}
-        for kind in ("spherical", "diagonal", "tied", "low_rank", "class", "full")
-        for clusters in (1, 3)
+        for kinds, clusters in ((("spherical", "tied", "class"), 1), (("diagonal", "full"), 3))
+        for kind in (*kinds, "low_rank")
     ],
     ids=lambda s: f"{s['covariance']}-{s['clusters']}",
 )
@@ -159,7 +159,7 @@ def test_unconditional(go, source):
 
 
 def test_a_test_set_that_cannot_be_used_is_refused_before_anything_is_spent(go, data, tmp_path):
-    with pytest.raises(InputError, match="conditional=false"):
+    with pytest.raises(InputError, match="trains no classifier"):
         go(settings={"conditional": False}, test="test")
     with pytest.raises(InputError, match="without labels"):
         go(data / "scans" / "cat", test="test")
@@ -203,12 +203,6 @@ def test_filters(go, kept):
     assert stages == [
         f"filter {part}" for part in ("embeddings", "images") if kept in (part, "both")
     ]
-
-
-def test_a_filter_of_embeddings(go):
-    settings = {"filter": "embeddings", "oversample": 2}
-    result = go("vectors.npz", settings=settings, epsilon=50.0)
-    check_release(result, kind="embeddings", count=30)
 
 
 @pytest.mark.parametrize("count", [1, 500])
@@ -422,13 +416,6 @@ def test_a_stage_that_was_lost_is_paid_again(go, tmp_path):
         assert ledger.spent(ledger.datasets()[0].id).epsilon > 8.0
 
 
-def test_a_resume_with_other_settings_names_them(go, tmp_path):
-    go()
-    interrupt(tmp_path / "out")
-    with pytest.raises(RunError, match=r"epsilon: 8\.0 then, 4\.0 now; seed: 0 then, 5 now"):
-        go(resume=True, epsilon=4.0, seed=5)
-
-
 def test_what_was_paid_in_one_ledger_is_not_released_by_another(go, tmp_path):
     go()
     interrupt(tmp_path / "out")
@@ -466,23 +453,6 @@ def test_the_seed_decides_the_sampling_and_never_the_noise(go):
 
 
 # From Python, and what others make of a release
-
-
-def test_python_and_the_configuration_are_the_same(go, data, tmp_path):
-    from understudy.run.synthesize import run
-
-    one = go(out="one")
-    options = {"source": str(data / "scans"), "out": tmp_path / "two", "epsilon": 8.0, "count": 30}
-    two = run(make_config({**options, "ledger": str(tmp_path / "ledger.db"), "settings": QUICK}))
-    assert tree(one.owner) == tree(two.owner)
-    stages = [[(s.stage, s.share, s.mu, s.size) for s in r.receipt.stages] for r in (one, two)]
-    assert stages[0] == stages[1]
-    assert len(release_pixels(tmp_path / "one")) == len(release_pixels(tmp_path / "two"))
-    one_facts, two_facts = (
-        json.loads((r.release / "privacy.json").read_text()) for r in (one, two)
-    )
-    assert one_facts["guarantee"] == two_facts["guarantee"]
-    assert one_facts["data"]["params"] == two_facts["data"]["params"]
 
 
 @pytest.mark.parametrize("format", ["png", "parquet"])

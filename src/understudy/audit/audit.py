@@ -13,6 +13,7 @@ from understudy.audit.bench import Bench
 from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.pairs import audit_by_canaries, audit_by_pairs
 from understudy.audit.shadow_runs import audit_by_lira
+from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.core.results import Evaluation
@@ -45,7 +46,7 @@ def audit(
     runs: int | None = None,
     rows: int = USUAL_RECORDS,
     confidence: float = 0.95,
-    method: str = "clustering",
+    method: str = DEFAULT_METHOD,
     epsilon: float = 1.0,
     delta: float = 1e-5,
     settings: Mapping[str, Any] | None = None,

@@ -90,7 +90,7 @@ def audit_by_lira(
 
 
 def _require_classes(bench: Bench, records: InMemorySource) -> None:
-    if len(records.classes) < 2 or not getattr(bench.params, "conditional", True):
+    if len(records.classes) < 2 or not bench.method.keeps_classes(bench.params):
         raise ConfigError("LiRA trains classifiers: take a dataset and settings with classes")
 
 

@@ -12,8 +12,7 @@ from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
-    from understudy.methods.clustering.capacity import Carried
-    from understudy.run.check import SourceCheck
+    from understudy.planning.check import SourceCheck
 
 _GIVEN = (
     *("size", "fit", "label", "classes", "channels", "unit", "unit_from", "unit_from_name"),
@@ -30,7 +29,7 @@ def check_command(
     **given: Any,
 ) -> None:
     """Read a dataset once and list all that is wrong with it. Spends nothing; owner only."""
-    from understudy.run.check import checked_dataset
+    from understudy.planning.check import checked_dataset
 
     result = checked_dataset(source, progress=progress, **given)
     if as_json:
@@ -68,15 +67,8 @@ def _show_classes(result: SourceCheck) -> None:
     carries = (f"carries at epsilon {epsilon:g}" for epsilon in result.carried)
     table = _table("class", "images", *people, *carries)
     for name, count in result.classes.items():
-        cells = (_carries(of_class[name]) for of_class in result.carried.values())
+        capacities = (of_class[name] for of_class in result.carried.values())
+        cells = ("less than 100 images can" if one is None else one.summary for one in capacities)
         units = [f"{result.class_units[name]:,}" for _ in people]
         table.add_row(name, f"{count:,}", *units, *cells)
     _console.print(table)
-
-
-def _carries(carried: Carried | None) -> str:
-    """What a class can carry, in a few words."""
-    if carried is None:
-        return "less than 100 images can"
-    mean = "a mean of its own" if carried.own_mean else "the mean of all"
-    return f"{mean}, {carried.clusters} cluster{'s' * (carried.clusters != 1)}"

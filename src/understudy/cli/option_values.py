@@ -4,64 +4,115 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from understudy.cli.program import ADVANCED
 from understudy.core.errors import ConfigError
 from understudy.core.option import kinds_of, option_of
-from understudy.run.config import run_options
+from understudy.run.config import group_of_options, run_options
 from understudy.run.progress import ProgressMode
 
 Command = Callable[..., None]
 
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the method.",
+        rich_help_panel=f"{ADVANCED}: Models",
+    ),
 ]
 """The settings of a run's method, as a command takes them."""
 
 Progress = Annotated[
     ProgressMode,
-    typer.Option(help="How progress is shown, on standard error; auto: bars on a terminal."),
+    typer.Option(help="How progress is shown: a bar on a terminal, else lines."),
 ]
 """``--progress`` of every long command."""
 
 
+AdvancedProgress = Annotated[
+    ProgressMode,
+    typer.Option(
+        help="How progress is shown: a bar on a terminal, else lines.",
+        rich_help_panel=f"{ADVANCED}: Output",
+    ),
+]
+"""The same, of a command with advanced options."""
+
 Yes = Annotated[
-    bool, typer.Option("--yes", help="Do not ask before the charge; for scripts on a terminal.")
+    bool,
+    typer.Option(
+        "--yes", help="Do not ask before the charge.", rich_help_panel=f"{ADVANCED}: Output"
+    ),
 ]
 """``--yes`` of every command that charges."""
 
 
-def options_of_a_run(*names: str) -> Callable[[Command], Command]:
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", help="Print every table and every note.", rich_help_panel=f"{ADVANCED}: Output"
+    ),
+]
+"""``--verbose`` of the commands that make a release."""
+
+
+def _print_whole_help(ctx: typer.Context, value: bool) -> None:
+    if value:
+        ctx.meta[ADVANCED] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = inspect.Parameter(
+    "help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option(
+            "--help-all",
+            is_eager=True,
+            callback=_print_whole_help,
+            help="Show the advanced options too.",
+        ),
+    ],
+)
+
+
+def options_of_a_run(
+    *names: str, known: Mapping[str, Any] | None = None, common: Collection[str] | None = None
+) -> Callable[[Command], Command]:
     """Give a command some options of a run, which it receives as ``**given``.
 
     An option that was not given is left out of ``given``, so that a file or a default can say it.
-    They are listed after the command's own parameters.
+    They are listed in the panels of their groups.
 
     Args:
-        names: The options, as `understudy.run.config.run_options` names them.
+        names: The options that the command takes.
+        known: The annotation of each; None: those of a run.
+        common: Those that ``--help`` lists; the others are advanced (``--help-all``). None: all.
     """
-    return options_of_fields(run_options(), *names)
-
-
-def options_of_fields(known: Mapping[str, Any], *names: str) -> Callable[[Command], Command]:
-    """As `options_of_a_run`, of options that are declared elsewhere.
-
-    Args:
-        known: The annotation of each option.
-        names: Those that the command takes.
-    """
-    parameters = [_parameter(name, known[name]) for name in names]
+    known = run_options() if known is None else known
+    parameters = [
+        _parameter(name, known[name], advanced=common is not None and name not in common)
+        for name in names
+    ]
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters.values()
         whole = [one for one in own if one.kind is not inspect.Parameter.VAR_KEYWORD] + parameters
+        whole += [] if common is None else [_HELP_ALL]
 
         @functools.wraps(command)
         def called(**values: Any) -> None:
+            values.pop("help_all", None)
             left_out = {name for name in names if values[name] is None}
             command(**{name: value for name, value in values.items() if name not in left_out})
 
@@ -73,11 +124,17 @@ def options_of_fields(known: Mapping[str, Any], *names: str) -> Callable[[Comman
     return decorate
 
 
-def _parameter(name: str, hint: Any) -> inspect.Parameter:
+def _parameter(name: str, hint: Any, *, advanced: bool) -> inspect.Parameter:
     """An option of a run as a command's parameter; None: not given."""
     declared, kind = option_of(hint), _kind_of(hint)
     flags = ["--" + name.replace("_", "-")] if kind is bool else []  # and no --no- beside it
-    shown = typer.Option(*flags, help=declared.help, metavar=declared.metavar)
+    panel = group_of_options().get(name, "models").capitalize()
+    shown = typer.Option(
+        *flags,
+        help=declared.help,
+        metavar=declared.metavar,
+        rich_help_panel=f"{ADVANCED}: {panel}" if advanced else panel,
+    )
     annotation: Any = Annotated[kind | None, shown]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
@@ -91,11 +148,7 @@ def _kind_of(hint: Any) -> Any:
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping.
-
-    Raises:
-        ConfigError: A text without ``=``.
-    """
+    """``NAME=VALUE`` texts as a mapping."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

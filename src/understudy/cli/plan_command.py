@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from understudy.cli import show
 from understudy.cli.option_values import Progress, options_of_a_run
+from understudy.cli.printing import AsJson, print_json
+from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
+from understudy.cli.show_run import costs
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
-    from understudy.run.recommendation import Recommendation
-
-_console = Console(soft_wrap=True, highlight=False, markup=False)
+    from understudy.planning.recommendation import Recommendation
 
 _GIVEN = (
     *("epsilon", "delta", "accept_epsilon", "public", "base", "encoder", "decoder", "generator"),
@@ -37,17 +35,17 @@ def plan_command(
             "minute or two.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: AsJson = False,
     progress: Progress = "auto",
     **given: Any,
 ) -> None:
     """Recommend a method and settings for a dataset, with the reasons. Spends nothing."""
-    from understudy.run.recommendation import recommended_run
+    from understudy.planning.recommendation import recommended_run
 
     epsilon = given.pop("epsilon", "")  # where it is missing, the error says what to do
     result = recommended_run(source, epsilon=epsilon, forecast=forecast, progress=progress, **given)
     if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False, default=list))
+        print_json(result.as_dict())
     else:
         _show(result, forecast)
     if result.command is None or result.problems:
@@ -56,7 +54,7 @@ def plan_command(
 
 def _show(result: Recommendation, sheet: Path | None) -> None:
     """A recommendation as text."""
-    table = Table("fact", "", "", box=None, pad_edge=False, header_style="bold")
+    table = _table("fact", "", "")
     for fact in result.facts:
         kind = "private: for the owner alone" if fact.private else "public"
         table.add_row(fact.name, fact.value, kind)
@@ -72,7 +70,7 @@ def _show(result: Recommendation, sheet: Path | None) -> None:
         _console.print(f"  {choice.option}: {choice.reason}")
     if result.plan is not None:
         _console.print("what it would cost:")
-        show.costs(result.plan)
+        costs(result.plan)
     if result.obstacle is not None:
         _console.print(f"as things are, it would be refused: {result.obstacle}")
     for note in result.notes:

@@ -125,8 +125,36 @@ def _processed(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any
     return None if parameter.callback is None else parameter.callback(ctx, parameter, None)
 
 
+ADVANCED = "Advanced"
+"""How the panels of options begin that ``--help`` leaves to ``--help-all``."""
+
+_PANELS = ("Data", "Privacy", "Models", "Output", "Options")
+
+
 class _Command(_Sparing, TyperCommand):
-    """One command."""
+    """One command, whose options are listed in panels; those of advanced ones by ``--help-all``."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """A section for each panel, the common ones first."""
+        parameters = self.get_params(ctx)
+        two_screens = any(one.name == "help_all" for one in parameters)
+        panels: dict[str, list[Any]] = {}
+        for one in parameters:
+            if (record := one.get_help_record(ctx)) is not None:
+                name = _panel(one) if two_screens else _panel(one).removeprefix(f"{ADVANCED}: ")
+                panels.setdefault(name, []).append(record)
+        names = [name for name in _PANELS if name in panels]
+        if ctx.meta.get(ADVANCED):
+            names += sorted(name for name in panels if name.startswith(ADVANCED))
+        for name in (*(name for name in panels if name == "Arguments"), *names):
+            with formatter.section(name):
+                formatter.write_dl(panels[name])
+
+
+def _panel(parameter: Any) -> str:
+    """The panel that a parameter is listed in."""
+    usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+    return str(getattr(parameter, "rich_help_panel", None) or usual)
 
 
 class CommandGroup(_Sparing, TyperGroup):

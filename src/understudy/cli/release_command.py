@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 
-from understudy.cli import show
 from understudy.cli.option_values import Progress
+from understudy.cli.printing import AsJson, print_json
+from understudy.cli.printing import console as _console
+from understudy.cli.show_run import RunPrinter, guarantee_words
 
-_console = Console(soft_wrap=True, highlight=False, markup=False)
+if TYPE_CHECKING:  # importing it takes a second, which every command would pay
+    from understudy.release.verify import Verification
 
 _Release = Annotated[Path, typer.Argument(help="A release, or a run's folder with one in it.")]
 _Run = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
@@ -31,7 +32,7 @@ def resample_command(
     """Draw more samples from what a run has paid for. Reads nothing private and spends nothing."""
     from understudy.run.resample import resample
 
-    show.result(
+    RunPrinter().result(
         resample(folder, count=count, per_class=per_class, seed=seed, out=out, progress=progress)
     )
 
@@ -44,22 +45,48 @@ def verify_command(
             metavar="PUBLIC", help="The key that must have signed it: a PEM file, or its digits."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a release: every file by its hash, the guarantee by its own numbers.
 
     Reads the release alone, and says what cannot be checked from outside. Exits with 1 where
     something is wrong.
     """
-    from understudy.run.verify import verify
+    from understudy.release.verify import verify
 
     verification = verify(release, key=key)
     if as_json:
-        typer.echo(json.dumps(verification.as_dict(), indent=2, ensure_ascii=False))
+        print_json(verification.as_dict())
     else:
-        show.verification(verification)
+        _show(verification)
     if not verification.sound:
         raise typer.Exit(1)
+
+
+def _show(checked: Verification) -> None:
+    """What was checked of a release, what is wrong, and what cannot be checked."""
+    for fault in checked.faults:
+        _console.print(f"WRONG: {fault}")
+    record = checked.record
+    if checked.sound and record is not None:
+        _console.print(f"files:      {checked.files:,}, each as its hash says")
+        computed = "" if not record.receipt.stages else ", computed anew from its stages"
+        _console.print(f"guarantee:  {guarantee_words(record.receipt)}{computed}")
+        _console.print(f"licence:    {record.licence}")
+        _console.print(f"contact:    {record.contact or 'not stated'}")
+        if record.total is not None:
+            total = record.total
+            _console.print(
+                f"in all:     epsilon {total.epsilon:.4g} at delta {total.delta:g} by "
+                f"{total.releases} runs, as the owner states"
+            )
+        _console.print(f"signed by:  {checked.signed_by or 'nobody'}")
+    _console.print("cannot be checked from outside:")
+    for line in checked.unverified:
+        _console.print(f"- {line}")
+    count = len(checked.faults)
+    words = f"NOT sound: {count} fault{'' if count == 1 else 's'}" if count else "sound"
+    _console.print(f"{checked.release}: {words}")
 
 
 def sign_command(
@@ -67,8 +94,8 @@ def sign_command(
     key: Annotated[Path, typer.Option(help="Private Ed25519 key, PEM.")],
 ) -> None:
     """Sign a release: the list of its files and their hashes, by an Ed25519 key."""
-    from understudy.run.checksums import SIGNATURE, sign_release
-    from understudy.run.outputs import release_folder
+    from understudy.release.checksums import SIGNATURE, sign_release
+    from understudy.release.outputs import release_folder
 
     place = release_folder(release)
     public = sign_release(place, key)

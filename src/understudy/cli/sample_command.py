@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli import show
 from understudy.cli.option_values import Progress
+from understudy.cli.printing import console as _console
 from understudy.core.errors import ConfigError
 from understudy.run.progress import reporting
 
@@ -49,6 +49,9 @@ def sample_command(
         else:
             drawn = samples.sample(prompt or "", **common)
     if classes is not None:
-        show.base_set_summary(base)
+        _console.print(f"{base.count:,} images, no private data was used")
+        _console.print(f"to share:  {base.release}")
+        _console.print(f"images:    {base.contact_sheet}")
     else:
-        show.drawn_images(drawn)
+        _console.print(f"images: {len(drawn.image_paths)} in {drawn.sheet.parent}")
+        _console.print(f"sheet:  {drawn.sheet}")

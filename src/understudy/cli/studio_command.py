@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from understudy.cli import show
 from understudy.cli.option_values import Progress, options_of_a_run
+from understudy.cli.printing import console as _console
 
 studio_app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
@@ -75,7 +75,9 @@ def train_studio_command(
         compile=compile,
         bfloat16=bfloat16,
     )
-    show.studio(make_studio(order, progress=progress), out)
+    stages = make_studio(order, progress=progress)
+    _console.print(f"trained: {', '.join(stages)}")
+    _console.print(f"use it:  embedded:studio?folder={out}")
 
 
 @studio_app.command("export")
@@ -89,7 +91,7 @@ def export_studio_command(
     from understudy.studio.train import export_studio
 
     export_studio(folder, studio)
-    show.exported(folder)
+    _console.print(f"written: {folder}")
 
 
 @studio_app.command("fit-niqe")
@@ -105,7 +107,7 @@ def fit_niqe_command(
     from understudy.run.quality_filter import fit_niqe_model
 
     fit_niqe_model(source, out, block, **given, progress=progress)
-    show.exported(out)
+    _console.print(f"written: {out}")
 
 
 @studio_app.command("axes")
@@ -120,4 +122,4 @@ def axes_command(
     from understudy.studio.public_axes import write_axes
 
     count = write_axes(images, out, progress=progress)
-    show.axes(out, count)
+    _console.print(f"axes of {count:,} public images: {out}")

@@ -18,6 +18,9 @@ BACKENDS = "understudy.backends"
 SOURCES = "understudy.sources"
 SANITIZERS = "understudy.sanitizers"
 
+DEFAULT_METHOD = "clustering"
+"""The method of a run that names none."""
+
 PACKAGE = "understudy"
 
 BUILT_IN: dict[str, dict[str, str]] = {

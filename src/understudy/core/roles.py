@@ -49,19 +49,23 @@ class RoleNames(TypedDict, total=False):
     encoder: Annotated[
         str | None,
         _role(
-            "auto, or one of `understudy backends`.",
+            "Model that turns images into numbers, or auto.",
             "Encoder",
             "The encoder; open, or auto: chosen by the size of the images (`understudy methods`).",
         ),
     ]
     decoder: Annotated[
         str | None,
-        _role("'none' for embeddings only.", "Decoder", "The decoder; open: the encoder's own."),
+        _role(
+            "Model that turns numbers into images, or none.",
+            "Decoder",
+            "The decoder; open: the encoder's own.",
+        ),
     ]
     public: Annotated[
         str | None,
         _role(
-            "Public dataset to learn from, free.",
+            "Public dataset that the method may learn from for free.",
             "Source",
             "A public dataset that the method may learn from for free; open: procedural images "
             "for an encoder whose numbers come in no order.",
@@ -70,7 +74,7 @@ class RoleNames(TypedDict, total=False):
     base: Annotated[
         str | None,
         _role(
-            "Public set of the same classes to start from.",
+            "Public images of the same classes to start from.",
             "Source",
             "A public or synthetic dataset of the same classes that the method starts from "
             "instead of generating one.",
@@ -79,7 +83,7 @@ class RoleNames(TypedDict, total=False):
     contrast: Annotated[
         str | None,
         _role(
-            "Public images of other kinds, to test likeness against.",
+            "Public images of other kinds, for a test of likeness.",
             "Source",
             "Public images of other kinds than the public dataset, which a test of likeness holds "
             "it against; open: procedural images.",
@@ -88,7 +92,7 @@ class RoleNames(TypedDict, total=False):
     candidates: Annotated[
         str | None,
         _role(
-            "Synthetic set to select samples from.",
+            "Synthetic images to select from.",
             "Source",
             "A synthetic or public dataset of the private one's classes, or of some of them, whose "
             "best samples the method selects; they are released as they are.",
@@ -97,25 +101,29 @@ class RoleNames(TypedDict, total=False):
     cluster_encoder: Annotated[
         str | None,
         _role(
-            "Encoder whose space is partitioned.",
+            "Encoder by which images are grouped.",
             "Encoder",
             "The encoder whose space is partitioned; open: the role encoder.",
         ),
     ]
     generator: Annotated[
         str | None,
-        _role("Draws images of texts.", "Generator", "The text-to-image generator."),
+        _role("Model that draws images from text.", "Generator", "The text-to-image generator."),
     ]
     renderer: Annotated[
         str | None,
         _role(
-            "Draws the final images.",
+            "Model that draws the final images.",
             "Generator",
             "The generator of the final images; open: the role generator.",
         ),
     ]
-    writer: Annotated[str | None, _role("Writes captions.", "Writer", "The caption writer.")]
-    captioner: Annotated[str | None, _role("Captions images.", "Captioner", "The captioner.")]
+    writer: Annotated[
+        str | None, _role("Language model that writes captions.", "Writer", "The caption writer.")
+    ]
+    captioner: Annotated[
+        str | None, _role("Model that describes images in words.", "Captioner", "The captioner.")
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

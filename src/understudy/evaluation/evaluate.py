@@ -34,9 +34,9 @@ from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
+from understudy.release.outputs import write_arrays, write_json
 from understudy.run.accuracy import collect, usual_networks
 from understudy.run.config import source_name
-from understudy.run.outputs import write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.run.released_classifier import released_classifier
 from understudy.run.report import refresh

@@ -19,12 +19,12 @@ from understudy.data.units import rule_of, unit_column
 from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
+from understudy.release.outputs import RunPaths, open_release, read_json, release_folder
+from understudy.release.verify import verify
 from understudy.report.meaning import budget
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name, load_perceptual
-from understudy.run.outputs import RunPaths, open_release, read_json, release_folder
 from understudy.run.prepare import open_test, require_classes
-from understudy.run.verify import verify
 
 SEARCHED_ROWS = 60_000
 """Rows of a side whose nearest neighbours are searched by default, at most."""
@@ -346,7 +346,7 @@ def _encoder(path: Path, facts: dict[str, Any], name: str | None, real: Source) 
     known = [m["name"] for m in facts.get("models", ()) if m["role"] == "encoder"]
     owner = path.parent / "owner" / "run.json"
     if owner.is_file():
-        from understudy.run.run_file import read_run_file  # imports pydantic
+        from understudy.release.run_file import read_run_file  # imports pydantic
 
         known = [read_run_file(owner).settings.get("encoder"), *known]
     chosen = name or next((known_name for known_name in known if known_name), None)

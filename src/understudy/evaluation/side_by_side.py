@@ -9,8 +9,8 @@ from pathlib import Path
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.evaluation.evaluate import evaluate
+from understudy.release.outputs import release_folder
 from understudy.report import Comparison
-from understudy.run.outputs import release_folder
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.report import compare_folders, different_folders
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -256,9 +256,98 @@ class Expectation:
     instead: tuple[str, ...] = ()
 
 
+class ClassCapacity(Protocol):
+    """What a class of so many records can carry under the noise of a plan."""
+
+    @property
+    def size(self) -> int:
+        """Records of the class."""
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """What of the class stands out of the noise, in words, by the heading of a table."""
+
+    @property
+    def summary(self) -> str:
+        """The same in a few words."""
+
+
+NoiseOfStage = Callable[[Stage], float]
+"""The noise of a stage over the bound on what a unit contributes."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a method says of a run before anything is spent, by public arithmetic alone.
+
+    Attributes:
+        capacities: What classes of several sizes can carry; () where the method cannot tell.
+        expectations: What to expect of the release; () where the method cannot say.
+        notes: What the owner should know of the settings.
+    """
+
+    capacities: Sequence[ClassCapacity] = ()
+    expectations: Sequence[Expectation] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What is at hand for a run whose method is not settled.
+
+    Attributes:
+        roles: The models and datasets that the owner named, by their roles.
+        images: Whether the records are images.
+        same_classes: Whether the base set or public dataset among them has the private classes.
+    """
+
+    roles: Mapping[str, str]
+    images: bool
+    same_classes: bool
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a method would do with an inventory.
+
+    Attributes:
+        priority: Of several proposals, the one of the highest priority is taken.
+        reason: Why, in words.
+        roles: The models and datasets of the run.
+    """
+
+    priority: int
+    reason: str
+    roles: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A setting that serves a planned run better than its default, as it is typed, and why."""
+
+    setting: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PrivateView:
+    """A function of private images that a method embeds them by, besides its encoders.
+
+    Attributes:
+        name: Of the model.
+        embed: Images to embeddings.
+        batch: Images in every call.
+    """
+
+    name: str
+    embed: Callable[[Images], Embeddings]
+    batch: int
+
+
 @dataclass(frozen=True)
 class Method:
-    """A method as the registry and the command line see it.
+    """A method as the registry, the planning and the command line see it.
 
     Attributes:
         name: Its name on the command line.
@@ -273,12 +362,12 @@ class Method:
         run: Does it.
         roles: Parameters, and the roles that the user named, to the roles the method can use and
             the default name of each; None: nothing by default.
-        carried: Parameters, context and the noise of each stage (over the bound on what a unit
-            contributes) to what classes of several sizes can carry (`clustering.capacity`), before
-            anything is spent. None where the method has no such table.
-        expected: Parameters, context, the noise of each stage (as of ``carried``) and the number of
-            units of a class, in the mean, to what to expect of the release. None where the method
-            cannot say.
+        explain: Parameters, context, the noise of each stage and the units of a class, in the mean
+            (None: unknown), to what can be said before anything is spent.
+        propose: What is at hand to what the method would do with it; None: it is not proposed.
+        advise: Context and units of a class, in the mean, to a setting that serves better.
+        views: The functions of private images that it embeds them by, besides its encoders; each
+            is probed for records that change one another.
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
@@ -295,13 +384,26 @@ class Method:
     stages: Callable[[Any, Context], tuple[Stage, ...]]
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
-    carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
-    expected: (
-        Callable[[Any, Context, Callable[[Stage], float], float], Sequence[Expectation]] | None
-    ) = None
+    explain: Callable[[Any, Context, NoiseOfStage, float | None], Explanation] | None = None
+    propose: Callable[[Inventory], Proposal | None] | None = None
+    advise: Callable[[Context, float], Advice | None] | None = None
+    views: Callable[[Context], Sequence[PrivateView]] | None = None
     check_resample: Callable[[Any, Context], None] | None = None
     released_role: str | None = None
     stops: bool = False
+
+    def keeps_classes(self, params: Any) -> bool:
+        """Whether samples have the classes of the private records."""
+        return bool(getattr(params, "conditional", True))
+
+    def prompt(self, params: Any) -> str | None:
+        """The template of its prompts; None where it draws nothing by words."""
+        return getattr(params, "template", None)
+
+    def candidates(self, params: Any, count: int) -> int:
+        """How many samples are drawn, and held in memory together, for ``count`` released ones."""
+        filtered = getattr(params, "filter", "none") != "none"
+        return count * int(params.oversample) if filtered else count
 
 
 def stages_of(plan: Any) -> tuple[Stage, ...]:

@@ -121,6 +121,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             spending=None if content["spending"] is None else BudgetState(**content["spending"]),
             scores=tuple(map(read_score, content.get("accuracy", ()))),
             seconds=content["seconds"],
+            notes=tuple(content.get("notes", ())),
         )
     except (KeyError, TypeError) as error:
         raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error

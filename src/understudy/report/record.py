@@ -294,3 +294,4 @@ class OwnerRecord:
     # whether `spending` is of now, or of when the run ended
     budget_from: Literal["ledger", "run"] = "ledger"
     scatter: Scatter | None = None  # synthetic embeddings as points; None of a release of images
+    notes: tuple[str, ...] = ()  # what the run told its owner

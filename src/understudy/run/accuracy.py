@@ -176,7 +176,7 @@ def training_note(rows: int, shape: Shape | None, config: RunConfig) -> str:
     """
     from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES  # imports torch
 
-    rows = min(rows, config.test_rows or rows)
+    rows = min(rows, config.data.test_rows or rows)
     network: Network = "two-layer" if shape is None else "cnn"
     recipe = EMBEDDINGS if shape is None else IMAGES[network][1]
     each = _SECONDS_PER_EMBEDDING if shape is None else _SECONDS_PER_PIXEL * shape[0] * shape[1]

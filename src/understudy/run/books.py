@@ -59,12 +59,13 @@ class DatasetAccount:
 def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
     with Ledger(ledger) as book:
-        return [
-            DatasetAccount(
-                one, book.spent(one.id), (), book.address, next_run=book.next_run(one.id)
-            )
-            for one in book.datasets()
-        ]
+        return [_account(book, one) for one in book.datasets()]
+
+
+def _account(book: Ledger, dataset: Dataset) -> DatasetAccount:
+    """A dataset without its rows."""
+    spent, next_run = book.spent(dataset.id), book.next_run(dataset.id)
+    return DatasetAccount(dataset, spent, (), book.address, next_run=next_run)
 
 
 class LedgerReading(TypedDict, total=False):
@@ -86,10 +87,8 @@ def dataset_account(
     """
     with Ledger(ledger) as book:
         dataset = _find(book, source, reading)
-        spent, rows = book.spent(dataset.id), tuple(book.rows(dataset.id))
-        concerned = tuple(book.concerned(dataset.id))
-        next_run = book.next_run(dataset.id)
-        return DatasetAccount(dataset, spent, rows, book.address, concerned, next_run)
+        rows, concerned = tuple(book.rows(dataset.id)), tuple(book.concerned(dataset.id))
+        return replace(_account(book, dataset), rows=rows, concerned=concerned)
 
 
 def _is_place(source: str) -> bool:
@@ -132,9 +131,8 @@ def set_dataset_budget(
             dataset = book.register(_open(source, reading))
         else:
             dataset = _find(book, source, reading)
-        spent = book.set_budget(dataset.id, budget)
-        next_run = book.next_run(dataset.id)
-        return DatasetAccount(book.find(dataset.id), spent, (), book.address, next_run=next_run)
+        book.set_budget(dataset.id, budget)
+        return _account(book, book.find(dataset.id))
 
 
 def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
@@ -142,37 +140,38 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
 
     A run that is resumed keeps the number that it began with.
 
-    Args:
-        config: The run.
-        source: Its private dataset.
-
     Raises:
         ConfigError: The dataset has no budget, or nothing is left of it.
     """
-    if not isinstance(config.epsilon, str):
+    asked = config.privacy.epsilon
+    if not isinstance(asked, str):
         return config
-    from understudy.run.outputs import RunPaths, read_start
+    from understudy.release.outputs import RunPaths, read_start
 
-    start = RunPaths(config.out).start
-    if config.resume and start.exists():
-        return replace(config, epsilon=float(read_start(start)["settings"]["epsilon"]))
-    share = part_of_budget(config.epsilon)
-    with Ledger(config.ledger) as book:
+    start = RunPaths(config.output.out).start
+    if config.output.resume and start.exists():
+        return config.changed(epsilon=float(read_start(start)["settings"]["epsilon"]))
+    share = part_of_budget(asked)
+    with Ledger(config.privacy.ledger) as book:
         dataset = book.recognise(source)
-        epsilon = None if dataset is None else book.next_run(dataset.id, config.delta, share=share)
+        epsilon = (
+            None
+            if dataset is None
+            else book.next_run(dataset.id, config.privacy.delta, share=share)
+        )
         address = book.address
     if epsilon is None:
         raise ConfigError(
-            f"--epsilon {config.epsilon} is a part of the dataset's budget, and the ledger at "
+            f"--epsilon {asked} is a part of the dataset's budget, and the ledger at "
             f"{address} knows none for {source.name}. Set one for good (understudy ledger "
             f"set-budget {shlex.quote(source.name)} --epsilon 3), or give a number (--epsilon 1)"
         )
     if epsilon == 0:
         raise ConfigError(
-            f"--epsilon {config.epsilon}: the budget of {source.name} is used up. See `understudy "
+            f"--epsilon {asked}: the budget of {source.name} is used up. See `understudy "
             f"ledger show {shlex.quote(source.name)}`; its owner may raise the total"
         )
-    return replace(config, epsilon=epsilon)
+    return config.changed(epsilon=epsilon)
 
 
 def verify_ledger(ledger: str | None) -> list[str]:

@@ -81,12 +81,7 @@ CODECS = ("embedded:dct", "embedded:energies", "embedded:photo")
 
 @dataclass(frozen=True, slots=True)
 class CodecChoice:
-    """A codec for one run.
-
-    Attributes:
-        codec: Its name.
-        reason: Why, in a sentence.
-    """
+    """A codec for one run."""
 
     codec: str
     reason: str
@@ -117,12 +112,7 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
 
 
 def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:
-    """Encoder and decoder of a run; where one half of a codec is named, the other is its own.
-
-    Args:
-        named: The models that the user named, by their roles.
-        shape: As for `choose_codec`.
-    """
+    """Encoder and decoder of a run; where one half of a codec is named, the other is its own."""
     encoder, decoder = named.get("encoder"), named.get("decoder")
     if encoder is not None:
         own = encoder.partition("?")[0]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.run.config import RunConfig, run_options
+from understudy.run.config import RunConfig, option_defaults, run_options
+
+PROPOSED_SIDES = (16, 32, 48, 64, 96, 128)
+"""Pixels a side that are proposed."""
+
+USUAL_SIDE = 64
+"""The largest side that is proposed for images that are larger: most was measured there."""
+
+USUAL_FIT = "pad"
+"""How images of other ratios are brought to a size where nothing is known of them: all is kept."""
 
 _READING = (
     *("label", "classes", "channels", "size", "fit", "unit", "unit_from", "unit_from_name"),
@@ -29,8 +37,9 @@ def command_line(
         epsilon: Of the run.
         out: Folder of the result.
     """
-    words = ["understudy", "synthesize", shlex.quote(config.source)]
-    asked = {name: getattr(config, name) for name in _READING}
+    words = ["understudy", "synthesize", shlex.quote(config.data.source)]
+    values = config.as_options()
+    asked = {name: values[name] for name in _READING}
     for name, value in (asked | dict(options)).items():
         if value in (None, False) or (name == "fit" and value == "stretch"):
             continue
@@ -63,7 +72,7 @@ def same_command(config: RunConfig, **changes: Any) -> str:
         config: What was asked.
         changes: Options, by their names.
     """
-    defaults = {one.name: one.default for one in dataclasses.fields(RunConfig)}
+    defaults = option_defaults()
     values = config.as_options()
     asked = {
         name: values[name]
@@ -72,4 +81,4 @@ def same_command(config: RunConfig, **changes: Any) -> str:
     }
     if "@" in asked.get("ledger", ""):
         asked["ledger"] = "postgresql://..."  # a password may stand in it
-    return command_line(config, asked | changes, config.epsilon, str(config.out))
+    return command_line(config, asked | changes, config.privacy.epsilon, str(config.output.out))

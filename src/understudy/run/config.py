@@ -7,11 +7,12 @@ import difflib
 import os
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
@@ -44,87 +45,88 @@ _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bo
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
-    """What ``understudy synthesize`` is asked to do; `understudy.synthesize` says each at length.
+class DataOptions:
+    """Which private records a run reads, and how."""
 
-    ``roles`` holds the models and datasets that the user named; each is an option of its own.
-    """
-
-    source: Annotated[str, Option("The private dataset.")]
-    out: Annotated[Path, Option("Folder of the result.")]
-    epsilon: Annotated[
-        float | str,
-        Option("Privacy budget of this run: a number; or rest or 10% of the dataset's budget."),
-    ]
-    method: Annotated[str, Option("See `understudy methods`.")] = "clustering"
-    delta: Annotated[float, Option("Its delta; 1e-5 if not given.")] = 1e-5
-    accept_epsilon: Annotated[
-        bool, Option("Take an epsilon above 100, or a delta above 0.001.")
-    ] = False
-    roles: RoleNames = field(default_factory=RoleNames)
-    settings: Annotated[
-        Mapping[str, Any], Option("Parameters of the method; see `understudy methods`.")
-    ] = field(default_factory=dict)
-    count: Annotated[int | None, Option("Synthetic rows to make.", least=1)] = None
-    seed: Annotated[int, Option("Of sampling; the noise takes none.")] = 0
-    unit: Annotated[str | None, Option("Column that says whose row it is.")] = None
-    unit_from: Annotated[
-        Literal["folder", "file"] | None,
-        Option("folder (below the class) or file (of frames): the unit, instead of a column."),
-    ] = None
-    unit_from_name: Annotated[
-        str | None, Option(r"The unit by an image's path, such as 'case_(\d+)'.", metavar="REGEX")
-    ] = None
-    unit_rows: Annotated[int, Option("Rows of a unit to use at most.", most=_MOST_UNIT_ROWS)] = 64
-    adjacency: Annotated[Adjacency, Option("add-remove or replace-one.")] = "add-remove"
-    ledger: Annotated[str | None, Option("Path or URL of the ledger.")] = None
-    test: Annotated[str | None, Option("Real test set, to measure accuracy.")] = None
-    test_rows: Annotated[int | None, Option("Train on at most so many.", least=1)] = None
-    size: Annotated[int | None, Option("Resize images to SIZE x SIZE.", least=1)] = None
+    source: Annotated[str, Option("The private dataset: a folder, a file or hf:NAME.")]
+    size: Annotated[int | None, Option("Resize images to SIZE x SIZE pixels.", least=1)] = None
     fit: Annotated[
         Literal["stretch", "crop", "pad"],
-        Option("stretch, crop or pad (with black) images of other ratios."),
+        Option("How images of another shape are brought to SIZE: stretch, crop or pad."),
     ] = "stretch"
-    label: Annotated[str | None, Option("Column that holds the class; 'none': no labels.")] = None
+    channels: Annotated[int | None, Option("Read images as 1 (grey) or 3 (colour).")] = None
+    label: Annotated[
+        str | None, Option("Column that holds the class; 'none' if there are no labels.")
+    ] = None
     classes: Annotated[
         tuple[str, ...] | None,
-        Option("All classes there are, declared by the owner.", metavar="NAME,NAME"),
+        Option("Names of all classes, which you declare to be public.", metavar="NAME,NAME"),
     ] = None
-    channels: Annotated[int | None, Option("Convert to 1 (grey) or 3 (RGB).")] = None
-    hold_out: Annotated[
-        float | str | None,
-        Option("Set a random part aside before the run, such as 5%.", metavar="SHARE"),
-    ] = None
-    quality_share: Annotated[
-        float | str | None,
-        Option("Part of the budget that measures and publishes the quality.", metavar="SHARE"),
-    ] = None
-    otherwise: Annotated[
-        str | None, Option("Method that gets the rest of the budget where METHOD stops.")
-    ] = None
-    candidates_public: Annotated[
-        bool, Option("No private image had a part in the candidates: you declare it.")
-    ] = False
-    format: Annotated[Literal["png", "parquet"], Option("png or parquet.")] = "png"
-    licence: Annotated[str, Option("Licence of the release.")] = "unknown"
-    contact: Annotated[str | None, Option("Whom to ask about the release.")] = None
-    publish_total: Annotated[
-        bool, Option("State what all releases of the dataset come to, in the release.")
-    ] = False
-    resume: Annotated[bool, Option("Go on with OUT.")] = False
-    dry_run: Annotated[bool, Option("Only show the plan.")] = False
-    skip_bad: Annotated[bool, Option("Pass over unreadable files.")] = False
-    watch: Annotated[bool, Option("Tell how far off it is; for the owner alone.")] = False
-    quality: Annotated[str | None, Option("Choose images by piqe, niqe or niqe:FILE.")] = None
-    quality_threshold: Annotated[float | None, Option("Draw again what is not below it.")] = None
-    images_per_embedding: Annotated[
-        int | None, Option("Images to choose from, each time.", least=1)
+    skip_bad: Annotated[bool, Option("Leave out files that cannot be read.")] = False
+    test: Annotated[str | None, Option("Real test set on which accuracy is measured.")] = None
+    test_rows: Annotated[
+        int | None, Option("Most rows to train on when accuracy is measured.", least=1)
     ] = None
 
     def __post_init__(self) -> None:
         from understudy.data.labels import NO_LABELS
         from understudy.data.names import names_of_classes
         from understudy.data.reading_options import require_size
+
+        require_size(self.fit, self.size)
+        if self.classes is not None:
+            object.__setattr__(self, "classes", names_of_classes(self.classes))
+            if self.label == NO_LABELS:
+                raise ConfigError("--label none leaves no classes to declare: leave out --classes")
+        if self.channels not in (None, 1, 3):
+            raise ConfigError(f"channels is 1 (grey) or 3 (colour), found {self.channels}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyOptions:
+    """What a run may spend, on whose protection, and where that is recorded."""
+
+    epsilon: Annotated[
+        float | str,
+        Option("Privacy budget, such as 1; or rest, or 10% of the total."),
+    ]
+    delta: Annotated[float, Option("Delta of the guarantee; 1e-5 by default.")] = 1e-5
+    accept_epsilon: Annotated[
+        bool, Option("Confirm an epsilon above 100, or a delta above 0.001.")
+    ] = False
+    unit: Annotated[
+        str | None, Option("Column with the person or case that each image belongs to.")
+    ] = None
+    unit_from: Annotated[
+        Literal["folder", "file"] | None,
+        Option("Images of one folder (below its class) or of one file belong together."),
+    ] = None
+    unit_from_name: Annotated[
+        str | None,
+        Option(
+            r"Images whose paths agree in this group belong together: 'case_(\d+)'.",
+            metavar="REGEX",
+        ),
+    ] = None
+    unit_rows: Annotated[
+        int, Option("Most images used of each person or case.", most=_MOST_UNIT_ROWS)
+    ] = 64
+    adjacency: Annotated[
+        Adjacency, Option("Neighbouring datasets differ by add-remove or replace-one.")
+    ] = "add-remove"
+    ledger: Annotated[
+        str | None, Option("Path or address of the ledger that records spending.")
+    ] = None
+    hold_out: Annotated[
+        float | str | None,
+        Option("Random part set aside before the run, such as 5%.", metavar="SHARE"),
+    ] = None
+    quality_share: Annotated[
+        float | str | None,
+        Option("Part of the budget for a published measure of quality.", metavar="SHARE"),
+    ] = None
+
+    def __post_init__(self) -> None:
         from understudy.run.held_out import check_hold_out
 
         if isinstance(self.epsilon, str):
@@ -139,13 +141,6 @@ class RunConfig:
                 "it is meant"
             )
         _ = self.privacy_unit
-        require_size(self.fit, self.size)
-        if self.classes is not None:
-            object.__setattr__(self, "classes", names_of_classes(self.classes))
-            if self.label == NO_LABELS:
-                raise ConfigError("--label none leaves no classes to declare: leave out --classes")
-        if self.channels not in (None, 1, 3):
-            raise ConfigError(f"channels is 1 (grey) or 3 (colour), found {self.channels}")
         if self.hold_out is not None:
             check_hold_out(self.hold_out, self.privacy_unit)
         if self.quality_part > _MOST_QUALITY:
@@ -193,12 +188,94 @@ class RunConfig:
             return 0.0
         return read_share("quality_share", self.quality_share)
 
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """The method, its settings, and the models and datasets it works with.
+
+    ``roles`` holds the models and datasets that the user named; each is an option of its own.
+    """
+
+    method: Annotated[str, Option("One of the methods that `understudy methods` lists.")] = (
+        DEFAULT_METHOD
+    )
+    settings: Annotated[
+        Mapping[str, Any], Option("Parameters of the method; see `understudy methods`.")
+    ] = field(default_factory=dict)
+    roles: RoleNames = field(default_factory=RoleNames)
+    candidates_public: Annotated[
+        bool, Option("You declare that no private image had a part in the candidates.")
+    ] = False
+    otherwise: Annotated[
+        str | None, Option("Method that gets the rest of the budget if the first one stops.")
+    ] = None
+    quality: Annotated[
+        str | None, Option("Measure by which images are chosen: piqe, niqe or niqe:FILE.")
+    ] = None
+    quality_threshold: Annotated[
+        float | None, Option("Draw an image again unless it scores below this.")
+    ] = None
+    images_per_embedding: Annotated[
+        int | None, Option("Images drawn of each embedding; the best is taken.", least=1)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """What a run writes, and how it goes on."""
+
+    out: Annotated[Path, Option("Folder of the result.")]
+    count: Annotated[int | None, Option("Number of synthetic images to make.", least=1)] = None
+    seed: Annotated[int, Option("Seed of the sampling; the noise has none.")] = 0
+    format: Annotated[Literal["png", "parquet"], Option("Write images as png or parquet.")] = "png"
+    licence: Annotated[str, Option("Licence of the release.")] = "unknown"
+    contact: Annotated[str | None, Option("Whom to ask about the release.")] = None
+    publish_total: Annotated[
+        bool, Option("State in the release what all releases of the dataset come to.")
+    ] = False
+    resume: Annotated[bool, Option("Go on with an interrupted run in OUT.")] = False
+    dry_run: Annotated[bool, Option("Show the plan, spend nothing and stop.")] = False
+    watch: Annotated[
+        bool, Option("Report the distance to the private images as it goes, to you alone.")
+    ] = False
+
+
+OPTION_GROUPS: Mapping[str, type[Any]] = {
+    "data": DataOptions,
+    "privacy": PrivacyOptions,
+    "models": MethodOptions,
+    "output": OutputOptions,
+}
+"""The four groups of options by their names in a `RunConfig`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What ``understudy synthesize`` is asked to do: its options in four groups."""
+
+    data: DataOptions
+    privacy: PrivacyOptions
+    models: MethodOptions
+    output: OutputOptions
+
     def as_options(self) -> dict[str, Any]:
         """Every option by its name; a role that was left open is None."""
+        roles = self.models.roles
         return {
-            name: self.roles.get(name) if name in ROLES else getattr(self, name)
-            for name in run_options()
+            name: roles.get(name) if name in ROLES else getattr(getattr(self, group), name)
+            for name, group in group_of_options().items()
         }
+
+    def changed(self, **options: Any) -> RunConfig:
+        """The same run with some options changed; ``roles`` are all of them."""
+        groups = dict.fromkeys((*group_of_options(), "roles"), "models") | group_of_options()
+        parts = {
+            group: {name: value for name, value in options.items() if groups[name] == group}
+            for group in OPTION_GROUPS
+        }
+        return RunConfig(
+            **{name: replace(getattr(self, name), **part) for name, part in parts.items()}
+        )
 
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
@@ -213,25 +290,37 @@ class RunConfig:
 
 @cache
 def run_options() -> dict[str, Any]:
-    """The annotation of every option of a run by its name: those of `RunConfig`, each role one."""
-    hints = typing.get_type_hints(RunConfig, include_extras=True)
+    """The annotation of every option of a run by its name: those of each group, each role one."""
     roles = typing.get_type_hints(RoleNames, include_extras=True)
     annotations: dict[str, Any] = {}
-    for one in dataclasses.fields(RunConfig):
-        annotations |= roles if one.name == "roles" else {one.name: hints[one.name]}
+    for group in OPTION_GROUPS.values():
+        for name, hint in declared_options(group).items():
+            annotations |= roles if name == "roles" else {name: hint}
     return annotations
 
 
+@cache
+def group_of_options() -> dict[str, str]:
+    """The group of every option of a run by its name."""
+    fields = {
+        name: group for group, kind in OPTION_GROUPS.items() for name in kind.__dataclass_fields__
+    } | dict.fromkeys(ROLES, "models")
+    return {name: fields[name] for name in run_options()}
+
+
+@cache
+def option_defaults() -> dict[str, Any]:
+    """The default of every option that has one; that of a role is None."""
+    defaults: dict[str, Any] = dict.fromkeys(ROLES)
+    for kind in OPTION_GROUPS.values():
+        for one in dataclasses.fields(kind):
+            if one.default is not dataclasses.MISSING:
+                defaults[one.name] = one.default
+    return defaults
+
+
 def source_name(what: str, source: object) -> str:
-    """The name of a dataset, for Python takes paths too.
-
-    Args:
-        what: The option, for the error.
-        source: A folder, a file or ``hf:NAME``.
-
-    Raises:
-        ConfigError: Something else, such as an array.
-    """
+    """The name of a dataset, for Python takes paths too."""
     if isinstance(source, str | os.PathLike):
         return str(os.fspath(source))
     raise ConfigError(
@@ -248,15 +337,7 @@ def unknown(what: str, name: str, known: list[str]) -> ConfigError:
 
 
 def read_yaml(path: Path, what: str) -> Any:
-    """The content of a YAML file.
-
-    Args:
-        path: The file.
-        what: What it is, for the error: ``"configuration"``.
-
-    Raises:
-        ConfigError: It cannot be read, or is no YAML.
-    """
+    """The content of a YAML file."""
     import yaml
 
     try:
@@ -302,7 +383,11 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
     values = {name: _read(name, value, known) for name, value in options.items()}
     roles = {name: values.pop(name) for name in ROLES if name in values}
     named = typing.cast(RoleNames, {name: one for name, one in roles.items() if one is not None})
-    return RunConfig(roles=named, **values)
+    parts: dict[str, dict[str, Any]] = {group: {} for group in OPTION_GROUPS}
+    for name, value in values.items():
+        parts[group_of_options()[name]][name] = value
+    parts["models"]["roles"] = named
+    return RunConfig(**{group: OPTION_GROUPS[group](**part) for group, part in parts.items()})
 
 
 def make_params(params: type[Any], settings: Mapping[str, Any]) -> Any:
@@ -319,11 +404,7 @@ def make_params(params: type[Any], settings: Mapping[str, Any]) -> Any:
 
 
 def _read(name: str, value: Any, known: Mapping[str, Any]) -> Any:
-    """A value as the option of that name takes it.
-
-    Raises:
-        ConfigError: It does not.
-    """
+    """A value as the option of that name takes it."""
     from understudy.backends.option_reading import read_value
 
     return read_value(name, value, known[name])
@@ -335,8 +416,7 @@ def json_schema() -> dict[str, Any]:
 
     from understudy.backends.option_reading import field_of
 
-    defaults = {one.name: one.default for one in dataclasses.fields(RunConfig)}
-    defaults |= dict.fromkeys(_NEEDED, ...) | {"settings": {}}  # the first two without a default
+    defaults = option_defaults() | dict.fromkeys(_NEEDED, ...) | {"settings": {}}
     fields: dict[str, Any] = {
         name: (field_of(hint), defaults.get(name)) for name, hint in run_options().items()
     }

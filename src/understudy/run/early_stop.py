@@ -15,19 +15,15 @@ from understudy.core.errors import MethodStopped
 from understudy.core.roles import MODEL_ROLES, RoleNames
 from understudy.core.types import Receipt
 from understudy.privacy.account import Account, composed
+from understudy.release.outputs import RunPaths, read_json, write_json
 from understudy.run.config import RunConfig
 from understudy.run.methods import method
 from understudy.run.models import named_roles
-from understudy.run.outputs import RunPaths, read_json, write_json
 from understudy.run.prepare import Prepared, prepare
 
 
 def read_stop(paths: RunPaths) -> MethodStopped | None:
-    """Why the method of a run has stopped; None: it has not.
-
-    Raises:
-        RunError: The file is damaged.
-    """
+    """Why the method of a run has stopped; None: it has not."""
     if not paths.stop.is_file():
         return None
     content = read_json(paths.stop)
@@ -40,23 +36,14 @@ def write_stop(paths: RunPaths, stop: MethodStopped) -> None:
 
 
 def require_otherwise(prepared: Prepared) -> None:
-    """Refuse a run whose other method could not run, before anything is charged.
-
-    Raises:
-        InputError: As `prepare`.
-    """
-    config = _following(prepared.config, prepared.config.epsilon)
+    """Refuse a run whose other method could not run, before anything is charged."""
+    config = _following(prepared.config, prepared.config.privacy.epsilon)
     if config is not None:
         prepare(config, prepared.source)
 
 
 def rest_of(prepared: Prepared, account: Account) -> Prepared | None:
-    """The other method's run with what is left of the budget; None: nothing is, or none is named.
-
-    Args:
-        prepared: The run that has stopped.
-        account: Its account.
-    """
+    """The other method's run with what is left of the budget; None: nothing is left or named."""
     config = _following(prepared.config, account.rest)
     return None if config is None else prepare(config, prepared.source, probe=False)
 
@@ -66,14 +53,13 @@ def _following(config: RunConfig, epsilon: float | str) -> RunConfig | None:
 
     Models that were named were named for the first method.
     """
-    if config.otherwise is None or epsilon == 0.0:
+    if config.models.otherwise is None or epsilon == 0.0:
         return None
-    other = method(config.otherwise)
+    other = method(config.models.otherwise)
     taken = other.roles(other.params(), frozenset())
     datasets = taken.keys() - set(MODEL_ROLES)
-    roles = {role: name for role, name in named_roles(config).items() if role in datasets}
-    return replace(
-        config,
+    roles = {role: name for role, name in named_roles(config.models).items() if role in datasets}
+    return config.changed(
         method=other.name,
         settings={},
         otherwise=None,

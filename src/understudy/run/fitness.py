@@ -25,8 +25,8 @@ from understudy.privacy.account import Account
 from understudy.privacy.queries import RecallCounts
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.vault import PrivateVault
+from understudy.release.outputs import NamedArrays, RunFolder, open_release, private_cache
 from understudy.report import PublicQuality
-from understudy.run.outputs import NamedArrays, RunFolder, open_release, private_cache
 from understudy.run.prepare import QUALITY, Prepared
 
 _ROWS = 10_000  # samples that the classifier is trained on, at most
@@ -37,15 +37,7 @@ _BATCH = 512
 def measured_quality(
     prepared: Prepared, written: Release, account: Account, folder: RunFolder, events: Events
 ) -> PublicQuality:
-    """Train a classifier on a release, and count which private records it finds: one query.
-
-    Args:
-        prepared: The run.
-        written: Its release, whose files are written.
-        account: Pays.
-        folder: Of the run; it keeps the classifier, so that a resumed run asks the same again.
-        events: Progress.
-    """
+    """Train a classifier on a release, and count which private records it finds: one query."""
     private = prepared.source
     encoder = None if private.kind == "embeddings" else prepared.context.encoder
 

@@ -10,7 +10,7 @@ from understudy.core.option import read_share
 from understudy.core.ports import Source
 from understudy.data.holdout import HoldOut, Parts, split
 from understudy.privacy.unit import Unit
-from understudy.run.outputs import write_json
+from understudy.release.outputs import write_json
 
 FILE = "holdout.json"
 """In the owner's folder: the secret key, the share and the unit column."""
@@ -20,11 +20,7 @@ _HOW = "such as --hold-out 5%"
 
 
 def check_hold_out(asked: float | str, unit: Unit) -> None:
-    """Refuse what is neither a share nor a number that may be asked for.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse what is neither a share nor a number that may be asked for."""
     number = read_share("hold_out", asked)
     if number < 1:
         if not 0 < number <= _MOST:
@@ -42,12 +38,6 @@ def check_hold_out(asked: float | str, unit: Unit) -> None:
 
 def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -> HoldOut:
     """Who is held out of a run: drawn when it begins, and read back by a resumed one.
-
-    Args:
-        owner: The owner's folder of the run.
-        source: The whole dataset; its size is looked at where a number of images is asked for.
-        asked: The share, or the number.
-        unit: The unit of protection.
 
     Raises:
         ConfigError: More images are asked for than half of all.
@@ -68,14 +58,7 @@ def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -
 
 
 def read_hold_out(owner: Path) -> HoldOut | None:
-    """Who was held out of a run; None where nobody was.
-
-    Args:
-        owner: The owner's folder of the run.
-
-    Raises:
-        RunError: It cannot be read.
-    """
+    """Who was held out of a run; None where nobody was."""
     path = owner / FILE
     if not path.is_file():
         return None

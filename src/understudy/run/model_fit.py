@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from understudy.backends.arrays import fit_images
+from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.ports import TaughtModel
 from understudy.core.types import Fit
 from understudy.methods.base import CLASS, UNLABELLED, Context, prompts_of
@@ -23,7 +24,7 @@ _SECONDS = 60.0  # a generator that takes longer for half of them is not tried i
 
 _OTHER_ENCODER = (
     "Name an --encoder and a --decoder that know them, such as onnx:FILE; embedded:dct takes "
-    "images of any kind, and --method clustering takes it by default"
+    f"images of any kind, and --method {DEFAULT_METHOD} takes it by default"
 )
 
 
@@ -66,7 +67,7 @@ def words_fit(prepared: Prepared) -> Fit | None:
 def _called(prepared: Prepared) -> tuple[str, ...]:
     """What the images show, in words: the classes, or a template without any."""
     called = prepared.context.called
-    template = getattr(prepared.params, "template", CLASS)
+    template = prepared.method.prompt(prepared.params) or CLASS
     if called != UNLABELLED:
         return called
     return () if CLASS in template else (template,)
@@ -88,7 +89,7 @@ def drawn_fit(prepared: Prepared) -> Fit | None:
         that it draws anyway, before it spends anything.
     """
     context = prepared.context
-    template = getattr(prepared.params, "template", "a photo of a {class}")
+    template = prepared.method.prompt(prepared.params) or "a photo of a {class}"
     if context.generator is None or context.encoder is None or CLASS not in template:
         return None
     some = np.linspace(0, len(context.called) - 1, min(len(context.called), _CLASSES)).astype(int)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,12 +17,12 @@ from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
 from understudy.run.codec_rules import ENERGIES, CodecChoice, choose_codec, codec_roles
-from understudy.run.config import RunConfig
+from understudy.run.config import MethodOptions, RunConfig
 
 _CONTRAST_IMAGES = 1_800  # 200 of each family
 
 
-def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, str | None]:
+def names_of_roles(models: MethodOptions, method: Method, params: Any) -> dict[str, str | None]:
     """The name of each model and dataset that the method can use; None: none.
 
     What is left open gets the method's default; where the user named the same model for another
@@ -32,7 +31,7 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     Raises:
         ConfigError: The user named something that the method has no use for.
     """
-    given = named_roles(config)
+    given = named_roles(models)
     defaults = dict(method.roles(params, frozenset(given)))
     for role, name in given.items():
         if role not in defaults and name != "none":
@@ -48,15 +47,16 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
         role: given.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
     }
-    other = not paired and _other_encoder(names, defaults)
+    # The decoder of the default encoder could not read the embeddings of another one.
+    other = not paired and _plain(names.get("encoder") or "") != defaults.get("encoder")
     if "decoder" in names and "decoder" not in given and other:
         names["decoder"] = None
     return {role: None if name == "none" else name for role, name in names.items()}
 
 
-def named_roles(config: RunConfig) -> dict[str, str]:
+def named_roles(models: MethodOptions) -> dict[str, str]:
     """The models and datasets that the user named, by their roles; ``auto`` names none."""
-    names: Mapping[str, Any] = config.roles
+    names: Mapping[str, Any] = models.roles
     return {role: name for role, name in names.items() if name not in (None, AUTO)}
 
 
@@ -67,24 +67,18 @@ def with_codec(
 
     A run that goes on, or is sampled anew, works with the names, whatever is installed by then.
 
-    Args:
-        config: What the user named.
-        method: The method.
-        params: Its parameters.
-        shape: Of a private record.
-
     Returns:
         The same configuration and None where nothing has to be chosen: for embeddings, for a method
         with a default of its own, or where the user named an encoder or a decoder.
     """
-    given = named_roles(config)
+    given = named_roles(config.models)
     undecided = method.roles(params, frozenset(given)).get("encoder") == AUTO
     decoder = given.get("decoder", AUTO)
     if len(shape) != 3 or not undecided or "encoder" in given or decoder not in (AUTO, "none"):
         return config, None
     choice = choose_codec(shape, images=decoder == AUTO)
     roles = {"encoder": choice.codec, "decoder": choice.codec if decoder == AUTO else decoder}
-    return replace(config, roles=cast(RoleNames, {**config.roles, **roles})), choice
+    return config.changed(roles=cast(RoleNames, {**config.models.roles, **roles})), choice
 
 
 def _plain(name: str) -> str:
@@ -96,11 +90,6 @@ def _located(name: str) -> str:
     plain, _, options = name.partition("?")
     folder = [option for option in options.split("&") if option.startswith("folder=")]
     return "?".join([plain, *folder])
-
-
-def _other_encoder(names: Mapping[str, str | None], defaults: Mapping[str, str | None]) -> bool:
-    """Whether the encoder is not the default one, whose decoder could not read its embeddings."""
-    return _plain(names.get("encoder") or "") != defaults.get("encoder")
 
 
 def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:
@@ -128,16 +117,12 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
 
 
 def require_no_models(config: RunConfig) -> None:
-    """Refuse models of images for a dataset of embeddings.
-
-    Raises:
-        ConfigError: As said.
-    """
-    given = named_roles(config)
+    """Refuse models of images for a dataset of embeddings."""
+    given = named_roles(config.models)
     models = [role for role in MODEL_ROLES if given.get(role, "none") != "none"]
     if models:
         flags = " and ".join(map(flag_of, models))
-        raise ConfigError(f"{config.source} holds embeddings already: leave out {flags}")
+        raise ConfigError(f"{config.data.source} holds embeddings already: leave out {flags}")
 
 
 def encoder_name(name: str) -> str:
@@ -165,10 +150,6 @@ def front_end(shape: Shape | None) -> WrittenEncoder | None:
 
 def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
     """The perceptual distance of a TorchScript file (``--lpips``), tried on an empty image.
-
-    Args:
-        path: The file.
-        images: What it is to compare.
 
     Raises:
         InputError: It is none, or does not take such images; or there are no images.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
-from understudy.core.ports import Decoder, Source, TextEncoder
+from understudy.core.ports import Decoder, Source
 from understudy.core.roles import flag_of
 from understudy.core.types import Receipt, Shape, Stage
 from understudy.data import open_source
@@ -19,17 +19,22 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
-from understudy.methods.base import UNLABELLED, Context, Method, weights_of
-from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
+from understudy.methods.base import UNLABELLED, Context, Method, PrivateView, weights_of
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.release.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.books import with_epsilon
 from understudy.run.codec_rules import CodecChoice
-from understudy.run.command_words import amount_words, same_command
+from understudy.run.command_words import (
+    PROPOSED_SIDES,
+    USUAL_FIT,
+    USUAL_SIDE,
+    amount_words,
+    same_command,
+)
 from understudy.run.config import RunConfig, make_params
-from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_FIT, USUAL_SIDE
 from understudy.run.methods import method
 from understudy.run.models import (
     contrast_name,
@@ -41,7 +46,6 @@ from understudy.run.models import (
     require_no_models,
     with_codec,
 )
-from understudy.run.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput, require_no_shared_records
@@ -109,103 +113,74 @@ class Prepared:
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
-    """Open the sources, load the models, divide the budget.
-
-    Args:
-        config: What was asked.
-        source: The private dataset, where it is open already.
-        probe: Whether models are probed for records that change one another.
-
-    Raises:
-        InputError: Anything that does not fit together.
-    """
-    require_apart(config.source, config.out)
+    """Open the sources, load the models, divide the budget."""
+    require_apart(config.data.source, config.output.out)
     chosen = _method_of(config)
-    params = make_params(chosen.params, config.settings)
-    source = _named_apart(open_private(config) if source is None else source, config)
-    asked = config.epsilon if isinstance(config.epsilon, str) else None
+    params = make_params(chosen.params, config.models.settings)
+    source = open_private(config) if source is None else source
+    require_class_names(source, declared=config.data.classes is not None)
+    asked = config.privacy.epsilon if isinstance(config.privacy.epsilon, str) else None
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
     config, codec = with_codec(config, chosen, params, source.shape)
-    names = names_of_roles(config, chosen, params)
-    origins = origins_of(config, names, chosen.released_role)
+    names = names_of_roles(config.models, chosen, params)
+    origins = origins_of(
+        names, chosen.released_role, config.models.candidates_public, config.models.quality
+    )
     context = Context(
         source.shape,
         public=True,
-        mu=run_mu_of(config.budget) * math.sqrt(1 - config.quality_part),  # of the method's stages
+        mu=run_mu_of(config.privacy.budget) * math.sqrt(1 - config.privacy.quality_part),
         classes=source.classes,
         phrases=phrases_of(source),
-        count=config.count,
+        count=config.output.count,
         **load_models(names, source),
     )
     open_matching = partial(_open_matching, source, config)
-    test = open_matching(config.test, "test")
+    test = open_matching(config.data.test, "test")
     base = open_matching(names.get("base"), "base")
     public = open_matching(procedural_name(names.get("public"), context), "public")
     contrast = open_matching(contrast_name(names.get("contrast"), context), "contrast")
     named = names.get("candidates")
     candidates = None if named is None else _open_candidates(source, named)
-    context = replace(
-        context,
-        public=public is not None,
-        base=base is not None,
-        candidates=candidates is not None,
-    )
+    given = [one is not None for one in (public, base, candidates)]
+    context = replace(context, public=given[0], base=given[1], candidates=given[2])
+    keeps_classes = chosen.keeps_classes(params)
     if test is not None:
-        _require_testable(source, test, params, context.decoder)
-    if base is not None and getattr(params, "conditional", True):
+        _require_testable(source, test, keeps_classes, context.decoder)
+    if base is not None and keeps_classes:
         require_classes(source, base, all_of_them=True)
     params = chosen.settle(params, context)
-    _require_measurable(config, source.classes, params)
+    _require_measurable(config, source.classes, keeps_classes)
     plan = _plan_of(config, chosen.stages(params, context))
     if probe:
-        require_independent_models(context)
-    chosen_public = base if config.roles.get("public") is None else public
-    quality = quality_of(config, context, names, chosen_public)
+        require_independent_models(context, () if chosen.views is None else chosen.views(context))
+    named_public = base if config.models.roles.get("public") is None else public
+    quality = quality_of(config.models, context, names, named_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
-    return Prepared(
-        config, chosen, params, *parts, origins=origins, codec=codec, asked_epsilon=asked
-    )
-
-
-def _named_apart(source: Source, config: RunConfig) -> Source:
-    """The private dataset, whose class names a release may have (`require_class_names`)."""
-    require_class_names(source, declared=config.classes is not None)
-    return source
+    return Prepared(config, chosen, params, *parts, 0, origins, codec, asked)
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
     """The guarantee of a run's release: of what the run pays for, and of its candidates.
 
-    Args:
-        prepared: The run.
-        paid: What it has paid for; None: what it plans to.
-
     Raises:
         ConfigError: Candidates that no claim can be made of, or whose guarantee does not compose
             with that of the run. Asked before the run, nothing is spent.
     """
-    own = prepared.plan.receipt(prepared.config.privacy_unit) if paid is None else paid
+    own = prepared.plan.receipt(prepared.config.privacy.privacy_unit) if paid is None else paid
     return made_of([(one.role, one) for one in prepared.origins], own)
 
 
 def require_no_private_input(prepared: Prepared, ledger: Ledger) -> None:
-    """Refuse a run whose public inputs hold private records (`shared_records`).
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a run whose public inputs hold private records (`shared_records`)."""
     inputs = [PublicInput(flag_of(role), source) for role, source in prepared.public_inputs]
     require_no_shared_records(inputs, prepared.source, ledger)
 
 
 def require_room_of(prepared: Prepared) -> None:
-    """Refuse a release of so many samples that this machine cannot hold it.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a release of so many samples that this machine cannot hold it."""
     context = prepared.context
     shape: Shape | None = context.shape if len(context.shape) == 3 else None
     if context.decoder is not None:
@@ -214,64 +189,50 @@ def require_room_of(prepared: Prepared) -> None:
     # What is selected is at most what there is.
     released = prepared.source if prepared.candidates is None else prepared.candidates
     count = context.count or len(released)
-    filtered = getattr(prepared.params, "filter", "none") != "none"
-    candidates = count * prepared.params.oversample if filtered else count
-    require_room(prepared.config.out, count, shape, dim, candidates)
+    candidates = prepared.method.candidates(prepared.params, count)
+    require_room(prepared.config.output.out, count, shape, dim, candidates)
 
 
 def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
     """The budget divided among the method's stages and, if asked for, the measured quality."""
-    plan = Plan.of(config.budget, weights_of(stages))
-    share = config.quality_part
+    plan = Plan.of(config.privacy.budget, weights_of(stages))
+    share = config.privacy.quality_part
     if not share:
         return plan
     rest = {name: (1 - share) * part for name, part in plan.shares.items()}
-    return Plan(config.budget, {**rest, QUALITY: share})
+    return Plan(config.privacy.budget, {**rest, QUALITY: share})
 
 
-def _require_measurable(config: RunConfig, classes: Sequence[str], params: Any) -> None:
-    """Refuse a share for the quality of a release without classes, before it is paid for.
-
-    Raises:
-        ConfigError: As said.
-    """
-    if config.quality_part and (len(classes) < 2 or not getattr(params, "conditional", True)):
+def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes: bool) -> None:
+    """Refuse a share for the quality of a release without classes, before it is paid for."""
+    if config.privacy.quality_part and (len(classes) < 2 or not keeps_classes):
         raise ConfigError(
             "--quality-share pays for the recall of each class, and a release without classes has "
-            "none (conditional=false, or a dataset without labels): leave it out"
+            "none (by the method's settings, or a dataset without labels): leave it out"
         )
 
 
 def open_private(
     config: RunConfig, *, skip_bad: bool | None = None, observer: Observer | None = None
 ) -> Source:
-    """The private dataset of a run.
-
-    Args:
-        config: What was asked.
-        skip_bad: Whether bad files are passed over; None: as it was asked.
-        observer: Is shown every record.
-
-    Raises:
-        InputError: It cannot be opened as it was asked.
-    """
+    """The private dataset of a run."""
     try:
         source = open_source(
-            config.source,
+            config.data.source,
             split="train",
-            size=config.size,
-            unit=config.unit_column,
-            skip_bad=config.skip_bad if skip_bad is None else skip_bad,
-            label=config.label,
-            classes=config.classes,
-            channels=config.channels,
-            fit=config.fit,
+            size=config.data.size,
+            unit=config.privacy.unit_column,
+            skip_bad=config.data.skip_bad if skip_bad is None else skip_bad,
+            label=config.data.label,
+            classes=config.data.classes,
+            channels=config.data.channels,
+            fit=config.data.fit,
             observer=observer,
         )
     except MixedSizes as error:
         raise SourceError(f"{error}. {_size_remedy(config)}") from error
-    if (column := config.unit_column) is not None and not source.has_units:
-        raise SourceError(f"has no column {column!r} that says whose row it is", config.source)
+    if (column := config.privacy.unit_column) is not None and not source.has_units:
+        raise SourceError(f"has no column {column!r} that says whose row it is", config.data.source)
     if observer is None:  # a check says it beside all else
         _require_declared_size(config, source.shape)
     return source
@@ -282,22 +243,13 @@ _DECIDES_SIZE = frozenset({"encoder", "decoder", "generator", "renderer", "base"
 
 
 def lacks_size(config: RunConfig, shape: Shape) -> bool:
-    """Whether a run that names no model would decode images that are too large, for want of a size.
-
-    Args:
-        config: What was asked.
-        shape: Of a private record, as it would be read.
-    """
-    undeclared = config.size is None and not _DECIDES_SIZE & set(named_roles(config))
+    """Whether a run that names no model would decode too large images, for want of a size."""
+    undeclared = config.data.size is None and not _DECIDES_SIZE & set(named_roles(config.models))
     return undeclared and len(shape) == 3 and max(shape[:2]) > max(PROPOSED_SIDES)
 
 
 def _require_declared_size(config: RunConfig, shape: Shape) -> None:
-    """Refuse images that are too large to be released as they are, where no size is declared.
-
-    Raises:
-        ConfigError: As said, with the command line that declares one.
-    """
+    """Refuse images that are too large to be released as they are, where no size is declared."""
     if lacks_size(config, shape):
         height, width = shape[:2]
         raise ConfigError(
@@ -309,49 +261,35 @@ def _require_declared_size(config: RunConfig, shape: Shape) -> None:
 
 def _size_remedy(config: RunConfig) -> str:
     """The run as it is typed with a size that is declared, and what says which size to take."""
-    fit = USUAL_FIT if config.fit == "stretch" else config.fit
-    look = f"understudy plan {shlex.quote(config.source)} --epsilon {amount_words(config.epsilon)}"
+    fit = USUAL_FIT if config.data.fit == "stretch" else config.data.fit
+    epsilon = amount_words(config.privacy.epsilon)
+    look = f"understudy plan {shlex.quote(config.data.source)} --epsilon {epsilon}"
     return (
         f"Nothing was spent. As it is typed: {same_command(config, size=USUAL_SIDE, fit=fit)} "
         f"(which other sizes and fits there are, and what each loses: {look})"
     )
 
 
-def require_independent_models(context: Context) -> None:
+def require_independent_models(context: Context, views: Sequence[PrivateView] = ()) -> None:
     """Refuse a model that lets one private image change what another one adds to a sum.
 
     Reads no private image and spends nothing; takes `SECONDS` or, of slow models, two calls each.
-
-    Args:
-        context: The models.
-
-    Raises:
-        BackendError: Naming the model, and what to do.
     """
-    looks: list[tuple[Any, Callable[[Any], Any], int]] = [
-        (model, model.encode, RECORDS_PER_CALL)
-        for model in (context.encoder, context.cluster_encoder)
-        if model is not None
-    ]
-    if context.captioner is not None and isinstance(context.encoder, TextEncoder):
-        look = captions_embedded(context.captioner, context.encoder)
-        looks.append((context.captioner, look, CAPTIONED_AT_ONCE))
-    for model, look, batch in looks:
-        require_inference(model, model.name)
+    for model in (context.encoder, context.cluster_encoder, context.captioner):
+        if model is not None:
+            require_inference(model, model.name)
+    encoders = [one for one in (context.encoder, context.cluster_encoder) if one is not None]
+    looks = [PrivateView(one.name, one.encode, RECORDS_PER_CALL) for one in encoders] + [*views]
+    for look in looks:
         require_independent(
-            look, context.shape, model.name, batch=batch, seconds=SECONDS / len(looks)
+            look.embed, context.shape, look.name, batch=look.batch, seconds=SECONDS / len(looks)
         )
 
 
 def _method_of(config: RunConfig) -> Method:
-    """The method of a run.
-
-    Raises:
-        ConfigError: It is unknown; or another method was named for the rest of a budget that has
-            none.
-    """
-    chosen = method(config.method)
-    if config.otherwise is not None and not chosen.stops:
+    """The method of a run."""
+    chosen = method(config.models.method)
+    if config.models.otherwise is not None and not chosen.stops:
         raise ConfigError(
             f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
             "out --otherwise"
@@ -360,12 +298,7 @@ def _method_of(config: RunConfig) -> Method:
 
 
 def _open_candidates(source: Source, name: str) -> Source:
-    """The candidates as they are: their own size and channels, and captions where they have some.
-
-    Raises:
-        SourceError: They are of another kind or length, have no classes, or others than the
-            private dataset, naming them.
-    """
+    """The candidates as they are, in their own size and channels, with any captions."""
     candidates = with_captions(open_source(name))
     require_same_kind(source, candidates)
     if source.classes == UNLABELLED:
@@ -377,11 +310,7 @@ def _open_candidates(source: Source, name: str) -> Source:
 
 
 def require_same_kind(source: Source, other: Source) -> None:
-    """Refuse images for embeddings, embeddings for images, or embeddings of another length.
-
-    Raises:
-        SourceError: As said.
-    """
+    """Refuse images for embeddings, embeddings for images, or embeddings of another length."""
     if other.kind != source.kind:
         raise SourceError(f"holds {other.kind}, and {source.name} {source.kind}", other.name)
     if other.kind == "embeddings" and other.shape != source.shape:
@@ -392,16 +321,7 @@ def require_same_kind(source: Source, other: Source) -> None:
 
 
 def require_classes(source: Source, other: Source, *, all_of_them: bool = False) -> None:
-    """Refuse a dataset of classes that another one lacks.
-
-    Args:
-        source: The dataset that says which classes there are.
-        other: The dataset that is to have no others.
-        all_of_them: Whether it must not lack any of them, either.
-
-    Raises:
-        SourceError: Naming the classes.
-    """
+    """Refuse a dataset of classes that another one lacks."""
     lacks = sorted(set(source.classes) - set(other.classes)) if all_of_them else []
     strange = sorted(set(other.classes) - set(source.classes))
     if lacks or strange:
@@ -428,13 +348,13 @@ def _open_matching(
     if name is None:
         return None
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
-    options: dict[str, Any] = {"size": size, "skip_bad": config.skip_bad}
+    options: dict[str, Any] = {"size": size, "skip_bad": config.data.skip_bad}
     if source.kind == "images":
         window = window_premise(source)
-        options |= {"channels": config.channels, "fit": config.fit}
+        options |= {"channels": config.data.channels, "fit": config.data.fit}
         options["window"] = None if window is None or not window[1] else window[0]
     if role == "test":
-        other = open_test(name, label=config.label, classes=config.classes, **options)
+        other = open_test(name, label=config.data.label, classes=config.data.classes, **options)
     else:
         label = NO_LABELS if role in ("public", "contrast") else None
         other = open_source(name, label=label, **options)
@@ -450,19 +370,16 @@ def open_test(name: str, *, label: str | None, **options: Any) -> Source:
         return open_source(name, split="test", **options)
 
 
-def _require_testable(source: Source, test: Source, params: Any, decoder: Decoder | None) -> None:
-    """Refuse a test set that nothing trained on the release fits, before it is paid for.
-
-    Raises:
-        ConfigError: No classes or others, or images that are too small.
-        MissingExtra: The package that trains networks is not installed.
-    """
+def _require_testable(
+    source: Source, test: Source, keeps_classes: bool, decoder: Decoder | None
+) -> None:
+    """Refuse a test set that nothing trained on the release fits, before it is paid for."""
     from understudy.metrics.networks import SMALLEST_SIDE  # imports torch, which is an extra
 
-    if len(source.classes) < 2 or not getattr(params, "conditional", True):
+    if len(source.classes) < 2 or not keeps_classes:
         raise ConfigError(
-            "a release without classes trains no classifier (conditional=false, or a dataset "
-            "without labels): leave out --test"
+            "a release without classes trains no classifier (by the method's settings, or a "
+            "dataset without labels): leave out --test"
         )
     if decoder is not None and min(decoder.shape[:2]) < SMALLEST_SIDE:
         raise ConfigError(

@@ -85,13 +85,7 @@ class CountedStep:
 
 
 class LineEvents:
-    """Events as lines of text; what they look like is up to the two kinds below.
-
-    Args:
-        stream: Where lines are written.
-        interval: Seconds between two lines about one step.
-        clock: Seconds that never go back.
-    """
+    """Events as lines of text; what they look like is up to the two kinds below."""
 
     def __init__(self, stream: TextIO, interval: float, clock: Clock) -> None:
         self.stream, self.interval, self.clock = stream, interval, clock
@@ -154,10 +148,6 @@ class PlainEvents(LineEvents):
     """Lines for people who read a log: one when a step starts and one every ten seconds.
 
     A step that took longer than that gets a last line when it finishes.
-
-    Args:
-        stream: Where lines are written.
-        clock: Seconds that never go back.
     """
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
@@ -192,12 +182,7 @@ class PlainEvents(LineEvents):
 
 
 class JsonEvents(LineEvents):
-    """Lines for programs: one JSON object each; docs/progress.md lists their fields.
-
-    Args:
-        stream: Where lines are written.
-        clock: Seconds that never go back.
-    """
+    """Lines for programs: one JSON object each; docs/progress.md lists their fields."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         super().__init__(stream, _JSON_INTERVAL, clock)
@@ -231,11 +216,7 @@ class JsonEvents(LineEvents):
 
 
 class Pulse:
-    """When something has to be written next, so that nobody takes long work for a stopped one.
-
-    Args:
-        clock: Seconds that never go back.
-    """
+    """When something has to be written next, so that nobody takes long work for a stopped one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._next = clock, clock() + _FIRST_WORD
@@ -272,21 +253,20 @@ class _SilentStep:
 
 
 class RichEvents:
-    """Bars on a terminal.
-
-    Args:
-        progress: The bars, which the caller starts and stops.
-    """
+    """One bar on a terminal, of the step that began last and is not over."""
 
     def __init__(self, progress: Progress, clock: Clock = time.monotonic) -> None:
         self._progress = progress
+        self._task: TaskID | None = None
         self._clock, self._begun = clock, clock()
         self._pulse = Pulse(clock)
         self._paused = False
+        self._lock = threading.RLock()
+        self._open: list[_BarStep] = []
 
     @property
     def paused(self) -> bool:
-        """Whether the bars are off the terminal, because something is asked there."""
+        """Whether the bar is off the terminal, because something is asked there."""
         return self._paused
 
     @paused.setter
@@ -296,40 +276,70 @@ class RichEvents:
 
     def beat(self) -> None:
         """Write that work goes on, where no bar shows it."""
-        if any(not task.finished for task in self._progress.tasks):
+        if self._open:
             self._pulse.written()
         elif self._pulse.due() and not self.paused:
             self._pulse.written()
             self._print(f"working: {duration(self._clock() - self._begun)} so far")
 
     def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
-        """A bar of its own."""
-        return _Bar(self._progress, self._progress.add_task(name, total=total))
+        """A step, which has the bar until it is over or another one begins."""
+        with self._lock:
+            step = _BarStep(self, name, total)
+            self._open.append(step)
+            self._show()
+        return step
+
+    def advanced(self, step: _BarStep, done: int) -> None:
+        """Move the bar, where it is of this step; the end of a step is its last item."""
+        with self._lock:
+            step.done += done
+            if step.total is not None and step.done >= step.total:
+                self.completed(step)
+            elif self._task is not None and self._open[-1] is step:
+                self._progress.advance(self._task, done)
+
+    def completed(self, step: _BarStep) -> None:
+        """Give the bar back to the step that began before, if one is not over."""
+        with self._lock:
+            current = bool(self._open) and self._open[-1] is step
+            self._open = [other for other in self._open if other is not step]
+            if current:
+                self._show()
+
+    def _show(self) -> None:
+        """The bar of the step that began last."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        step = self._open[-1] if self._open else None
+        self._task = None if step is None else self._progress.add_task(step.name, total=step.total)
+        if step is not None and self._task is not None:
+            self._progress.update(self._task, completed=step.done)
 
     def notice(self, message: str, *, owner_only: bool = False) -> None:
-        """A line above the bars; it says where it is for the owner alone."""
+        """A line above the bar; it says where it is for the owner alone."""
         self._print(message + " (owner only)" if owner_only else message)
 
     def warning(self, message: str) -> None:
-        """A line above the bars that begins with ``note:``."""
+        """A line above the bar that begins with ``note:``."""
         self._print(f"note: {message}")
 
     def _print(self, line: str) -> None:
         self._progress.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-class _Bar:
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress, self._task = progress, task
+class _BarStep:
+    """A step of `RichEvents`."""
+
+    def __init__(self, events: RichEvents, name: str, total: int | None) -> None:
+        self._events, self.name, self.total, self.done = events, name, total, 0
 
     def __call__(self, done: int) -> None:
-        self._progress.advance(self._task, done)
+        self._events.advanced(self, done)
 
     def finish(self) -> None:
-        """Fill the bar up."""
-        task = self._progress.tasks[self._task]
-        total = task.completed if task.total is None else task.total
-        self._progress.update(self._task, total=total or 1, completed=total or 1)
+        """The step is over."""
+        self._events.completed(self)
 
 
 @contextmanager
@@ -339,9 +349,6 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
     Args:
         progress: A mode, for standard error; or an object of the caller's own, which is used as
             it is.
-
-    Raises:
-        ConfigError: There is no such mode.
     """
     if not isinstance(progress, str):
         yield progress
@@ -350,7 +357,7 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
     if mode == "auto":
         mode = "rich" if sys.stderr.isatty() else "plain"
     if mode == "rich":
-        with _bars() as bars, heartbeat(RichEvents(bars)) as shown:
+        with _bar() as bar, heartbeat(RichEvents(bar)) as shown:
             yield shown
     elif mode == "plain":
         with heartbeat(PlainEvents(sys.stderr)) as lines:
@@ -371,12 +378,7 @@ Beating = TypeVar("Beating", LineEvents, PlainEvents, JsonEvents, RichEvents)
 
 @contextmanager
 def heartbeat(events: Beating, wait: float = _BEAT) -> Iterator[Beating]:
-    """Events that beat by themselves, from a thread, until the end of the block.
-
-    Args:
-        events: What writes.
-        wait: Seconds between two looks at the clock.
-    """
+    """Events that beat by themselves, from a thread, until the end of the block."""
     over = threading.Event()
 
     def beat() -> None:
@@ -403,8 +405,8 @@ def paused(events: Events) -> Iterator[None]:
     events.paused = False  # not after an error, which ends them
 
 
-def _bars() -> Progress:
-    """Bars with a count, a rate and the time that is left."""
+def _bar() -> Progress:
+    """A bar with a count, a rate and the time that is left."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -18,7 +18,7 @@ from understudy.data.labels import NO_LABELS
 from understudy.data.reading_options import ImageFit
 from understudy.methods.base import Context
 from understudy.report.images import contact_sheet
-from understudy.run.config import RunConfig
+from understudy.run.config import MethodOptions
 from understudy.run.progress import ProgressMode, reporting
 from understudy.steps.niqe import NiqeModel, fit_niqe, niqe
 from understudy.steps.niqe_model import SMALLEST_BLOCK, check_block
@@ -35,41 +35,35 @@ DROPPED = "dropped.png"
 
 
 def quality_of(
-    config: RunConfig, context: Context, names: Mapping[str, str | None], public: Source | None
+    models: MethodOptions, context: Context, names: Mapping[str, str | None], public: Source | None
 ) -> QualityFilter | None:
     """The quality filter that a run asks for, tried on an image before anything is spent.
-
-    Args:
-        config: ``quality``, ``quality_threshold``, ``images_per_embedding``.
-        context: The models.
-        names: The roles that the method has.
-        public: Public images of the owner's choice, which NIQE's model is fitted to; or None.
 
     Raises:
         ConfigError: Settings without a measure, an unknown one, or one that has nothing to choose
             among: a release without images, or a decoder without randomness.
         InputError: The images are too small for the measure, or NIQE has no model.
     """
-    if config.quality is None:
+    if models.quality is None:
         for name in ("quality_threshold", "images_per_embedding"):
-            if getattr(config, name) is not None:
+            if getattr(models, name) is not None:
                 option = name.replace("_", "-")
                 raise ConfigError(f"--{option} says how to choose by --quality, which is missing")
         return None
     shape, stochastic = _images_of(context, names)
-    several = config.images_per_embedding
+    several = models.images_per_embedding
     if several is not None and several > 1 and not stochastic and context.decoder is not None:
         raise ConfigError(
             f"{context.decoder.name} draws one image of an embedding, whatever the seed: with "
             f"images_per_embedding={several} all would be the same. Leave it out, and give a "
             "quality threshold"
         )
-    score = _score(config.quality, shape, public)
-    measure = config.quality.partition(":")[0]
+    score = _score(models.quality, shape, public)
+    measure = models.quality.partition(":")[0]
     chosen = QualityFilter(
         measure,
         score,
-        config.quality_threshold,
+        models.quality_threshold,
         (_TWO if stochastic else 1) if several is None else several,
     )
     score(np.random.default_rng(0).integers(0, 256, (1, *shape), dtype=np.uint8))

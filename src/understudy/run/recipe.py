@@ -26,7 +26,8 @@ _INPUTS = (
 _NO_PATHS = ("hf:", "procedural:", "playhouse:")
 _STATE = "recipe.json"
 _RESUMED = ("synthesize", "select")
-_OF_THE_RECIPE = ("resume", "progress", "yes", "help")
+_OF_THE_COMMAND = ("progress", "yes", "verbose", "help_all")  # and not of a run
+_OF_THE_RECIPE = ("resume", "progress", "yes", "help", "help_all")
 _AGAIN = ("evaluate", "report")
 """Steps that run again after an earlier step did: they read what it wrote."""
 
@@ -74,13 +75,7 @@ class RecipeStep:
 def carry_out(
     steps: Sequence[RecipeStep], commands: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
-    """Run the steps in their order, and pass over those that are done.
-
-    Args:
-        steps: As `read_steps` checked them.
-        commands: The commands of the program by name.
-        say: Given a line for each step before it runs.
-    """
+    """Run the steps in their order, and pass over those that are done."""
     ran = False
     for step in steps:
         if step.recorded and not (ran and step.command in _AGAIN):
@@ -102,12 +97,6 @@ def read_steps(
     path: Path, commands: Mapping[str, Any], progress: str, *, yes: bool = False
 ) -> list[RecipeStep]:
     """The steps of a recipe, each checked as far as it can be before any has run.
-
-    Args:
-        path: The YAML file.
-        commands: The commands of the program by name.
-        progress: ``--progress`` of every step that has one.
-        yes: Whether no step asks before its charge.
 
     Raises:
         ConfigError: The file is no recipe, an option does not exist or has no such value, or an
@@ -133,11 +122,7 @@ def read_steps(
 
 
 def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """The commands of the file and their options.
-
-    Raises:
-        ConfigError: It cannot be read, or is no list of commands.
-    """
+    """The commands of the file and their options."""
     content = read_yaml(path, "recipe")
     form = "a list with a command and its options in each step, '- select: {keep: 50%, ...}'"
     if not isinstance(content, list) or not content:
@@ -155,11 +140,7 @@ def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _words(name: str, command: Any, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The options as words of the command line.
-
-    Raises:
-        ConfigError: The command has no such option.
-    """
+    """The options as words of the command line."""
     by_name = {alias: one for one in command.params for alias in _names(one)}
     words: list[str] = []
     for key, value in options.items():
@@ -197,11 +178,7 @@ def _text(value: Any) -> str:
 
 
 def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
-    """The folder that a step writes to.
-
-    Raises:
-        ConfigError: None is named.
-    """
+    """The folder that a step writes to."""
     key = "folder" if command in _AGAIN else "out"
     if not options.get(key):
         raise ConfigError(f"{name} names no {key}: say where it lies")
@@ -209,11 +186,7 @@ def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
 
 
 def _check_line(step: RecipeStep, command: Any) -> None:
-    """Refuse what the command would refuse before it opens anything.
-
-    Raises:
-        ConfigError: Naming the step.
-    """
+    """Refuse what the command would refuse before it opens anything."""
     try:
         values = command.make_context(step.command, list(step.words)).params
     except Exception as error:
@@ -222,7 +195,7 @@ def _check_line(step: RecipeStep, command: Any) -> None:
             raise
         raise ConfigError(f"{step.name}: {message()}") from error
     given = {key: value for key, value in values.items() if value is not None}
-    for name in ("progress", "yes"):
+    for name in _OF_THE_COMMAND:
         given.pop(name, None)
     try:
         if step.command in _RESUMED:
@@ -241,11 +214,7 @@ def _check_line(step: RecipeStep, command: Any) -> None:
 
 
 def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
-    """Refuse inputs that are not there and that no earlier step writes.
-
-    Raises:
-        ConfigError: Naming the first.
-    """
+    """Refuse inputs that are not there and that no earlier step writes."""
     outputs = [one.place.absolute() for one in earlier if one.command not in _AGAIN]
     names = ["folder"] if step.command == "report" else [*_INPUTS, "folder"]
     for key in names:
@@ -264,12 +233,7 @@ def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
 
 
 def _check_place(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
-    """Refuse a folder that another step writes to, or that holds other things.
-
-    Raises:
-        ConfigError: Two steps of one folder.
-        RunError: It holds other things.
-    """
+    """Refuse a folder that another step writes to, or that holds other things."""
     if step.command in _AGAIN:
         return
     if any(one.place == step.place for one in earlier if one.command not in _AGAIN):

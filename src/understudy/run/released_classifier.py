@@ -14,13 +14,13 @@ from pathlib import Path
 from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Events
-from understudy.methods.base import Arrays, Make, Resampling
+from understudy.methods.base import Resampling
 from understudy.metrics.discriminant import EncodedClassifier, classifier_operations
+from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import budget
 from understudy.run.codec_rules import ENERGIES
 from understudy.run.models import front_end
-from understudy.run.outputs import RunPaths, read_json, release_folder
 from understudy.run.resample import open_run
 
 LITERT_SUFFIX = ".tflite"
@@ -29,12 +29,7 @@ LITERT_SUFFIX = ".tflite"
 
 @dataclass(frozen=True)
 class ReleasedClassifier:
-    """What the released statistics of a run know of its classes.
-
-    Attributes:
-        record: The public facts of the run.
-        classifier: It, with its encoder.
-    """
+    """What the released statistics of a run know of its classes."""
 
     record: RunRecord
     classifier: EncodedClassifier
@@ -69,17 +64,14 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
             "owner writes this classifier. understudy train RELEASE learns from the samples"
         )
     earlier = open_run(root, root.parent / f"{root.resolve().name}-statistics")
-    resampling = Resampling(earlier.prepared.config.seed, record.count, None, _unstored)
+    resampling = Resampling(
+        earlier.prepared.config.output.seed, record.count, None, lambda _, make: make()
+    )
     materials = earlier.materials(resampling, events)
     linear = earlier.prepared.method.run(materials, earlier.prepared.params).classifier
     if linear is None:
         raise ConfigError(_no_statistics(folder, "its statistics tell no classes apart"))
     return ReleasedClassifier(record, EncodedClassifier(encoder, linear, record.image_shape))
-
-
-def _unstored(name: str, make: Make) -> Arrays:
-    """What a run would store."""
-    return make()
 
 
 def _no_statistics(folder: str | Path, reason: str) -> str:
@@ -91,16 +83,7 @@ def _no_statistics(folder: str | Path, reason: str) -> str:
 
 
 def written_classifier(classifier: EncodedClassifier, path: Path, facts: dict[str, str]) -> bytes:
-    """A classifier as one file, its encoder included: ONNX, or LiteRT by the name of the file.
-
-    Args:
-        classifier: Its encoder is one that can be written down.
-        path: Where it will lie.
-        facts: What the file says of it.
-
-    Raises:
-        MissingExtra: The package of the format is not installed.
-    """
+    """A classifier as one file, its encoder included: ONNX, or LiteRT by the name of the file."""
     encoder, linear = classifier.encoder, classifier.linear
     if not isinstance(encoder, WrittenEncoder):
         raise ConfigError(f"{encoder.name}: cannot be written down")

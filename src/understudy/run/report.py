@@ -15,6 +15,9 @@ from understudy.core.files import write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.release.documents import release_scatter, spending
+from understudy.release.galleries import read_gallery, release_samples
+from understudy.release.outputs import open_release, read_arrays, read_json, release_folder
 from understudy.report import (
     BudgetState,
     Comparison,
@@ -36,25 +39,16 @@ from understudy.report import (
     read_record,
 )
 from understudy.run.accuracy import evaluation_of_scores, utility_of_scores
-from understudy.run.documents import release_scatter, spending
-from understudy.run.galleries import read_gallery, release_samples
-from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
 
 if TYPE_CHECKING:  # it takes a while to import
-    from understudy.run.run_file import RunFile
+    from understudy.release.run_file import RunFile
 
 _SAMPLES = 8  # images of a release in a comparison
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run as its owner's report tells it. Owner-only.
-
-    Attributes:
-        record: Its public facts.
-        owner: What only the owner may see.
-        folder: The run's folder.
-    """
+    """A run as its owner's report tells it. Owner-only."""
 
     record: RunRecord
     owner: OwnerRecord
@@ -107,7 +101,7 @@ def load(
             f"{folder}: is a release without its run (no owner/run.json beside it); its public "
             "report can be written: understudy report --public OUT.html"
         )
-    from understudy.run.run_file import read_run_file  # imports pydantic
+    from understudy.release.run_file import read_run_file  # imports pydantic
 
     run, record = read_run_file(run_json), read_record(read_json(place / "privacy.json"))
     owner = read_owner(run.as_dict())
@@ -133,16 +127,7 @@ def refresh(
     ledger: str | None = None,
     other_runs: Sequence[str | PathLike[str]] = (),
 ) -> Path:
-    """Write ``owner/report.html`` anew from what the run and its evaluation left.
-
-    Args:
-        folder: As for `load`.
-        ledger: As for `load`.
-        other_runs: As for `load`.
-
-    Raises:
-        RunError: As `load` does.
-    """
+    """Write ``owner/report.html`` anew from what the run and its evaluation left."""
     return load(folder, ledger=ledger, other_runs=other_runs).write()
 
 
@@ -150,14 +135,6 @@ def write_public_report(folder: str | Path, out: Path) -> Path:
     """Write the part of the report that may go with the release.
 
     Reads the folder of the release and nothing else: nothing of the owner's is opened.
-
-    Args:
-        folder: A release, or a run's folder with one in it.
-        out: The HTML file.
-
-    Raises:
-        RunError: There is no release.
-        ConfigError: No such folder to write to.
     """
     record, place = _public(folder)
     scatter = release_scatter(place, record)
@@ -177,10 +154,6 @@ def compare_folders(
     Args:
         folders: Two or more releases, or folders of runs.
         evaluations: What was measured of each; none: what its run and its evaluation left.
-
-    Raises:
-        ConfigError: Fewer than two.
-        RunError: A folder without a release.
     """
     places = different_folders(folders)
     if len(places) < 2:
@@ -198,16 +171,7 @@ def compare_folders(
 
 
 def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out: Path) -> Path:
-    """Write a comparison as a page with a few images of each release.
-
-    Args:
-        folders: The releases, as for `compare_folders`.
-        comparison: Their comparison.
-        out: The HTML file.
-
-    Raises:
-        ConfigError: No such folder to write to.
-    """
+    """Write a comparison as a page with a few images of each release."""
     samples = []
     for place, one in zip(different_folders(folders), comparison.releases, strict=True):
         images = [s.images for s in _samples(release_folder(place), one.record)]
@@ -219,11 +183,7 @@ def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out:
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them.
-
-    Raises:
-        ConfigError: As `require_table` says.
-    """
+    """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them."""
     require_table(path)
     if path.suffix == ".parquet":
         path.write_bytes(as_parquet(rows))
@@ -246,11 +206,7 @@ def require_table(path: Path) -> None:
 
 
 def stored_evaluation(root: Path) -> Evaluation | None:
-    """What was measured of a run's release; what the run itself measured if nothing else was.
-
-    Raises:
-        RunError: The file is damaged.
-    """
+    """What was measured of a run's release; what the run itself measured if nothing else was."""
     path = root / "owner" / "evaluation.json"
     if not path.is_file():
         return None
@@ -258,11 +214,7 @@ def stored_evaluation(root: Path) -> Evaluation | None:
 
 
 def read_pairs(path: Path) -> Pairs | None:
-    """The nearest pairs that an evaluation left, or None.
-
-    Raises:
-        RunError: The file is damaged.
-    """
+    """The nearest pairs that an evaluation left, or None."""
     if not path.is_file():
         return None
     arrays = read_arrays(path)
@@ -296,7 +248,7 @@ def _budget(run: RunFile, ledger: str | None) -> BudgetState | None:
 
 def _siblings(root: Path, run: RunFile) -> list[Path]:
     """Complete runs in the same parent folder that were charged to the same dataset."""
-    from understudy.run.run_file import read_run_file
+    from understudy.release.run_file import read_run_file
 
     return [
         path.parent.parent
@@ -325,7 +277,7 @@ def _released(folder: Path, name: str) -> Released:
         return Released(name, record)
     evaluation, path = stored_evaluation(place.parent), place.parent / "owner" / "run.json"
     if evaluation is None and path.is_file():
-        from understudy.run.run_file import read_run_file
+        from understudy.release.run_file import read_run_file
 
         evaluation = evaluation_of_scores(read_owner(read_run_file(path).as_dict()).scores)
     return Released(name, record, evaluation)
@@ -350,11 +302,7 @@ def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a file that cannot be written, before minutes are spent on what it is to hold.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
+    """Refuse a file that cannot be written, before minutes are spent on what it is to hold."""
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
 

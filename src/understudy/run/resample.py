@@ -27,17 +27,13 @@ from understudy.data import write_release
 from understudy.methods.base import UNLABELLED, Arrays, Make, Materials, Resampling
 from understudy.privacy.account import StoredReleases
 from understudy.privacy.vault import StoredVault
-from understudy.report import OwnerRecord, RunRecord, owner_report
-from understudy.report.meaning import EARLIER_RUN
-from understudy.run.config import make_config
-from understudy.run.documents import (
+from understudy.release.documents import (
     release_scatter,
     write_contact_sheet,
     write_release_documents,
 )
-from understudy.run.galleries import release_pools, sheets, write_gallery
-from understudy.run.methods import method as method_of
-from understudy.run.outputs import (
+from understudy.release.galleries import release_pools, sheets, write_gallery
+from understudy.release.outputs import (
     RunFolder,
     RunPaths,
     open_release,
@@ -45,10 +41,14 @@ from understudy.run.outputs import (
     run_folder,
     write_json,
 )
+from understudy.release.provenance import made_of, provenance_of
+from understudy.release.run_file import RecordFacts, RunFile, read_run_file
+from understudy.report import OwnerRecord, RunRecord, owner_report
+from understudy.report.meaning import EARLIER_RUN
+from understudy.run.config import make_config
+from understudy.run.methods import method as method_of
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.provenance import made_of, provenance_of
-from understudy.run.run_file import RecordFacts, RunFile, read_run_file
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, require_room
 
@@ -59,16 +59,7 @@ _SAME = (
 
 @dataclass
 class AbsentSource:
-    """A private dataset that is not read: what is public of it, and no record.
-
-    Attributes:
-        name: The name it was opened by.
-        kind: What a record is.
-        shape: Shape of a record.
-        classes: Class names.
-        phrases: What each class is called in prompts.
-        window_premise: The intensity window that its owner declared, and that it was declared.
-    """
+    """A private dataset that is not read: what is public of it, and no record."""
 
     name: str
     kind: Literal["images", "embeddings"]
@@ -94,14 +85,7 @@ class AbsentSource:
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A finished run whose answers are sampled from.
-
-    Attributes:
-        paths: Its folder.
-        run: What it was.
-        record: What its release says of itself.
-        prepared: The run as it was prepared then, without its records.
-    """
+    """A finished run whose answers are sampled from."""
 
     paths: RunPaths
     run: RunFile
@@ -111,12 +95,12 @@ class EarlierRun:
     def materials(self, resampling: Resampling, events: Events) -> Materials:
         """What the method works with."""
         prepared, config = self.prepared, self.prepared.config
-        releases = StoredReleases(config.privacy_unit, prepared.plan, self.paths.stages)
+        releases = StoredReleases(config.privacy.privacy_unit, prepared.plan, self.paths.stages)
         return Materials(
             context=prepared.context,
             vault=StoredVault(releases),
             public=prepared.public,
-            seed=config.seed,
+            seed=config.output.seed,
             progress=events.step,
             base=prepared.base,
             contrast=prepared.contrast,
@@ -184,15 +168,15 @@ def resample(
                 raise RunComplete(place)
             resampling = Resampling(seed, samples, per_class, new.keep)
             result = _draw(earlier, new, resampling, events)
-    return result if seed != earlier.prepared.config.seed else replace(result, warnings=(_SAME,))
+    return (
+        result
+        if seed != earlier.prepared.config.output.seed
+        else replace(result, warnings=(_SAME,))
+    )
 
 
 def open_run(folder: Path, out: Path) -> EarlierRun:
     """A finished run, without its records.
-
-    Args:
-        folder: Its folder.
-        out: Where samples will be written.
 
     Raises:
         RunError: It is no finished run, or one of an earlier version.
@@ -252,11 +236,7 @@ def _absent(run: RunFile, records: RecordFacts) -> Source:
 
 
 def _samples(earlier: EarlierRun, count: int | None, per_class: int | None) -> int:
-    """Samples in all.
-
-    Raises:
-        ConfigError: So many of each class of a release without classes.
-    """
+    """Samples in all."""
     if count is not None or per_class is None:
         return count or 0
     classes = earlier.record.classes
@@ -274,7 +254,7 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     step = events.step("sampling and writing the release", release.count)
     sums: dict[str, str] = {}
     facts = write_release(
-        release, folder.draft, format=prepared.config.format, progress=step, sums=sums
+        release, folder.draft, format=prepared.config.output.format, progress=step, sums=sums
     )
     if prepared.quality is not None:
         facts |= prepared.quality.facts

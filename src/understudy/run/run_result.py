@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.types import Receipt
-from understudy.report import PublicQuality, StatedAttack, StatedCopies
+from understudy.report import BudgetState, PublicQuality, StatedAttack, StatedCopies
 from understudy.report.meaning import budget
 from understudy.run.accuracy import Accuracy
 
@@ -29,6 +29,7 @@ class Result:
         attacks: What attacks gained on a selection that has no guarantee.
         copies: How many of its samples are copies of private records; None: not counted.
         quality: What was measured of its quality and published; None: nothing.
+        spending: The dataset's budget and what is left of it; owner-only. None: none was asked.
     """
 
     release: Path
@@ -42,6 +43,7 @@ class Result:
     attacks: tuple[StatedAttack, ...] = ()
     copies: StatedCopies | None = None
     quality: PublicQuality | None = None
+    spending: BudgetState | None = None
 
     @property
     def folder(self) -> Path:

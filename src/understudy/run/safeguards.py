@@ -59,10 +59,6 @@ def require_apart(source: str, out: Path) -> None:
 def require_class_names(source: Source, *, declared: bool) -> None:
     """Refuse class names that a release cannot have, or that one image alone would publish.
 
-    Args:
-        source: The private dataset.
-        declared: Whether its owner declared its classes.
-
     Raises:
         SourceError: Control characters in a name, or a class of one image that was not declared.
         ConfigError: Letters that this process cannot write in the names of files.
@@ -100,16 +96,6 @@ def require_room(
     """Refuse a release that this machine's disk or memory cannot hold.
 
     Images are reckoned at a byte for each number, as where nothing can be compressed.
-
-    Args:
-        out: Folder of the result; it need not exist.
-        count: Samples.
-        shape: (height, width, channels), where there are images.
-        dim: d, where embeddings are written.
-        candidates: What is drawn, samples are taken of, and is held in memory together.
-
-    Raises:
-        ConfigError: Saying what is needed and what there is.
     """
     each = 0 if dim is None else 4 * dim
     if shape is not None:

@@ -20,13 +20,13 @@ from understudy.data import write_release
 from understudy.data.names import names_of_classes
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context, check_template, prompts_of
+from understudy.release.documents import write_release_documents
+from understudy.release.galleries import contact_sheet_of, first_of_each
+from understudy.release.outputs import open_release
 from understudy.report import ModelRecord, RunRecord
 from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
-from understudy.run.documents import write_release_documents
-from understudy.run.galleries import contact_sheet_of, first_of_each
 from understudy.run.models import phrase_of
-from understudy.run.outputs import open_release
 from understudy.run.progress import ProgressMode, reporting
 
 METHOD = "base-set"
@@ -43,12 +43,7 @@ _MOST = 10_000  # images of a sentence
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What was drawn.
-
-    Attributes:
-        sheet: All images on one sheet, ``sheet.png``.
-        image_paths: The file of each image.
-    """
+    """What was drawn."""
 
     sheet: Path
     image_paths: tuple[Path, ...]
@@ -66,14 +61,6 @@ def sample(
     """Draw images of a sentence.
 
     Nothing private is read and nothing is spent.
-
-    Args:
-        prompt: What to draw, such as ``"a brown dog sleeping on a sofa, blue wall"``.
-        out: Folder of the images; made where there is none.
-        count: How many.
-        model: Any generator; see ``understudy backends``.
-        seed: The same seed draws the same images.
-        progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
         ConfigError: The prompt is empty or the count makes no sense.
@@ -142,22 +129,6 @@ def base_set(
     Nothing private is read and nothing is spent. The folder is laid out as that of
     `understudy.synthesize`, so that it can be evaluated, compared and taken for ``--base``;
     ``captions.csv`` holds the prompt of each image and the licence of the model that drew it.
-
-    Args:
-        classes: Names of the classes, in label order.
-        out: Folder of the result; must not exist, or be empty.
-        count: Images in all, as equally many of each class as can be.
-        model: Any generator; see ``understudy backends``.
-        template: The prompt; ``{class}`` is the name of the class.
-        seed: The same seed draws the same images.
-        format: How images are written.
-        licence: Licence of the release, for its card.
-        progress: Where events go, as for `understudy.synthesize`.
-
-    Raises:
-        ConfigError: Classes, count or template make no sense.
-        RunError: ``out`` is taken.
-        BackendError: There is no such generator.
     """
     names = names_of_classes(classes)
     if count < len(names):

@@ -21,20 +21,17 @@ from understudy.methods.base import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.vault import PrivateVault, Vault
-from understudy.report import PublicQuality
-from understudy.run.accuracy import Accuracy, Watch, measure
-from understudy.run.documents import (
+from understudy.release.documents import (
     Charged,
-    is_unlabelled,
-    run_record,
     spending,
     stated_total,
-    warnings_of,
     write_contact_sheet,
-    write_owner,
     write_release_documents,
 )
-from understudy.run.dry import RunPlan, plan_of
+from understudy.release.galleries import release_pools
+from understudy.release.outputs import RunFolder, open_release, private_cache
+from understudy.report import PublicQuality
+from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.early_stop import (
     read_stop,
     rest_of,
@@ -43,26 +40,18 @@ from understudy.run.early_stop import (
     write_stop,
 )
 from understudy.run.fitness import measured_quality
-from understudy.run.galleries import release_pools
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
-from understudy.run.outputs import RunFolder, open_release, private_cache
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused
 from understudy.run.quality_filter import quality_warnings, write_dropped
+from understudy.run.run_plan import RunPlan, plan_of
+from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record, write_owner
 from understudy.run.run_result import Result
 
 
 class Session:
-    """One run.
-
-    Args:
-        prepared: What it does.
-        folder: Its folder.
-        ledger: Where it is charged.
-        events: Where progress and warnings go.
-        charged: Is told what was charged, in words.
-    """
+    """One run."""
 
     def __init__(
         self,
@@ -79,7 +68,8 @@ class Session:
         self.account: Account
         self.stopped: Receipt | None = None  # what a method had released that stopped
         self.fits: list[Fit] = []
-        self.notes: tuple[str, ...] = ()  # of the plan that nobody is shown, and of the filters
+        self.plan_notes: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()  # of the filters
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -98,7 +88,7 @@ class Session:
         self.account = Account(
             self.ledger,
             dataset.id,
-            config.privacy_unit,
+            config.privacy.privacy_unit,
             prepared.plan,
             folder.stages,
             folder.run,
@@ -120,7 +110,7 @@ class Session:
             facts = write_release(
                 release,
                 folder.draft,
-                format=config.format,
+                format=config.output.format,
                 sums=sums,
                 progress=self.events.step("sampling and writing the release", release.count),
             )
@@ -129,7 +119,7 @@ class Session:
                 self.notes += tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
         quality = None
-        if config.quality_part:
+        if config.privacy.quality_part:
             with self._timed("measure the quality"):
                 quality = measured_quality(prepared, release, self.account, folder, self.events)
         receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
@@ -181,13 +171,14 @@ class Session:
 
     def _note_charge(self) -> None:
         self.folder.begun = True
-        self.charged.append(f"epsilon {self.prepared.config.budget.epsilon:g} was charged")
+        self.charged.append(f"epsilon {self.prepared.config.privacy.budget.epsilon:g} was charged")
 
     def _show(
         self, plan: Callable[[RunPlan], None] | None, opened: Prepared, dataset: Dataset
     ) -> None:
         """The plan of the whole dataset, before the charge; who sees it may end the run."""
         shown = plan_of(opened, self.ledger, dataset, self.concerned)
+        self.plan_notes = shown.notes
         if plan is None:
             self.notes = shown.notes
             for note in shown.notes:
@@ -199,11 +190,14 @@ class Session:
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""
         prepared, config = self.prepared, self.prepared.config
-        if config.hold_out is None:
+        if config.privacy.hold_out is None:
             return prepared
         with self._timed("hold out"):
             hold_out = keep_hold_out(
-                self.folder.owner, prepared.source, config.hold_out, config.privacy_unit
+                self.folder.owner,
+                prepared.source,
+                config.privacy.hold_out,
+                config.privacy.privacy_unit,
             )
             members, held_out = split(prepared.source, hold_out)
             return replace(prepared, source=members, rows_held_out=len(held_out))
@@ -212,13 +206,13 @@ class Session:
         prepared, keep = self.prepared, self.folder.keep
         config, context = prepared.config, prepared.context
         watch = None
-        if config.watch:
+        if config.output.watch:
             watch = Watch(prepared.source, context.encoder, self.folder.owner, self.events)
         return Materials(
             context=context,
             vault=vault,
             public=prepared.public,
-            seed=config.seed,
+            seed=config.output.seed,
             progress=self.events.step,
             base=prepared.base,
             contrast=prepared.contrast,
@@ -243,7 +237,7 @@ class Session:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
         record = run_record(prepared, release, receipt, facts, quality)
-        if prepared.config.publish_total:
+        if prepared.config.output.publish_total:
             record = replace(record, total=stated_total(self.ledger, dataset.id))
         write_release_documents(folder.draft, record, sums)
         folder.publish()
@@ -257,7 +251,7 @@ class Session:
                     prepared.test,
                     prepared.context.encoder,
                     self.events.step,
-                    rows=prepared.config.test_rows,
+                    rows=prepared.config.data.test_rows,
                     classifier=release.classifier,
                 )
         images = None
@@ -266,7 +260,18 @@ class Session:
         contact_sheet = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
-        write_owner(folder, prepared, record, charged, accuracies, images, self.seconds, self.fits)
+        notes = (*self._warnings(), *release.facts.get("notes", ()), *self.notes)
+        write_owner(
+            folder,
+            prepared,
+            record,
+            charged,
+            accuracies,
+            images,
+            self.seconds,
+            self.fits,
+            (*self.plan_notes, *notes),
+        )
         return Result(
             folder.release,
             folder.owner,
@@ -275,18 +280,19 @@ class Session:
             accuracies,
             self.seconds,
             contact_sheet,
-            (
-                *(fit.warning for fit in self.fits if fit.warning is not None),
-                *warnings_of(
-                    self.concerned,
-                    release.facts,
-                    unlabelled=is_unlabelled(prepared.source, prepared.config),
-                ),
-                *release.facts.get("notes", ()),
-                *self.notes,
-            ),
+            notes,
             quality=quality,
+            spending=spent,
         )
+
+    def _warnings(self) -> Iterator[str]:
+        """What the owner should know after the run; the plan said the rest before it."""
+        yield from (fit.warning for fit in self.fits if fit.warning is not None)
+        if self.concerned:
+            names = ", ".join(dataset.name for dataset in self.concerned)
+            yield f"this run was charged to {names} too: half or more of the records are shared"
+        if not self.plan_notes and is_unlabelled(self.prepared.source, self.prepared.config.data):
+            yield ONE_CLASS
 
 
 def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:

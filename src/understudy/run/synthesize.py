@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
+from understudy.release.outputs import run_folder
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.dry import RunPlan
 from understudy.run.early_stop import require_otherwise
-from understudy.run.outputs import run_folder
 from understudy.run.prepare import claim, prepare, require_no_private_input, require_room_of
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
 from understudy.run.session import Session
@@ -30,7 +31,7 @@ def synthesize(
     *,
     out: str | Path,
     epsilon: float | str,
-    method: str = "clustering",
+    method: str = DEFAULT_METHOD,
     delta: float = 1e-5,
     accept_epsilon: bool = False,
     encoder: str | None = None,
@@ -160,60 +161,11 @@ def synthesize(
         InputError: Bad input; nothing was spent.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    return run(
-        make_config(
-            {
-                "source": source_name("source", source),
-                "out": out,
-                "method": method,
-                "epsilon": epsilon,
-                "delta": delta,
-                "accept_epsilon": accept_epsilon,
-                "encoder": encoder,
-                "decoder": decoder,
-                "public": public,
-                "base": base,
-                "contrast": contrast,
-                "candidates": candidates,
-                "cluster_encoder": cluster_encoder,
-                "generator": generator,
-                "renderer": renderer,
-                "writer": writer,
-                "captioner": captioner,
-                "settings": settings or {},
-                "count": count,
-                "seed": seed,
-                "unit": unit,
-                "unit_from": unit_from,
-                "unit_from_name": unit_from_name,
-                "unit_rows": unit_rows,
-                "adjacency": adjacency,
-                "ledger": ledger,
-                "test": None if test is None else source_name("test", test),
-                "test_rows": test_rows,
-                "size": size,
-                "fit": fit,
-                "label": label,
-                "classes": classes,
-                "channels": channels,
-                "hold_out": hold_out,
-                "quality_share": quality_share,
-                "otherwise": otherwise,
-                "candidates_public": candidates_public,
-                "format": format,
-                "licence": licence,
-                "contact": contact,
-                "publish_total": publish_total,
-                "resume": resume,
-                "skip_bad": skip_bad,
-                "watch": watch,
-                "quality": quality,
-                "quality_threshold": quality_threshold,
-                "images_per_embedding": images_per_embedding,
-            }
-        ),
-        progress=progress,
-    )
+    options = {name: value for name, value in locals().items() if name != "progress"}
+    options["source"] = source_name("source", source)
+    options["test"] = None if test is None else source_name("test", test)
+    options["settings"] = settings or {}
+    return run(make_config(options), progress=progress)
 
 
 def run(
@@ -239,12 +191,12 @@ def run(
         opening.finish()
         require_room_of(prepared)
         with (
-            stops_explained(config.out) as charged,
-            run_folder(config.out, config.identity(), resume=config.resume) as folder,
-            Ledger(config.ledger, on_wait=events.warning) as ledger,
+            stops_explained(config.output.out) as charged,
+            run_folder(config.output.out, config.identity(), resume=config.output.resume) as folder,
+            Ledger(config.privacy.ledger, on_wait=events.warning) as ledger,
         ):
             if folder.done:
-                raise RunComplete(config.out)
+                raise RunComplete(config.output.out)
             require_no_private_input(prepared, ledger)
             return Session(prepared, folder, ledger, events, charged).carry_out(plan)
 

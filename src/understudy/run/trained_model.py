@@ -17,10 +17,10 @@ from understudy.methods.base import UNLABELLED
 from understudy.metrics.discriminant import DISCRIMINANT, image_discriminant
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import Network
+from understudy.release.outputs import open_release, read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks
 from understudy.run.models import front_end
-from understudy.run.outputs import open_release, read_json, release_folder
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.released_classifier import (
     LITERT_SUFFIX,
@@ -118,11 +118,7 @@ def train_classifier(
 
 
 def _require_untrained(network: str | None, epochs: int | None) -> None:
-    """Refuse options of a training.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse options of a training."""
     if network not in (None, DISCRIMINANT) or epochs is not None:
         option = "--epochs" if epochs is not None else f"--network {network}"
         raise ConfigError(
@@ -142,11 +138,7 @@ def _of_statistics(folder: str | Path, path: Path, events: Events) -> ExportedCl
 
 
 def _require_format(path: Path, network: Network) -> None:
-    """Refuse a format that a network is not written in.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a format that a network is not written in."""
     if path.suffix == LITERT_SUFFIX and network != DISCRIMINANT:
         raise ConfigError(
             f"{path.name}: --network {network} is written as ONNX only (--export model.onnx); "
@@ -162,11 +154,7 @@ def usual_classifier(source: Source) -> Network:
 
 
 def _network(asked: str | None, source: Source, epochs: int | None, events: Events) -> Network:
-    """The network.
-
-    Raises:
-        ConfigError: It does not exist, cannot be written, or learns from the other kind of rows.
-    """
+    """The network."""
     usual = usual_classifier(source)
     if asked is None and usual == "cnn":
         events.warning(

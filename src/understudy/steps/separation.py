@@ -12,11 +12,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.types import Fit, Labels, Vector
 
 INSTEAD = (
-    "Consider --method clustering, which needs no generator; --method alignment with public images "
-    "of the classes (--base FOLDER); or models that know them, such as --generator hf:MODEL"
+    f"Consider --method {DEFAULT_METHOD}, which needs no generator; public images of the classes "
+    "to start from (--base FOLDER); or models that know them, such as --generator hf:MODEL"
 )
 """What to do where a generator or an encoder does not know the classes."""
 

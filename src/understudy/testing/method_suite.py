@@ -15,10 +15,10 @@ from understudy.core.errors import BudgetRefused, ConfigError
 from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.methods.base import Method
+from understudy.planning.dry import dry_run
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
 from understudy.run.methods import method
 from understudy.run.run_result import Result
 from understudy.run.synthesize import synthesize

@@ -32,8 +32,10 @@ from understudy.methods.alignment.sensor_noise import split_noise_levels, with_n
 from understudy.methods.base import (
     CLASS,
     Context,
+    Inventory,
     Materials,
     Method,
+    Proposal,
     stages_of,
 )
 from understudy.methods.dp_estimators import KMeansStages
@@ -273,6 +275,23 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     )
 
 
+def _propose(inventory: Inventory) -> Proposal | None:
+    """As `Method.propose`: with a public set of the same classes, or a small generator of them."""
+    base = inventory.roles.get("base") or inventory.roles.get("public")
+    if base is not None and inventory.same_classes:
+        plain = {"encoder": "embedded:dct"} if inventory.images else {}
+        others = {role: name for role, name in inventory.roles.items() if role != "public"}
+        reason = (
+            "a public set has the same classes, so its images can be moved to where the private "
+            "ones are; where they are like the private ones already, share them as they are"
+        )
+        return Proposal(3, reason, {**plain, **others, "base": base})
+    if inventory.roles.get("generator", "").startswith("embedded:studio"):
+        reason = "a small generator draws the classes, and its images are moved to the private ones"
+        return Proposal(2, reason, inventory.roles)
+    return None
+
+
 METHOD = Method(
     name="alignment",
     summary="a public or generated base set, moved across the DP gap to the private one, decoded",
@@ -283,4 +302,5 @@ METHOD = Method(
     run=alignment,
     check_resample=_check_resample,
     roles=_roles_used,
+    propose=_propose,
 )

@@ -19,12 +19,11 @@ from understudy.methods.base import (
     PROCEDURAL,
     UNLABELLED,
     Context,
-    Expectation,
     Materials,
     Method,
     stages_of,
 )
-from understudy.methods.clustering import capacity
+from understudy.methods.clustering.capacity import Shares
 from understudy.methods.clustering.clustering_plan import ClusteringParams as ClusteringParams
 from understudy.methods.clustering.clustering_plan import (
     ClusteringStages,
@@ -41,12 +40,11 @@ from understudy.methods.clustering.covariance import (
     within_class_frame,
 )
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, embed
-from understudy.methods.clustering.expectation import mixture_expectations, tied_expectations
 from understudy.methods.clustering.label_classifier import trained_on_records
+from understudy.methods.clustering.outlook import advise, explain, propose
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.tied_gaussian import (
     TIED_STAGES,
-    carried,
     tied_release,
 )
 from understudy.methods.clustering.vote_filter import VoteFilter
@@ -126,7 +124,9 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     # 9 to 17: sample, filter, decode, filter.
     vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)
     release = produce(materials, space, mixture, METHOD.name, size, vote_filter, classifier)
-    return replace(release, facts={**release.facts, **shares.facts()})
+    facts = {**release.facts, **shares.facts()}
+    notes = [*release.facts.get("notes", ()), *shares.notes()]
+    return replace(release, facts={**facts, "notes": notes})
 
 
 def _names(materials: Materials, space: EmbeddingSpace) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _measured_mixture(
     space: EmbeddingSpace,
     sizes: Vector,
     size_sd: float,
-) -> tuple[Mixture, capacity.Shares]:
+) -> tuple[Mixture, Shares]:
     """The mixture as it is released, and what each class got of it."""
     shrink, size = params.shrink, float(sizes.sum())
     origins = Cells(space.origin)
@@ -176,7 +176,7 @@ def _measured_mixture(
     # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
     on_grid = space.settings.grid is not None
     roots = _roots(local, params, clusters, frame, plan.cluster_covariances, lengths=on_grid)
-    shares = capacity.Shares(
+    shares = Shares(
         _names(materials, space),
         sizes,
         size_sd,
@@ -200,40 +200,6 @@ def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) ->
         roots.root_of[alive],
         frame.rest if frame.rest.size else None,
     )
-
-
-def _carried(
-    params: ClusteringParams, context: Context, noise: capacity.Noise
-) -> tuple[capacity.Carried, ...]:
-    """What classes of several sizes can carry under the noise of a plan."""
-    if is_tied(params, context):
-        return carried(len(context.classes), context.mu, noise)
-    params = settled(params, context)
-    matrix, plan = wants_matrix(params), clustering_stages(params, context)
-    settings = space_settings(params, context)
-    selective = settings.images and settings.grid is None
-    capped = selective and matrix
-    model = capacity.MixtureModel(
-        dim=settings.dim,
-        axes=min(settings.dim, capacity.IMAGE_AXES) if capped else settings.dim,
-        ordered=selective and settings.ordered,
-        clusters=params.clusters or 1,
-        diagonal=not matrix,
-        class_sizes=plan.class_sizes,
-        means=plan.means,
-        cluster_means=None if plan.clusters is None else plan.clusters.means,
-        covariances=plan.cluster_covariances if params.covariance != "tied" else None,
-    )
-    return capacity.capacity(model, noise)
-
-
-def _expected(
-    params: ClusteringParams, context: Context, noise: capacity.Noise, units: float
-) -> tuple[Expectation, ...]:
-    """What to expect of a release of classes of so many units."""
-    if is_tied(params, context):
-        return tied_expectations(context, noise, units)
-    return mixture_expectations(context, _carried(params, context, noise), units)
 
 
 def _roots(
@@ -279,8 +245,9 @@ METHOD = Method(
     params=ClusteringParams,
     settle=settled,
     stages=_stages,
-    carried=_carried,
-    expected=_expected,
+    explain=explain,
+    propose=propose,
+    advise=advise,
     check_resample=_check_resample,
     run=clustering,
     roles=_roles,

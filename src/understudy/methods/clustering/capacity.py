@@ -49,6 +49,25 @@ class Carried:
     directions: int
     or_more: bool = False
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """As a `ClassCapacity`."""
+        more = " or more" if self.or_more else ""
+        return {
+            "size known within": f"{self.size_sd:.0f}",
+            "mean": "its own" if self.own_mean else "near that of all",
+            "clusters": str(self.clusters),
+            "covariance of its own": f"{self.directions}{more} directions"
+            if self.directions
+            else "none: the pooled one",
+        }
+
+    @property
+    def summary(self) -> str:
+        """As a `ClassCapacity`."""
+        mean = "a mean of its own" if self.own_mean else "the mean of all"
+        return f"{mean}, {self.clusters} cluster{'s' * (self.clusters != 1)}"
+
 
 @dataclass(frozen=True)
 class MixtureModel:
@@ -147,7 +166,7 @@ class Shares:
         named: dict[str, object] = {
             name: dict(zip(self.classes, values, strict=True)) for name, values in columns.items()
         }
-        return {**named, "class_size_noise": round(self.size_sd, 1), "notes": self.notes()}
+        return {**named, "class_size_noise": round(self.size_sd, 1)}
 
     def notes(self) -> list[str]:
         """A sentence for the classes that got one mean only, and one for those without even it."""

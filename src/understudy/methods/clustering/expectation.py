@@ -1,8 +1,8 @@
 """What to expect of a release, in words, before anything is spent: public arithmetic, no image.
 
 Each sentence follows a rule that has a name. The numbers of the rules were measured on public
-drawings (`understudy.run.public_drawings`), on none of the sets of our benchmarks, and each rule
-says from which source its arithmetic is.
+drawings (`understudy.planning.public_drawings`), on none of the sets of our benchmarks, and each
+rule says from which source its arithmetic is.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -313,9 +313,26 @@ def _filtered(
     facts["below_threshold"] = below
     facts["votes_per_candidate"] = round(max(total, 0.0) / len(scores), 3)
     facts["votes_noise_sd"] = round(noise_sd, 3)
+    facts["notes"] = list(_filter_notes(facts))
     if stages.images is not None:
         return samples.judged_images(chosen), facts
     return samples.batches(chosen, scores), facts
+
+
+def _filter_notes(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What the owner should know of a filter that could not do what it is for."""
+    votes, noise_sd = facts["votes_per_candidate"], facts["votes_noise_sd"]
+    if votes < noise_sd / 2:
+        yield (
+            f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
+            "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
+            "more private records; filter=none leaves its budget to the mixture"
+        )
+    if below := facts["below_threshold"]:
+        yield (
+            f"{below:,} samples are below the threshold of the filter: too few candidates "
+            "reach it, and the most voted of the others make up the count of their class"
+        )
 
 
 @dataclass(frozen=True)

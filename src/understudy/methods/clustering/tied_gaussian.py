@@ -398,6 +398,7 @@ def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) 
         "components": len(classes),
         "dimensions": gaussian.layout.dim,
         **shares.facts(),
+        "notes": shares.notes(),
     }
     classifier = gaussian.classifier(encoder.dim) if len(classes) > 1 else None
     return Release(

@@ -18,8 +18,18 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.independence import row_squares
 from understudy.core.option import Option, check_options
+from understudy.core.ports import TextEncoder
 from understudy.core.types import Receipt, Release, Stage, Vector
-from understudy.methods.base import CLASS, Context, Materials, Method, stages_of
+from understudy.methods.base import (
+    CLASS,
+    Context,
+    Inventory,
+    Materials,
+    Method,
+    PrivateView,
+    Proposal,
+    stages_of,
+)
 from understudy.methods.evolution import arithmetic
 from understudy.methods.evolution.candidates import (
     CAPTIONED_AT_ONCE,
@@ -310,6 +320,22 @@ def _check_resample(params: EvolutionParams, context: Context) -> None:
     """More samples are rendered from the last candidates, or are variations of them."""
 
 
+def _propose(inventory: Inventory) -> Proposal | None:
+    """As `Method.propose`: with a text-to-image model."""
+    if "generator" not in inventory.roles:
+        return None
+    reason = "a text-to-image model is at hand, and votes of the private images steer it"
+    return Proposal(1, reason, inventory.roles)
+
+
+def _views(context: Context) -> tuple[PrivateView, ...]:
+    """As `Method.views`: private images are captioned, and their captions embedded."""
+    if context.captioner is None or not isinstance(context.encoder, TextEncoder):
+        return ()
+    embed = captions_embedded(context.captioner, context.encoder)
+    return (PrivateView(context.captioner.name, embed, CAPTIONED_AT_ONCE),)
+
+
 METHOD = Method(
     name="evolution",
     summary="captions or images that evolve by DP votes of the private images, then rendered",
@@ -321,4 +347,6 @@ METHOD = Method(
     run=evolution,
     check_resample=_check_resample,
     roles=_roles_used,
+    propose=_propose,
+    views=_views,
 )

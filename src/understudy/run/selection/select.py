@@ -29,12 +29,12 @@ from understudy.methods.selection.reference import RecordReference
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
 from understudy.privacy.unit import Adjacency
+from understudy.release.documents import Charged, spending
+from understudy.release.outputs import RunFolder, run_folder
 from understudy.run.accuracy import collect
-from understudy.run.documents import Charged, spending
-from understudy.run.dry import RunPlan
-from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.record_copies import Fingerprints
+from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config

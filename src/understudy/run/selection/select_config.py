@@ -161,7 +161,7 @@ class SelectConfig:
             if field.name not in skip
         }
         settings = dict(self.settings)
-        return {"method": METHOD, "source": self.run.source, **values, "settings": settings}
+        return {"method": METHOD, "source": self.run.data.source, **values, "settings": settings}
 
     def _check_private_answers(self) -> None:
         for name in ("no_guarantee", "reference", "penalty_encoder", "lpips"):
@@ -227,7 +227,8 @@ def select_options() -> dict[str, Any]:
     hints = typing.get_type_hints(SelectConfig, include_extras=True)
     known = run_options()
     return {
-        name: hint if option_of(hint) is not None else known[name] for name, hint in hints.items()
+        name: hint if option_of(hint).help else known.get(name, hint)
+        for name, hint in hints.items()
     }
 
 

@@ -14,19 +14,19 @@ from understudy.core.types import Receipt, Release, Vector
 from understudy.core.version import understudy_version
 from understudy.methods.selection.algorithm import Selection
 from understudy.methods.selection.candidate_set import CandidateSet
-from understudy.report import ModelRecord, OwnerRecord, RunRecord, owner_report
-from understudy.report.meaning import NO_GUARANTEE
-from understudy.run.documents import (
+from understudy.release.documents import (
     Charged,
-    premises_of,
     release_scatter,
     stated_premises,
     write_contact_sheet,
     write_release_documents,
 )
-from understudy.run.galleries import release_pools, sheets, write_gallery
-from understudy.run.outputs import RunFolder, open_release, write_json
-from understudy.run.provenance import made_of
+from understudy.release.galleries import release_pools, sheets, write_gallery
+from understudy.release.outputs import RunFolder, open_release, write_json
+from understudy.release.provenance import made_of
+from understudy.report import ModelRecord, OwnerRecord, RunRecord, owner_report
+from understudy.report.meaning import NO_GUARANTEE
+from understudy.run.run_record import premises_of
 from understudy.run.run_result import Result
 from understudy.run.selection.select_config import METHOD
 from understudy.run.selection.select_inputs import Opened, parts_of_release
@@ -109,7 +109,7 @@ def record_of(
     config = opened.config
     record = opened.origin.record
     receipt = _receipt(opened)
-    premises = [] if opened.private is None else [*premises_of(opened.private, config.run)]
+    premises = [] if opened.private is None else [*premises_of(opened.private, config.run.data)]
     parts = opened.origin, opened.reference_origin, *opened.others
     stated = stated_premises([part for part in parts if part is not None])
     premises += [one for one in stated if one not in premises]
@@ -241,7 +241,7 @@ def _write_run(
     opened: Opened, folder: RunFolder, record: RunRecord, owner: OwnerRecord, facts: OwnerFacts
 ) -> None:
     """``run.json``."""
-    from understudy.run.run_file import RunFile  # imports pydantic
+    from understudy.release.run_file import RunFile  # imports pydantic
 
     charged = facts.charged
     content = RunFile(

@@ -15,15 +15,15 @@ from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
-from understudy.run.outputs import open_release
-from understudy.run.prepare import require_classes, require_same_kind
-from understudy.run.provenance import (
+from understudy.release.outputs import open_release
+from understudy.release.provenance import (
     Provenance,
     made_of,
     provenance_of,
     provenance_of_model,
     provenance_of_role,
 )
+from understudy.run.prepare import require_classes, require_same_kind
 from understudy.run.record_copies import Fingerprints, shared_records
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.selection.select_measures import SelectSettings

@@ -79,7 +79,7 @@ def _parts(opened: Opened, private: Source, owner: Path) -> tuple[Source, Source
     share = opened.share_held_out
     if share is None:
         return private, None
-    hold_out = keep_hold_out(owner, private, share, opened.config.run.privacy_unit)
+    hold_out = keep_hold_out(owner, private, share, opened.config.run.privacy.privacy_unit)
     return split(private, hold_out)
 
 

@@ -14,11 +14,11 @@ from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
+from understudy.planning.benchmark_results import benchmark_results, nearest_results
+from understudy.planning.dry import dry_run
+from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.benchmark_results import RESULTS, nearest_results
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
-from understudy.run.recommendation import Recommendation, recommend
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_the_nearest_benchmarks_come_first() -> None:
 
 def test_every_result_stands_in_the_documents(repository: Path) -> None:
     page = " ".join((repository / "docs" / "benchmarks.md").read_text().split())
-    for one in RESULTS:
+    for one in benchmark_results():
         first = re.findall(r"\d+\.\d+", one.result)[0]
         assert first in page, one
         if one.command.startswith("python"):

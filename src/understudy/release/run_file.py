@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from understudy.core.errors import RunError
 from understudy.core.types import Fit, Receipt
+from understudy.release.outputs import read_json
 from understudy.report import BudgetState, Premise
 from understudy.report.json_models import first_fault
-from understudy.run.outputs import read_json
 
 
 class AccuracyRecord(BaseModel):
@@ -81,6 +81,8 @@ class RunFile(BaseModel):
     """Number of files that could not be read and were passed over."""
     seconds: dict[str, float]
     """Wall-clock seconds of each part of the run."""
+    notes: list[str] = []
+    """What the owner should know of the run, worst first."""
     fit: list[Fit] = []
     """How well the models fit the domain."""
     records: RecordFacts | None = None
@@ -96,11 +98,7 @@ class RunFile(BaseModel):
 
 
 def read_run_file(path: Path) -> RunFile:
-    """A ``run.json`` as it was written.
-
-    Raises:
-        RunError: It cannot be read, or a part of it is missing or of another type.
-    """
+    """A ``run.json`` as it was written."""
     content = read_json(path)
     try:
         return RunFile.model_validate(content)

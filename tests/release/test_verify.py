@@ -16,7 +16,7 @@ import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.checksums import (
+from understudy.release.checksums import (
     CHECKSUMS,
     SIGNATURE,
     checksum_faults,
@@ -24,10 +24,10 @@ from understudy.run.checksums import (
     signature_faults,
     write_checksums,
 )
+from understudy.release.verify import verify
 from understudy.run.resample import resample
 from understudy.run.selection.select import select
 from understudy.run.synthesize import synthesize
-from understudy.run.verify import verify
 
 SILENT: dict[str, Any] = {"progress": "none"}
 Content = dict[str, Any]

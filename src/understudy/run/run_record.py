@@ -1,13 +1,11 @@
-"""The papers of a run: the release's own, which are public, and the owner's report."""
+"""What a run says of itself: its public facts, what they take for public, and the owner's files."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from understudy.core.files import write_whole
@@ -16,30 +14,21 @@ from understudy.core.types import Fit, Images, Receipt, Release
 from understudy.core.version import understudy_version
 from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
-from understudy.data.open_source import CONTACT_SHEET
 from understudy.data.reading_options import window_premise
-from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.release.documents import Charged, release_scatter, stated_premises
+from understudy.release.galleries import sheets, write_gallery
+from understudy.release.outputs import RunFolder, write_json
 from understudy.report import (
-    BudgetState,
     ModelRecord,
     OwnerRecord,
     Premise,
     PublicQuality,
     RunRecord,
-    Scatter,
-    StatedTotal,
     owner_report,
-    public_documents,
-    scatter_of,
 )
-from understudy.report.scatter import POINTS
 from understudy.run.accuracy import Accuracy, utility_of_scores
-from understudy.run.checksums import write_checksums
-from understudy.run.config import RunConfig
-from understudy.run.galleries import contact_sheet_of, sheets, write_gallery
-from understudy.run.outputs import RunFolder, open_release, write_json
+from understudy.run.config import DataOptions
 from understudy.run.prepare import Prepared
-from understudy.run.provenance import Provenance
 
 OPTIONS = {
     "class names": "--classes",
@@ -107,7 +96,7 @@ def run_record(
         receipt=receipt,
         classes=release.classes,
         count=release.count,
-        format=config.format if release.image_shape else "embeddings",
+        format=config.output.format if release.image_shape else "embeddings",
         version=understudy_version(),
         date=datetime.now(UTC).date().isoformat(),
         params=asdict(prepared.params),
@@ -119,8 +108,8 @@ def run_record(
         ),
         facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
-        licence=config.licence,
-        contact=config.contact or "",
+        licence=config.output.licence,
+        contact=config.output.contact or "",
         quality=quality,
         premises=(
             *premises_of_run(prepared),
@@ -129,48 +118,40 @@ def run_record(
     )
 
 
-def stated_premises(origins: Sequence[Provenance]) -> list[Premise]:
-    """What is taken for public of everything that entered a run, each once."""
-    premises: list[Premise] = []
-    for one in origins:
-        premises += [premise for premise in one.premises if premise not in premises]
-    return premises
-
-
-def is_unlabelled(source: Source, config: RunConfig) -> bool:
+def is_unlabelled(source: Source, data: DataOptions) -> bool:
     """Whether a dataset was taken for one class, and nobody declared that."""
-    return source.classes == UNLABELLED_NAME and config.label != NO_LABELS
+    return source.classes == UNLABELLED_NAME and data.label != NO_LABELS
 
 
-def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
+def premises_of(source: Source, data: DataOptions) -> tuple[Premise, ...]:
     """Everything about the private dataset that steers a run without noise, by where it is from.
 
     The guarantee takes all of it for public. What no option declares is called inferred, also
     where a schema or a header says it: those are part of the private dataset.
     """
-    unlabelled = config.label == NO_LABELS
-    by_name = unlabelled or config.classes is not None
+    unlabelled = data.label == NO_LABELS
+    by_name = unlabelled or data.classes is not None
     premises = [Premise.of("class names", list(source.classes), declared=by_name)]
     column = label_column_of(source)
     if column is not None or unlabelled or source.classes == UNLABELLED_NAME:
-        declared = config.label is not None
+        declared = data.label is not None
         premises.append(Premise.of("label column", column or NO_LABELS, declared=declared))
     if source.kind == "embeddings":
         return (*premises, Premise.of("embedding length", source.shape[0], declared=False))
     height, width, channels = source.shape
-    size, colour = config.size is not None, config.channels is not None
+    size, colour = data.size is not None, data.channels is not None
     premises.append(Premise.of("image size", [height, width], declared=size))
     premises.append(Premise.of("colour channels", channels, declared=colour))
     if (window := window_premise(source)) is not None:
         premises.append(Premise.of("intensity window", window[0], declared=window[1]))
-    if config.fit != "stretch":
-        premises.append(Premise.of("image fit", config.fit, declared=True))
+    if data.fit != "stretch":
+        premises.append(Premise.of("image fit", data.fit, declared=True))
     return tuple(premises)
 
 
 def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
     """`premises_of` a run, and what follows from them: its codec; and an epsilon of the ledger."""
-    premises = premises_of(prepared.source, prepared.config)
+    premises = premises_of(prepared.source, prepared.config.data)
     origins = {premise.name: premise.origin for premise in premises}
     more: list[Premise] = []
     if prepared.codec is not None:
@@ -183,62 +164,6 @@ def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
     return (*premises, *more)
 
 
-def write_release_documents(
-    release: Path, record: RunRecord, sums: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """The dataset card, the privacy statement and ``privacy.json``; the checksums, which end it.
-
-    Args:
-        release: Its folder.
-        record: What it says of itself.
-        sums: Checksums of files that this process wrote (`write_release`).
-    """
-    for name, text in public_documents(record).items():
-        (release / name).write_text(text, encoding="utf-8")
-    write_checksums(release, sums)
-
-
-def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
-    """A contact sheet of the release, a row a class, beside it."""
-    path = folder.out / CONTACT_SHEET
-    path.write_bytes(contact_sheet_of(synthetic))
-    return path
-
-
-def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
-    """The dataset's budget and what is left of it.
-
-    Raises:
-        LedgerError: The ledger does not know it.
-    """
-    current = ledger.find(dataset_id)
-    spent = ledger.spent(current.id)
-    total = None if current.budget is None else current.budget.epsilon
-    remaining = ledger.next_run(current.id)
-    return BudgetState(total, spent.delta, spent.epsilon, remaining, len(spent.disclosures))
-
-
-def stated_total(ledger: Ledger, dataset_id: str) -> StatedTotal:
-    """What all releases of a dataset come to, for the documents of a release."""
-    spent = ledger.spent(dataset_id)
-    return StatedTotal(spent.epsilon, spent.delta, len(spent.runs), len(spent.disclosures))
-
-
-@dataclass(frozen=True, slots=True)
-class Charged:
-    """Where a run was charged, and how the dataset stands after it.
-
-    Attributes:
-        ledger: Address of the ledger.
-        dataset: The dataset's id in it.
-        spending: What is spent and left.
-    """
-
-    ledger: str
-    dataset: str
-    spending: BudgetState
-
-
 def write_owner(
     folder: RunFolder,
     prepared: Prepared,
@@ -247,10 +172,11 @@ def write_owner(
     accuracies: Sequence[Accuracy],
     synthetic: Mapping[int, Images] | None,
     seconds: Mapping[str, float],
-    fits: Sequence[Fit] = (),
+    fits: Sequence[Fit],
+    notes: Sequence[str],
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
-    from understudy.run.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
+    from understudy.release.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
 
     source, context = prepared.source, prepared.context
     scores = tuple(one.score for one in accuracies)
@@ -264,6 +190,7 @@ def write_owner(
         sheets=sheets(source, synthetic) if synthetic is not None else (),
         seconds=seconds,
         scatter=release_scatter(folder.release, record),
+        notes=tuple(dict.fromkeys(notes)),
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
@@ -283,6 +210,7 @@ def write_owner(
         skipped=owner.skipped,
         seconds=dict(seconds),
         fit=list(fits),
+        notes=list(owner.notes),
         records=RecordFacts(
             kind=source.kind,
             shape=context.shape,
@@ -292,41 +220,3 @@ def write_owner(
         version=record.version,
     )
     write_json(folder.record, content.as_dict())
-
-
-def release_scatter(release: Path, record: RunRecord) -> Scatter | None:
-    """The embeddings of a release as points; None where it holds images."""
-    if record.image_shape is not None:
-        return None
-    source = open_release(release, None)
-    batch = next(source.batches(POINTS))
-    return scatter_of(batch.values, batch.labels, record.classes)
-
-
-def warnings_of(
-    concerned: Sequence[Dataset],
-    facts: Mapping[str, Any],
-    *,
-    unlabelled: bool,
-) -> tuple[str, ...]:
-    """What the owner should know after a run; the plan said the rest before it."""
-    warnings = [ONE_CLASS] if unlabelled else []
-    if concerned:
-        names = ", ".join(dataset.name for dataset in concerned)
-        warnings.append(
-            f"this run was charged to {names} too: half or more of the records are shared"
-        )
-    if (votes := facts.get("votes_per_candidate")) is not None:
-        noise_sd = facts["votes_noise_sd"]
-        if votes < noise_sd / 2:
-            warnings.append(
-                f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
-                "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
-                "more private records; filter=none leaves its budget to the mixture"
-            )
-        if below := facts["below_threshold"]:
-            warnings.append(
-                f"{below:,} samples are below the threshold of the filter: too few candidates "
-                "reach it, and the most voted of the others make up the count of their class"
-            )
-    return tuple(warnings)

@@ -13,8 +13,8 @@ from tests.cli.processes import Commands, commands
 from tests.run.samples import class_folders
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.run.run_file import RunFile, read_run_file
-from understudy.run.runs import RunSummary, list_runs
+from understudy.release.run_file import RunFile, read_run_file
+from understudy.release.runs import RunSummary, list_runs
 
 QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "12", "--epsilon", "2"]
 KILLED = ("understudy.privacy.account:Account._store", 1, "after")

@@ -46,11 +46,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file with an object in it.
-
-    Raises:
-        RunError: It cannot be read, or is something else.
-    """
+    """A JSON file with an object in it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -71,11 +67,7 @@ def write_arrays(path: Path, arrays: NamedArrays) -> None:
 
 
 def read_arrays(path: Path) -> NamedArrays:
-    """What `write_arrays` wrote.
-
-    Raises:
-        RunError: It is damaged.
-    """
+    """What `write_arrays` wrote."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
@@ -84,11 +76,7 @@ def read_arrays(path: Path) -> NamedArrays:
 
 
 class RunPaths:
-    """Where the files of a run are.
-
-    Attributes:
-        out: The folder itself.
-    """
+    """Where the files of a run are."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -158,15 +146,7 @@ class RunFolder(RunPaths):
         self.begun = False
 
     def keep(self, name: str, make: Callable[[], NamedArrays]) -> NamedArrays:
-        """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
-
-        Args:
-            name: Its name, unique in the run.
-            make: Makes arrays of numbers or of text.
-
-        Raises:
-            RunError: What was kept is damaged.
-        """
+        """What ``make`` returns, which is public; kept, so that a resumed run reads it back."""
         self.begun = True
         path = self.stored(name)
         if not path.exists():
@@ -190,11 +170,7 @@ class RunFolder(RunPaths):
 
 
 def require_free(out: Path, *, resume: bool) -> None:
-    """Refuse a folder for a run that holds something else, or a file in its place.
-
-    Raises:
-        RunError: As said.
-    """
+    """Refuse a folder for a run that holds something else, or a file in its place."""
     for place in (out, *out.absolute().parents):
         if place.exists():
             if not place.is_dir():
@@ -262,11 +238,7 @@ def _holds_something(out: Path) -> bool:
 
 
 def read_start(start: Path) -> dict[str, Any]:
-    """The id and the settings of a run that was begun.
-
-    Raises:
-        RunError: The file is damaged.
-    """
+    """The id and the settings of a run that was begun."""
     try:
         known = json.loads(start.read_text(encoding="utf-8"))
         return {"run": str(known["run"]), "settings": dict(known["settings"])}
@@ -299,11 +271,7 @@ def private_cache(folder: Path) -> Iterator[Path]:
 
 
 def release_folder(folder: Path) -> Path:
-    """The release in a run's folder, or the folder itself if it is one.
-
-    Raises:
-        RunError: There is none.
-    """
+    """The release in a run's folder, or the folder itself if it is one."""
     for candidate in (folder / "release", folder):
         if (candidate / "privacy.json").is_file():
             return candidate

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.release.outputs import RunPaths, read_json, read_start
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import Guarantee
-from understudy.run.outputs import RunPaths, read_json, read_start
 
 _DEPTH = 3  # folders below the one that is asked for
 RunState = Literal["finished", "unfinished", "running", "damaged"]
@@ -60,9 +60,6 @@ def list_runs(folder: str | Path = ".") -> list[RunSummary]:
     """The runs in a folder and in those up to three levels below it, by their paths.
 
     Reads what runs left (``run.json``, ``start.json`` and ``privacy.json``) and no dataset.
-
-    Raises:
-        ConfigError: There is no such folder.
     """
     root = Path(folder)
     if not root.is_dir():

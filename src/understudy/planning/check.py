@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any, Unpack
 
@@ -25,14 +25,20 @@ from understudy.data.names import (
     person_words,
 )
 from understudy.data.reading_options import split_name
-from understudy.methods.clustering.capacity import Carried
-from understudy.run.command_words import command_line, option_words
+from understudy.methods.base import ClassCapacity
+from understudy.planning.dry import ReadingOptions
+from understudy.planning.image_geometry import ImageGeometry
+from understudy.run.command_words import (
+    PROPOSED_SIDES,
+    USUAL_SIDE,
+    command_line,
+    option_words,
+)
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.documents import ONE_CLASS, is_unlabelled
-from understudy.run.dry import ReadingOptions, class_capacities
-from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_SIDE, ImageGeometry
 from understudy.run.prepare import lacks_size, open_private, prepare
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.run_plan import explanation
+from understudy.run.run_record import ONE_CLASS, is_unlabelled
 
 EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
@@ -93,7 +99,7 @@ class SourceCheck:
     command: str | None
     stored: str
     losses: Mapping[str, str]
-    carried: Mapping[float, Mapping[str, Carried | None]]
+    carried: Mapping[float, Mapping[str, ClassCapacity | None]]
     people: str | None = None
     class_units: Mapping[str, int] = field(default_factory=dict)
 
@@ -140,15 +146,12 @@ def check_source(config: RunConfig) -> SourceCheck:
 
     Args:
         config: A run that the owner has in mind; its size, unit, label and so on are used.
-
-    Raises:
-        ConfigError: An option that makes no sense.
     """
-    inspection = Inspection(split_name(config.source)[1])
+    inspection = Inspection(split_name(config.data.source)[1])
     source, problems = _opened(config, inspection)
     geometry = ImageGeometry.of(inspection)
     problems += _counted(config, inspection, geometry)
-    column, counted = config.unit_column, inspection
+    column, counted = config.privacy.unit_column, inspection
     if source is not None:
         problems += _of_source(source, config)
         if column is None and (persons := _persons(config, source, inspection)) is not None:
@@ -159,12 +162,13 @@ def check_source(config: RunConfig) -> SourceCheck:
     if counted is not inspection and counted.classes == inspection.classes:
         remedies = {name: remedies[name] for name in remedies if not name.startswith("unit_from")}
         remedies["unit"] = column
-    run = replace(config, **remedies)
+    run = config.changed(**remedies)
+    values = run.as_options()
     if source is not None and source.kind == "images":
         source.shape = _shape_of(run, source.shape)
     tables = {} if source is None else _tables(run, source)
     return SourceCheck(
-        source=config.source,
+        source=config.data.source,
         images=inspection.classes.total(),
         units=len(counted.units) or inspection.classes.total(),
         people=people_of(column) if column is not None and counted.units else None,
@@ -173,8 +177,8 @@ def check_source(config: RunConfig) -> SourceCheck:
         shape=None if source is None else source.shape,
         stored=geometry.words,
         losses={
-            " ".join(option_words(name, getattr(run, name))): loss
-            for name, loss in geometry.losses(run.size, run.fit, run.channels)
+            " ".join(option_words(name, values[name])): loss
+            for name, loss in geometry.losses(run.data.size, run.data.fit, run.data.channels)
         },
         problems=tuple(problems),
         options=remedies,
@@ -200,8 +204,8 @@ def _persons(
     columns = [*getattr(source, "person_columns", ())]
     columns += ["PatientID"] if inspection.dicom else []
     for column in columns:
-        counted = Inspection(split_name(config.source)[1])
-        named = replace(config, unit=column, unit_from=None, unit_from_name=None)
+        counted = Inspection(split_name(config.data.source)[1])
+        named = config.changed(unit=column, unit_from=None, unit_from_name=None)
         try:
             units = open_private(named, skip_bad=True, observer=counted)
             if not isinstance(units, RecordSource):
@@ -242,13 +246,13 @@ def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, l
         f"{len(bad):,} files cannot be used; mend or remove them, or pass over them with --skip-bad"
     )
     examples = tuple(f"{location}: {reason}" for location, reason in bad[:FIRST])
-    return source, [Problem("bad files", message, not config.skip_bad, len(bad), examples)]
+    return source, [Problem("bad files", message, not config.data.skip_bad, len(bad), examples)]
 
 
 def _shape_of(run: RunConfig, shape: Shape) -> Shape:
     """(height, width, channels) of images as a run reads them, of those that they have."""
-    height, width = shape[:2] if run.size is None else (run.size, run.size)
-    return height, width, shape[2] if run.channels is None else run.channels
+    height, width = shape[:2] if run.data.size is None else (run.data.size, run.data.size)
+    return height, width, shape[2] if run.data.channels is None else run.data.channels
 
 
 def _counted(
@@ -258,9 +262,9 @@ def _counted(
     sizes = inspection.sizes
     if len(sizes) > 1:
         message = f"images of {len(sizes)} sizes (height x width): {geometry.sizes_in_words}"
-        if config.size is None:
+        if config.data.size is None:
             message += f". Bring them to one with --size {geometry.side}"
-        yield Problem("mixed sizes", message, config.size is None, sizes.total())
+        yield Problem("mixed sizes", message, config.data.size is None, sizes.total())
     elif any(lacks_size(config, (*size, 3)) for size in sizes):
         ((height, width),) = sizes
         message = (
@@ -283,7 +287,7 @@ def _counted(
         examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
         yield Problem("contradicting labels", message, count=count, examples=examples)
     yield from _class_names(inspection.classes)
-    counts = {} if config.classes is not None else inspection.classes
+    counts = {} if config.data.classes is not None else inspection.classes
     if lone := sorted(name for name, count in counts.items() if count == 1):
         yield Problem(_LONE, lone_class_words(lone), blocking=True, count=len(lone))
 
@@ -292,7 +296,7 @@ def _colours(
     config: RunConfig, inspection: Inspection, geometry: ImageGeometry
 ) -> Iterator[Problem]:
     """What is said of images that are grey or stored in colour, where no channels are declared."""
-    if config.channels is not None:
+    if config.data.channels is not None:
         return
     if geometry.all_grey and inspection.colourless:
         message = (
@@ -327,7 +331,7 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
 
 def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     """What opening the dataset showed."""
-    if is_unlabelled(source, config):
+    if is_unlabelled(source, config.data):
         yield Problem("no classes", ONE_CLASS)
     if not isinstance(source, RecordSource):
         return
@@ -356,23 +360,27 @@ def _remedies(
         options["skip_bad"] = True
     if isinstance(source, RecordSource) and source.grouping is not None:
         options[source.grouping.option] = source.grouping.value
-    if source.classes == UNLABELLED_NAME and config.label is None:
+    if source.classes == UNLABELLED_NAME and config.data.label is None:
         options["label"] = "none"
-    elif config.classes is None and 1 < len(source.classes) <= _MOST_NAMED and _LONE not in kinds:
+    elif (
+        config.data.classes is None
+        and 1 < len(source.classes) <= _MOST_NAMED
+        and _LONE not in kinds
+    ):
         options["classes"] = source.classes
     if source.kind == "images":
-        if config.channels is None:
+        if config.data.channels is None:
             options["channels"] = 1 if geometry.all_grey else source.shape[2]
         large = min(source.shape[:2]) > USUAL_SIDE or max(source.shape[:2]) > max(PROPOSED_SIDES)
-        if config.size is None and (large or "mixed sizes" in kinds):
+        if config.data.size is None and (large or "mixed sizes" in kinds):
             options["size"] = geometry.side
             options |= {"fit": geometry.fit} if geometry.fit != "stretch" else {}
-        elif config.size is None and source.shape[0] == source.shape[1]:
+        elif config.data.size is None and source.shape[0] == source.shape[1]:
             options["size"] = source.shape[0]  # as they are, and declared
     return options
 
 
-_Tables = Mapping[float, tuple[Carried, ...]]
+_Tables = Mapping[float, Sequence[ClassCapacity]]
 """For each epsilon, what classes of several sizes can carry."""
 
 
@@ -381,14 +389,16 @@ def _tables(run: RunConfig, source: Source) -> _Tables:
     tables = {}
     try:
         for epsilon in EPSILONS:
-            planned = replace(run, skip_bad=True, epsilon=epsilon)
-            tables[epsilon] = class_capacities(prepare(planned, source, probe=False))
+            planned = run.changed(skip_bad=True, epsilon=epsilon)
+            tables[epsilon] = explanation(prepare(planned, source, probe=False)).capacities
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}
     return {epsilon: table for epsilon, table in tables.items() if table}
 
 
-def _carried(tables: _Tables, units: Mapping[str, int]) -> dict[float, dict[str, Carried | None]]:
+def _carried(
+    tables: _Tables, units: Mapping[str, int]
+) -> dict[float, dict[str, ClassCapacity | None]]:
     """What each class can carry at each epsilon, by the sizes of the method's table."""
     return {
         epsilon: {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import BudgetRefused, RunError
-from understudy.run.outputs import private_cache, run_folder
+from understudy.release.outputs import private_cache, run_folder
 
 SETTINGS = {"epsilon": 1.0, "seed": 0, "count": None}
 

@@ -17,12 +17,12 @@ import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError, SourceError
 from understudy.data import open_source
+from understudy.planning.check import SourceCheck, check_source
+from understudy.planning.dry import dry_run
+from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
+from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.check import SourceCheck, check_source
 from understudy.run.config import make_config
-from understudy.run.dry import dry_run
-from understudy.run.image_geometry import PROPOSED_SIDES, ImageGeometry
-from understudy.run.recommendation import Recommendation, recommend
 
 TALL = (1307, 1100)
 

@@ -81,15 +81,7 @@ class DrawnRecords:
 def drawn_records(
     kind: str, draw: DrawOfClass, sizes: Sequence[int], units: int, classes: tuple[str, ...]
 ) -> DrawnRecords:
-    """Drawings in the numbers of a private dataset.
-
-    Args:
-        kind: Of which kind they are.
-        draw: Draws them.
-        sizes: Records of each class.
-        units: Units of all records, each of one class; as many as records: each is its own.
-        classes: Class names.
-    """
+    """Drawings in the numbers of a private dataset."""
     total = max(1, sum(sizes))
     counts = [min(size, -(-MOST_DRAWINGS * size // total)) for size in sizes]
     images = np.stack(

@@ -6,8 +6,14 @@ import numpy as np
 from tests.run.samples import class_folders
 
 from understudy.data import open_source
+from understudy.release.galleries import (
+    farthest,
+    read_gallery,
+    release_samples,
+    sheets,
+    write_gallery,
+)
 from understudy.report import Sheet
-from understudy.run.galleries import farthest, read_gallery, release_samples, sheets, write_gallery
 
 
 def test_the_farthest_are_those_that_no_image_is_like():

@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.core.errors import RunError
 from understudy.core.files import files_below
-from understudy.core.types import Receipt, StageReceipt
+from understudy.core.types import Receipt
 from understudy.privacy.accounting import (
     MIN_SCALE,
     Gaussian,
@@ -23,10 +23,10 @@ from understudy.privacy.accounting import (
     epsilon_of,
     epsilon_of_mu,
 )
+from understudy.release.checksums import checksum_faults, signature_faults
+from understudy.release.outputs import read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import composed_mu, guess_bound, stated
-from understudy.run.checksums import checksum_faults, signature_faults
-from understudy.run.outputs import read_json, release_folder
 
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
 _SOLVED = 1e-6  # epsilon is the solution of an equation
@@ -125,12 +125,7 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
 
 
 def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str]:
-    """What of a guarantee does not follow from what its stages state.
-
-    Args:
-        content: The content of ``privacy.json``.
-        record: The same as it is read.
-    """
+    """What of a guarantee does not follow from what its stages state."""
     claim, receipt = content["guarantee"], record.receipt
     if claim.get("kind") not in (None, record.guarantee):
         yield f"states the guarantee {claim['kind']!r}, and its numbers are those of another kind"
@@ -147,7 +142,7 @@ def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str
         if not _same(stage.mu * stage.sigma, stage.sensitivity) or stage.mu <= 0:
             yield (
                 f"stage {stage.stage!r} states mu {stage.mu:g}; its sensitivity over its sigma is "
-                f"{_ratio(stage):g}"
+                f"{stage.sensitivity / stage.sigma if stage.sigma else math.inf:g}"
             )
     mu = composed_mu(receipt)
     if claim["mu"] is None or not _same(claim["mu"], mu):
@@ -155,13 +150,10 @@ def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str
     yield from _share_faults(receipt)
     if not record.public:
         yield from _epsilon_faults(receipt)
-    bounds = {str(units): guess_bound(receipt, int(units)) for units in _groups(claim)}
+    groups = [units for units in claim["attacker_right_at_most"] if units.isdecimal()]
+    bounds = {units: guess_bound(receipt, int(units)) for units in groups}
     if any(not _same(claim["attacker_right_at_most"][units], bounds[units]) for units in bounds):
         yield "states other chances of an attacker than its epsilon and mu come to"
-
-
-def _groups(claim: dict[str, Any]) -> list[str]:
-    return [units for units in claim["attacker_right_at_most"] if units.isdecimal()]
 
 
 def _share_faults(receipt: Receipt) -> Iterator[str]:
@@ -218,10 +210,6 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         if not re.search(rf"(?i){re.escape(words)}(?![\w.]*\d)", text):
             faults.append(f"{name}: does not state what privacy.json does: {words}")
     return faults
-
-
-def _ratio(stage: StageReceipt) -> float:
-    return stage.sensitivity / stage.sigma if stage.sigma else math.inf
 
 
 def _same(one: float, other: float) -> bool:

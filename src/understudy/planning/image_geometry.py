@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from understudy.data.encoded_images import VISIBLE_STRETCH
 from understudy.data.inspection import Inspection
 from understudy.data.reading_options import ImageFit
-
-PROPOSED_SIDES = (16, 32, 48, 64, 96, 128)
-"""Pixels a side that are proposed."""
-
-USUAL_SIDE = 64
-"""The largest side that is proposed for images that are larger: most was measured there."""
-
-USUAL_FIT: ImageFit = "pad"
-"""How images of other ratios are brought to a size where nothing is known of them: all is kept."""
+from understudy.run.command_words import PROPOSED_SIDES, USUAL_SIDE
 
 _MAY_BE_ENLARGED = 0.05  # of the images, those that are smaller than what is proposed
 _MOST_LISTED = 4  # sizes
@@ -123,13 +115,7 @@ class ImageGeometry:
     def losses(
         self, side: int | None, fit: ImageFit, channels: int | None
     ) -> Iterator[tuple[str, str]]:
-        """(option, what is lost by it) of images that are brought to one size and one colour.
-
-        Args:
-            side: Pixels a side; None: they keep their size.
-            fit: How images of another ratio are brought to it.
-            channels: 1 or 3; None: those they have.
-        """
+        """(option, what is lost by it) of images that are brought to one size and one colour."""
         if side is not None:
             yield "size", self._of_size(side, fit)
             if any(height != width for height, width in self.sizes):

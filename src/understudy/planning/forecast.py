@@ -30,13 +30,18 @@ from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials, memory_store
+from understudy.planning.public_drawings import (
+    DrawnRecords,
+    DrawOfClass,
+    drawn_records,
+    public_kinds,
+)
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.vault import PrivateVault
 from understudy.report.images import smaller
 from understudy.run.prepare import Prepared
-from understudy.run.public_drawings import DrawnRecords, DrawOfClass, drawn_records, public_kinds
 
 _HELD_OUT = 500  # drawings that the released classifier is tried on
 _MOST_HELD_OUT = 50  # of a class
@@ -66,15 +71,7 @@ class KindForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the planned method makes of public images; for the owner, for it was made by counts.
-
-    Attributes:
-        kinds: Each kind of images.
-        records: Records of each kind.
-        units: Units of each kind.
-        classes: Classes.
-        epsilon: Of the run.
-    """
+    """What the planned method makes of public images; for the owner, for it was made by counts."""
 
     kinds: tuple[KindForecast, ...]
     records: int
@@ -125,10 +122,6 @@ class Forecast:
 
 def sheet_path(name: str | PathLike[str], source: str) -> Path:
     """Where the sheet of a forecast is written.
-
-    Args:
-        name: What was asked for.
-        source: The private dataset.
 
     Raises:
         ConfigError: No PNG, a folder that does not exist, or one inside the private dataset, where
@@ -193,12 +186,6 @@ def forecast_of(
 ) -> Forecast:
     """Run a planned method on public images.
 
-    Args:
-        prepared: The planned run; of its private dataset nothing is used.
-        sizes: Records of each class.
-        units: Units of all of them; None: each record is its own.
-        events: Told of each kind.
-
     Raises:
         ConfigError: A method or a dataset that no drawings stand for.
     """
@@ -209,7 +196,7 @@ def forecast_of(
         step = events.step(f"forecast: {kind}", None)
         kinds.append(_kind_forecast(prepared, kind, draw, sizes, units or records))
         step.finish()
-    epsilon = prepared.config.budget.epsilon
+    epsilon = prepared.config.privacy.budget.epsilon
     return Forecast(tuple(kinds), records, units or records, len(sizes), epsilon)
 
 
@@ -249,13 +236,15 @@ def _release(prepared: Prepared, records: DrawnRecords, per_class: int, folder: 
     cache.mkdir(mode=0o700)
     with Ledger(folder / "ledger.db") as ledger:
         dataset = ledger.register(records)
-        account = Account(ledger, dataset.id, config.privacy_unit, prepared.plan, folder / "stages")
+        account = Account(
+            ledger, dataset.id, config.privacy.privacy_unit, prepared.plan, folder / "stages"
+        )
         vault = _PublicVault(records, account, LocalEngine(), cache, probe=False)
         materials = Materials(
             context=prepared.context,
             vault=vault,
             public=prepared.public,
-            seed=config.seed,
+            seed=config.output.seed,
             progress=lambda *_: lambda _: None,
             fit=partial(fit_images, shape=prepared.context.shape),
             keep=memory_store(),

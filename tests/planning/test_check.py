@@ -16,10 +16,10 @@ import understudy
 from understudy.cli.main import app
 from understudy.core.errors import SourceError
 from understudy.data import encoded_images
-from understudy.run.check import SourceCheck, check_source
+from understudy.planning.check import SourceCheck, check_source
+from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
-from understudy.run.documents import ONE_CLASS
-from understudy.run.dry import dry_run
+from understudy.run.run_record import ONE_CLASS
 
 
 def checked(source: Path | str, **options: Any) -> SourceCheck:

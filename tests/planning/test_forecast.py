@@ -31,21 +31,21 @@ from understudy.methods.clustering.expectation import (
     mixture_expectations,
     tied_expectations,
 )
+from understudy.planning import forecast, public_drawings, recommendation
+from understudy.planning.check import check_source
+from understudy.planning.forecast import forecast_of
+from understudy.planning.public_drawings import drawn_records, public_kinds
+from understudy.planning.recommendation import MIXTURE_UNITS, recommended_run
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run import forecast, public_drawings, recommendation
-from understudy.run.check import check_source
 from understudy.run.config import make_config
-from understudy.run.forecast import forecast_of
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import SilentEvents
-from understudy.run.public_drawings import drawn_records, public_kinds
-from understudy.run.recommendation import MIXTURE_UNITS, recommended_run
 
 pytest.importorskip("torch")
 
 SIZES = {"cat": 40, "dog": 24}
 PRELOADED = (
-    "understudy.cli.main,understudy.run.recommendation,"
+    "understudy.cli.main,understudy.planning.recommendation,"
     "understudy.backends.embedded.energies.energy_models"
 )
 
@@ -146,7 +146,7 @@ def test_the_method_that_is_run_is_the_planned_one(
         calls.append((materials, params, np.bincount(labels).tolist()))
         account = materials.vault._inside.account
         assert account.plan is prepared.plan
-        assert account.unit == prepared.config.privacy_unit
+        assert account.unit == prepared.config.privacy.privacy_unit
         batch = SyntheticBatch(
             np.repeat([0, 1], 5), images=np.full((10, 16, 16, 1), 77, dtype=np.uint8)
         )
@@ -158,7 +158,7 @@ def test_the_method_that_is_run_is_the_planned_one(
     assert (kind.samples == 77).all()
     assert materials.context is prepared.context
     assert params is prepared.params
-    assert (materials.seed, sizes) == (prepared.config.seed, [40, 24])
+    assert (materials.seed, sizes) == (prepared.config.output.seed, [40, 24])
     own = forecast_of(prepared, (40, 24), 64, SilentEvents()).kinds[0]
     assert not (own.samples == 77).all()
 
@@ -343,14 +343,14 @@ def test_a_mixture_is_as_varied_as_its_clusters(
 def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: bool) -> None:
     config = make_config({"source": str(scans), "out": "out", "epsilon": 8.0})
     check = check_source(config)
-    mu = recommendation.run_mu_of(config.budget)
+    mu = recommendation.run_mu_of(config.privacy.budget)
     units = round(len(SIZES) * MIXTURE_UNITS / mu * (0.99 if few else 1.01))
     result, _ = recommendation._recommended(config, replace(check, units=units))
     encoder = "embedded:energies" if few else "embedded:dct"
     assert f"--encoder {encoder}" in [choice.option for choice in result.choices]
     assert f"--encoder {encoder}" in (result.command or "")
     named, _ = recommendation._recommended(
-        replace(config, roles={"encoder": "embedded:dct"}), replace(check, units=units)
+        config.changed(roles={"encoder": "embedded:dct"}), replace(check, units=units)
     )
     assert "embedded:energies" not in (named.command or "")
 

@@ -18,7 +18,6 @@ CHECKSUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
 """``ed25519``, the public key and the signature in hexadecimal, on a line."""
 
-_BLOCK = 1 << 20
 _PURPOSE = b"understudy/release/v1\0"
 
 
@@ -37,7 +36,11 @@ def checksums_of(release: Path, known: Mapping[str, str] = MappingProxyType({}))
         if name not in (CHECKSUMS, SIGNATURE):
             if not name.isprintable() or "\\" in name:
                 raise RunError(f"{name!r} cannot stand in {CHECKSUMS}: rename the file")
-            sums[name] = known.get(name) or _sha256(f"{release}/{name}")
+            if name not in known:
+                with (release / name).open("rb") as file:
+                    sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            else:
+                sums[name] = known[name]
     return sums
 
 
@@ -76,14 +79,6 @@ def _listed(stated: bytes) -> dict[str, str]:
     lines = stated.decode("utf-8", "replace").split("\n")
     pairs = (line.partition("  ") for line in lines if line)
     return {name: digest for digest, _, name in pairs}
-
-
-def _sha256(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def sign_release(release: Path, key: Path) -> str:

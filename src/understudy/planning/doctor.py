@@ -28,13 +28,7 @@ from understudy.privacy.ledger.ledger import Ledger
 
 @dataclass(frozen=True)
 class Check:
-    """One finding.
-
-    Attributes:
-        name: What was looked at.
-        finding: The outcome, in words.
-        good: Whether Understudy can work with it.
-    """
+    """One finding."""
 
     name: str
     finding: str

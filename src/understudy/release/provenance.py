@@ -22,12 +22,11 @@ from understudy.data.procedural import PROCEDURAL_PREFIX
 from understudy.data.webdataset import brace_expand, is_tar
 from understudy.methods.base import PROCEDURAL
 from understudy.privacy.account import composed, inherited
+from understudy.release.checksums import CHECKSUMS
+from understudy.release.outputs import RunPaths
+from understudy.release.verify import verify
 from understudy.report import Premise, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA, Guarantee
-from understudy.run.checksums import CHECKSUMS
-from understudy.run.config import RunConfig
-from understudy.run.outputs import RunPaths
-from understudy.run.verify import verify
 
 PUBLIC_ROLES = ("candidates", "base", "public", "contrast")
 """The datasets besides the private one that a run takes."""
@@ -94,9 +93,6 @@ class Provenance:
     def require_guarantee(self, role: str) -> None:
         """Refuse what no claim can be made of.
 
-        Args:
-            role: What it is here: ``"candidates"``, ``"reference"``.
-
         Raises:
             ConfigError: It has no guarantee, or nothing sound says where it comes from.
         """
@@ -155,15 +151,8 @@ def provenance_of(
 def provenance_of_role(name: str, role: str) -> Provenance | None:
     """Where a dataset comes from that its owner declares to be public by naming it.
 
-    Args:
-        name: As `understudy.data.open_source` takes it.
-        role: What it is to the run.
-
     Returns:
         None for drawings of this program's own.
-
-    Raises:
-        InputError: As `provenance_of`; or it is a release that is not sound.
     """
     if name.startswith(PROCEDURAL_PREFIX):
         return None
@@ -176,15 +165,7 @@ def provenance_of_role(name: str, role: str) -> Provenance | None:
 
 
 def provenance_of_model(name: str, role: str) -> Provenance | None:
-    """Where the files of a model come from; None where none lies in or beside a release.
-
-    Args:
-        name: Such as ``"onnx:encoder.onnx?size=64"``, ``"embedded:studio?folder=mine"`` or a path.
-        role: What it is to the run.
-
-    Raises:
-        InputError: As `provenance_of_role`.
-    """
+    """Where the files of a model come from; None where none lies in or beside a release."""
     scheme, _, rest = name.partition(":")
     plain, _, options = (rest or scheme).partition("?")
     values = [option.partition("=")[2] for option in options.split("&")]
@@ -197,14 +178,18 @@ def provenance_of_model(name: str, role: str) -> Provenance | None:
 
 
 def origins_of(
-    config: RunConfig, names: Mapping[str, str | None], released_role: str | None
+    names: Mapping[str, str | None],
+    released_role: str | None,
+    candidates_public: bool,
+    quality: str | None,
 ) -> tuple[Provenance, ...]:
     """Where everything comes from that was named and that images may have had a part in.
 
     Args:
-        config: What was asked.
         names: The models and datasets by their roles.
         released_role: The role of images that may be the samples of the release; None: none may.
+        candidates_public: Whether the owner declares the candidates to be public.
+        quality: The measure by which images are chosen, with the file that it is fitted to.
 
     Raises:
         InputError: It lies in a run that is not finished, or in a release that is not sound; or
@@ -215,12 +200,12 @@ def origins_of(
         if name is None or name == PROCEDURAL:
             continue
         if role == "candidates":
-            origins.append(provenance_of(name, declared_public=config.candidates_public))
+            origins.append(provenance_of(name, declared_public=candidates_public))
         elif role in PUBLIC_ROLES:
             origins.append(provenance_of_role(name, role))
         else:
             origins.append(provenance_of_model(name, role))
-    measure, _, file = (config.quality or "").partition(":")
+    measure, _, file = (quality or "").partition(":")
     if measure == "niqe" and file:
         origins.append(provenance_of_role(file, measure))
     stated = tuple(one for one in origins if one is not None)
@@ -262,12 +247,7 @@ def _paths_of(name: str) -> Iterator[Path]:
 
 
 def _require_outside_of_runs(name: str, path: Path) -> None:
-    """Refuse what lies in a run that is not finished, at any depth, or in its owner's part.
-
-    Raises:
-        RunError: The run is not finished.
-        ConfigError: The path is in the folder ``owner`` of a run.
-    """
+    """Refuse what lies in a run that is not finished, at any depth, or in its owner's part."""
     for folder in (path, *path.parents):
         paths = RunPaths(folder)
         if paths.start.is_file() and not paths.record.is_file():
@@ -283,11 +263,7 @@ def _require_outside_of_runs(name: str, path: Path) -> None:
 
 
 def _require_no_archive(name: str, path: Path) -> None:
-    """Refuse a release in an archive, which cannot be verified there.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a release in an archive, which cannot be verified there."""
     members: list[str] = []
     try:
         if path.is_file() and zipfile.is_zipfile(path):
@@ -306,12 +282,7 @@ def _require_no_archive(name: str, path: Path) -> None:
 
 
 def _release_of(name: str, path: Path) -> Path | None:
-    """The release that a path is, holds as a run's folder, or lies in.
-
-    Raises:
-        ConfigError: The path is a folder that holds releases among other things.
-        RunError: It holds a run that is not finished.
-    """
+    """The release that a path is, holds as a run's folder, or lies in."""
     halves = [path / half for half in _HALVES]
     for place in (path / "release", path, path.parent, path.parent.parent):
         if (place / _STATEMENT).is_file():

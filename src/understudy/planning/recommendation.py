@@ -16,24 +16,26 @@ from understudy.core.errors import InputError
 from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.data import open_source
-from understudy.methods.base import Expectation
-from understudy.methods.clustering.capacity import least_classified
+from understudy.methods.base import AUTO, Advice, Expectation, Inventory
+from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
+from understudy.planning.check import Problem, SourceCheck, check_source
+from understudy.planning.dry import RecommendationOptions
+from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.privacy.account import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
-from understudy.run.check import Problem, SourceCheck, check_source
 from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.dry import RecommendationOptions, RunPlan, expectations, plan_of
-from understudy.run.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
+from understudy.run.methods import method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.run_plan import RunPlan, explanation, plan_of
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
 
+_MENDED_BY_OPTIONS = ("mixed sizes", "large images", "bad files")
 _FEW = 4.0  # times the noise of a class size, below which little is known of a class
 _CLASS_SIZE_NOISE = 19.6  # at epsilon 1, of the default method: docs/benchmarks.md
 
@@ -55,12 +57,7 @@ class PlanFact:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One option of the run that is recommended.
-
-    Attributes:
-        option: The option as it is typed.
-        reason: Why, in a sentence.
-    """
+    """One option of the run that is recommended."""
 
     option: str
     reason: str
@@ -68,12 +65,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What serves better than the samples of the run that is recommended.
-
-    Attributes:
-        command: What is typed.
-        reason: Why, in a sentence.
-    """
+    """What serves better than the samples of the run that is recommended."""
 
     command: str
     reason: str
@@ -144,7 +136,7 @@ def recommended_run(
     """
     name = source_name("source", source)
     config = make_config({**options, "source": name, "out": "out", "epsilon": epsilon})
-    sheet = None if forecast is None else sheet_path(forecast, config.source)
+    sheet = None if forecast is None else sheet_path(forecast, config.data.source)
     with reporting(progress) as events:
         step = events.step("reading the dataset")
         check = check_source(config)
@@ -167,42 +159,43 @@ def recommend(config: RunConfig) -> Recommendation:
     Args:
         config: What the owner has in mind: epsilon, the models and datasets that are at hand, and
             how the dataset is read. Its method is not looked at.
-
-    Raises:
-        ConfigError: An option that makes no sense.
-        SourceError: The public dataset cannot be read.
     """
     return _recommended(config, check_source(config))[0]
 
 
 def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation, Prepared | None]:
     """What is recommended, and the run that is planned; None where none can be."""
-    facts, problems = _facts(config, check), tuple(filter(_in_the_way, check.problems))
+    facts = _facts(config, check)
+    problems = tuple(
+        one for one in check.problems if one.blocking and one.kind not in _MENDED_BY_OPTIONS
+    )
     if check.shape is None:
         return Recommendation(check.source, facts, problems, (), None, None, None, (), ()), None
-    method, roles, choices = _method(config, check)
-    for name, value in check.options.items():
-        option = " ".join(option_words(name, value))
+    name, roles, choices = _method(config, check)
+    for key, value in check.options.items():
+        option = " ".join(option_words(key, value))
         loss = check.losses.get(option)
-        reason = _REASONS[name] + ("" if loss is None else f"; {loss} (owner only)")
+        reason = _REASONS[key] + ("" if loss is None else f"; {loss} (owner only)")
         choices.append(Choice(option, reason))
-    run = replace(config, method=method, roles=roles, **check.options)
+    run = config.changed(method=name, roles=roles, **check.options)
     asked = _asked(config)
     prepared, plan, obstacle = _planned(run)
-    if plan is not None and _serves_classifier(run, check, plan.mu):
-        choices.append(Choice(f"--set {_CLASSIFIER}", _WHY_CLASSIFIER))
-        asked["set"] = _CLASSIFIER
-        prepared, plan, obstacle = _planned(replace(run, settings={"labels": "classifier"}))
-    epsilon = 1.0 if isinstance(config.epsilon, str) else config.epsilon
+    if (advice := _advice(prepared, _class_units(check))) is not None:
+        asked["set"] = f"{advice.setting}={advice.value}"
+        choices.append(Choice(f"--set {asked['set']}", advice.reason))
+        better = run.changed(settings={advice.setting: advice.value})
+        prepared, plan, obstacle = _planned(better)
+    epsilon = 1.0 if isinstance(config.privacy.epsilon, str) else config.privacy.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
-    options = {"method": method, **roles, **check.options, **asked}
-    rules = () if prepared is None else expectations(prepared, _class_units(check))
+    options = {"method": name, **roles, **check.options, **asked}
+    explained = None if prepared is None else explanation(prepared, _class_units(check))
+    rules = () if explained is None else tuple(explained.expectations)
     result = Recommendation(
         source=check.source,
         facts=facts,
         problems=problems,
         choices=tuple(choices),
-        command=command_line(config, options, config.epsilon),
+        command=command_line(config, options, config.privacy.epsilon),
         plan=plan,
         obstacle=obstacle,
         expected=_expected(run, check, epsilon),
@@ -218,6 +211,13 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     return result, prepared
 
 
+def _advice(prepared: Prepared | None, units: float) -> Advice | None:
+    """A setting that serves the run better than its default."""
+    if prepared is None or prepared.method.advise is None:
+        return None
+    return prepared.method.advise(prepared.context, units)
+
+
 def _class_units(check: SourceCheck) -> float:
     """Units of a class, in the mean."""
     return check.units / max(1, len(check.classes))
@@ -226,19 +226,13 @@ def _class_units(check: SourceCheck) -> float:
 def _instead(
     config: RunConfig, options: Mapping[str, Any], rules: Sequence[Expectation]
 ) -> tuple[Alternative, ...]:
-    """What would serve better than the images of a run, where the rules say that something would.
-
-    Args:
-        config: What was asked.
-        options: Of the run.
-        rules: What to expect of it.
-    """
+    """What would serve better than the images of a run, where rules say that something would."""
     kinds = dict.fromkeys(kind for rule in rules for kind in rule.instead)
     others = {name: value for name, value in options.items() if name != "encoder"}
-    embeddings = command_line(config, {**others, "decoder": "none"}, config.epsilon)
+    embeddings = command_line(config, {**others, "decoder": "none"}, config.privacy.epsilon)
     known = {
         "classifier": Alternative(
-            f"{command_line(config, options, config.epsilon)} && {_STATISTICS}",
+            f"{command_line(config, options, config.privacy.epsilon)} && {_STATISTICS}",
             "the classifier that the released statistics are, which no sampling weakens: it costs "
             "nothing besides the run",
         ),
@@ -264,7 +258,8 @@ def _declared_losses(choices: Sequence[Choice], check: SourceCheck) -> list[str]
 
 def _asked(config: RunConfig) -> dict[str, Any]:
     """Options that a recommended run has from what was asked, where they differ from `_KEPT`."""
-    asked = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
+    values = config.as_options()
+    asked = {name: values[name] for name, default in _KEPT.items() if values[name] != default}
     if "@" in asked.get("ledger", ""):
         asked["ledger"] = "postgresql://..."  # a password may stand in it
     return asked
@@ -279,41 +274,28 @@ _KEPT: Mapping[str, Any] = {
 """Options that are kept, and their values where they need not be typed."""
 
 
-def _in_the_way(problem: Problem) -> bool:
-    """Whether a problem would refuse the run that is recommended, whose options mend some."""
-    return problem.blocking and problem.kind not in ("mixed sizes", "large images", "bad files")
-
-
 def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[BenchmarkResult, ...]:
     """The benchmarks nearest to a run."""
     shape = check.shape or ()
     return nearest_results(
-        run.method,
-        run.roles.get("encoder") or "",
+        run.models.method,
+        run.models.roles.get("encoder") or "",
         _released(run, check),
         images=max(check.units, 1),
         classes=max(len(check.classes), 1),
-        side=run.size or (shape[0] if len(shape) == 3 else 1),
+        side=run.data.size or (shape[0] if len(shape) == 3 else 1),
         epsilon=epsilon,
     )
 
 
 def _released(run: RunConfig, check: SourceCheck) -> ReleaseKind:
     """Embeddings of embeddings, and where nothing decodes those of images."""
-    named = named_roles(run)
+    named = named_roles(run.models)
     decoder = named.get("decoder")
-    if run.method == "clustering" and decoder is None:
+    if decoder is None and _takes_codec(run.models.method):
         decoder = codec_roles(named, check.shape)["decoder"] or "none"
     plain = check.shape is not None and len(check.shape) == 1
     return "embeddings" if plain or decoder == "none" else "images"
-
-
-def _serves_classifier(run: RunConfig, check: SourceCheck, mu: float) -> bool:
-    """Whether embeddings of classes are released that are large enough for a DP classifier."""
-    if run.method != "clustering" or len(check.classes) < 2:
-        return False
-    large = _class_units(check) >= least_classified(mu)
-    return large and _released(run, check) == "embeddings"
 
 
 _GROUPED = "names look grouped, and the guarantee should hold for a person, not for an image"
@@ -343,12 +325,12 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
     if check.stored:
         facts.append(PlanFact("stored as", check.stored, private=True))
     if check.shape is not None:
-        declared = config.size is not None and config.channels is not None
+        declared = config.data.size is not None and config.data.channels is not None
         shape = " x ".join(map(str, check.shape))
         facts.append(PlanFact("read as", shape, private=not declared))
-    given = ", ".join(f"{role} {name}" for role, name in config.roles.items())
+    given = ", ".join(f"{role} {name}" for role, name in config.models.roles.items())
     facts += [
-        PlanFact("epsilon asked for", f"{config.epsilon}", private=False),
+        PlanFact("epsilon asked for", f"{config.privacy.epsilon}", private=False),
         PlanFact("given besides", given or "nothing", private=False),
         PlanFact("installed", ", ".join(installed) or "no model runtime", private=False),
     ]
@@ -356,58 +338,64 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
 
 
 def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list[Choice]]:
-    """The method, the models and datasets of the run, and why."""
-    named = named_roles(config)
-    base = named.get("base") or named.get("public")
-    embeddings = check.shape is not None and len(check.shape) == 1
-    plain = {} if embeddings else {"encoder": "embedded:dct"}
-    if base is not None and base != "none" and _same_classes(base, check):
-        roles = {**plain, **named, "base": base}
-        roles.pop("public", None)
-        reason = (
-            "a public set has the same classes, so its images can be moved to where the private "
-            "ones are; where they are like the private ones already, share them as they are"
-        )
-        return "alignment", cast(RoleNames, roles), [Choice("--method alignment", reason)]
-    generator = named.get("generator")
-    if generator is not None and generator.startswith("embedded:studio"):
-        reason = "a small generator draws the classes, and its images are moved to the private ones"
-        return "alignment", config.roles, [Choice("--method alignment", reason)]
-    if generator is not None:
-        reason = "a text-to-image model is at hand, and votes of the private images steer it"
-        return "evolution", config.roles, [Choice("--method evolution", reason)]
-    choices = [Choice("--method clustering", _WHY_CLUSTERING)]
-    if embeddings:
-        return "clustering", config.roles, choices
-    if _serves_energies(config, check, named):
-        choices.append(Choice(f"--encoder {ENERGIES.codec}", _WHY_ENERGIES))
-        return "clustering", cast(RoleNames, {**named, "encoder": ENERGIES.codec}), choices
-    if "encoder" not in named:
-        encoder = codec_roles(named, check.shape)["encoder"]
-        codec = choose_codec(check.shape, images=named.get("decoder") != "none")
-        why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"
-        reason = (
-            f"no encoder is named, and {why}; an ONNX or hub encoder that knows these "
-            "images, and its decoder, are what gains most (docs/benchmarks.md)"
-        )
+    """The method, the models and datasets of the run, and why: what the methods propose."""
+    named = named_roles(config.models)
+    base = named.get("base") or named.get("public") or "none"
+    same_classes = base != "none" and _same_classes(base, check)
+    inventory = Inventory(named, len(check.shape or ()) == 3, same_classes)
+    proposals = {
+        name: proposal
+        for name, one in methods().items()
+        if one.propose is not None and (proposal := one.propose(inventory)) is not None
+    }
+    name = max(proposals, key=lambda one: proposals[one].priority)
+    proposal = proposals[name]
+    choices = [Choice(f"--method {name}", proposal.reason)]
+    roles = dict(proposal.roles)
+    if inventory.images and _takes_codec(name):
+        encoder, reason = _codec(config, check, name, named)
         choices.append(Choice(f"--encoder {encoder}", reason))
-        return "clustering", cast(RoleNames, {**named, "encoder": encoder}), choices
-    choices.append(Choice(f"--encoder {named['encoder']}", "it was named, as one that knows them"))
-    return "clustering", config.roles, choices
+        roles["encoder"] = encoder
+    return name, cast(RoleNames, roles), choices
 
 
-def _serves_energies(config: RunConfig, check: SourceCheck, named: Mapping[str, str]) -> bool:
+def _takes_codec(name: str) -> bool:
+    """Whether a method's encoder is chosen by the size of the images."""
+    chosen = method(name)
+    return chosen.roles(chosen.params(), frozenset()).get("encoder") == AUTO
+
+
+def _codec(
+    config: RunConfig, check: SourceCheck, name: str, named: Mapping[str, str]
+) -> tuple[str, str]:
+    """The encoder of a run whose method takes one by the size of the images, and why."""
+    if "encoder" in named:
+        return named["encoder"], "it was named, as one that knows them"
+    if _serves_energies(config, check, name, named):
+        return ENERGIES.codec, _WHY_ENERGIES
+    encoder = codec_roles(named, check.shape)["encoder"] or ""
+    codec = choose_codec(check.shape, images=named.get("decoder") != "none")
+    why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"
+    return encoder, (
+        f"no encoder is named, and {why}; an ONNX or hub encoder that knows these "
+        "images, and its decoder, are what gains most (docs/benchmarks.md)"
+    )
+
+
+def _serves_energies(
+    config: RunConfig, check: SourceCheck, name: str, named: Mapping[str, str]
+) -> bool:
     """Whether images are small and grey, and too few for the mixture that such images get."""
     shape = check.shape or ()
-    if {"encoder", "decoder"} & set(named) or len(shape) != 3:
+    if "decoder" in named or not (SMALL_GREY.fits(shape) and ENERGIES.fits(shape)):
         return False
-    if not (SMALL_GREY.fits(shape) and ENERGIES.fits(shape)) or ENERGIES.missing:
+    if ENERGIES.missing:
         return False
-    if isinstance(config.epsilon, str):
-        _, plan, _ = _planned(replace(config, method="clustering", **check.options))
+    if isinstance(config.privacy.epsilon, str):
+        _, plan, _ = _planned(config.changed(method=name, **check.options))
         mu = math.inf if plan is None else plan.mu
     else:
-        mu = run_mu_of(config.budget)
+        mu = run_mu_of(config.privacy.budget)
     return _class_units(check) * mu < MIXTURE_UNITS
 
 
@@ -422,18 +410,6 @@ _WHY_ENERGIES = (
     f"{MIXTURE_UNITS:,.0f} units of a class times mu on"
 )
 
-_WHY_CLUSTERING = (
-    "no public set of the same classes and no generator is at hand, so all that is released is "
-    "learnt from noisy sums of the private images"
-)
-
-
-_CLASSIFIER = "labels=classifier"
-_WHY_CLASSIFIER = (
-    "embeddings of classes this large teach networks more where a classifier, trained under the "
-    "same budget, says where a class ends (docs/benchmarks.md); it takes minutes, not seconds"
-)
-
 
 def _same_classes(public: str, check: SourceCheck) -> bool:
     """Whether a public dataset has the classes of the private one."""
@@ -446,7 +422,7 @@ def _planned(config: RunConfig) -> tuple[Prepared | None, RunPlan | None, str | 
     """The run and its plan, or why there are none."""
     try:
         prepared = prepare(config)
-        with Ledger(prepared.config.ledger) as ledger:
+        with Ledger(prepared.config.privacy.ledger) as ledger:
             plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source))
     except InputError as error:
         return None, None, str(error)

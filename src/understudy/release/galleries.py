@@ -12,8 +12,8 @@ from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
 from understudy.core.types import Images, Labels, Shape
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
+from understudy.release.outputs import read_arrays, write_arrays
 from understudy.report import Sample, Sheet, contact_sheet
-from understudy.run.outputs import read_arrays, write_arrays
 
 _SHOWN = 16  # images of a class on each side of a sheet
 _POOL = 128  # of a class, among which the worst are looked for

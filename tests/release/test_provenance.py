@@ -18,16 +18,16 @@ from tests.run.samples import QUICK, embeddings, tree
 from understudy.core.errors import BudgetRefused, ConfigError, InputError, RunError
 from understudy.core.image_identity import Looks, originals_of, same_looks
 from understudy.data import open_source
+from understudy.planning.dry import planned_run
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.fingerprint import Fingerprint
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.checksums import write_checksums
-from understudy.run.dry import planned_run
-from understudy.run.outputs import read_json
+from understudy.release.checksums import write_checksums
+from understudy.release.outputs import read_json
+from understudy.release.verify import verify
 from understudy.run.quality_filter import fit_niqe_model
 from understudy.run.selection.select import select
 from understudy.run.synthesize import synthesize
-from understudy.run.verify import verify
 from understudy.steps.niqe_model import SMALLEST_BLOCK
 
 SILENT: dict[str, Any] = {"progress": "none"}

@@ -1,0 +1,324 @@
+"""A run on the terminal: its plan before the charge and what it made, in twelve lines or in all."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
+from understudy.core.errors import Declined
+
+if TYPE_CHECKING:  # importing them takes a second, which every command would pay
+    from understudy.core.types import Receipt
+    from understudy.methods.base import ClassCapacity
+    from understudy.report import Premise
+    from understudy.run.accuracy import Accuracy
+    from understudy.run.run_plan import RunPlan, StagePlan
+    from understudy.run.run_result import Result
+
+_MOST_NOTES = 3
+_NOTES_OF_PLAN = 2  # of these, at most so many before the charge
+
+
+class RunPrinter:
+    """Prints one run: the plan, which is confirmed on a terminal, and the result."""
+
+    def __init__(self, *, yes: bool = False, verbose: bool = False) -> None:
+        self.yes, self.verbose = yes, verbose
+        self._notes = 0
+
+    def confirm(self, plan: RunPlan) -> None:
+        """Show a plan before its charge and, where somebody is there to answer, ask."""
+        if self.verbose:
+            whole_plan(plan)
+        else:
+            self._print_plan(plan)
+        if self.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return
+        name = plan.dataset or "this dataset"
+        try:
+            agreed = typer.confirm(f"Charge epsilon {plan.epsilon:g} to {name} for good?", err=True)
+        except typer.Abort as abort:
+            raise Declined from abort
+        if not agreed:
+            raise Declined
+
+    def _print_plan(self, plan: RunPlan) -> None:
+        stages = f"{len(plan.stages)} stage{'' if len(plan.stages) == 1 else 's'}"
+        _console.print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
+        _console.print(f"ledger:    {_ledger_words(plan)}")
+        notes = list(plan.notes)
+        if options := _undeclared(plan.premises):
+            notes.insert(1, options)  # only one of the notes on spending matters more
+        self._print_notes(notes, _NOTES_OF_PLAN)
+
+    def _print_notes(self, notes: Sequence[str], most: int) -> int:
+        """Print some notes, the first ones; how many were left out."""
+        shown = notes[:most]
+        for note in shown:
+            _console.print(f"note: {note}")
+        self._notes += len(shown)
+        return len(notes) - len(shown)
+
+    def result(self, result: Result) -> None:
+        """What a run made."""
+        if self.verbose:
+            whole_result(result)
+            return
+        label = "guarantee:" if result.spending is None else "charged:  "
+        _console.print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
+        _console.print(f"made:      {_samples_words(result)}")
+        for line in (*_selection_lines(result), *_quality_lines(result)):
+            _console.print(line)
+        if result.accuracy:
+            _console.print(f"accuracy:  {_accuracy_words(result.accuracy)}")
+        more = self._print_notes(result.warnings, max(1, _MOST_NOTES - self._notes))
+        others = f" (with {more} more note{'' if more == 1 else 's'})" if more else ""
+        _console.print(f"to share:  {result.release}")
+        if result.contact_sheet is not None:
+            _console.print(f"images:    {result.contact_sheet}")
+        _console.print(f"to keep:   {result.owner / 'report.html'}{others}")
+        _console.print(f"next:      understudy evaluate {result.folder} --real SOURCE")
+
+
+def _samples_words(result: Result) -> str:
+    """How many samples there are, of what, in words."""
+    kind = "embeddings" if result.contact_sheet is None else "images"
+    return f"{result.facts.get('rows', 0):,} synthetic {kind}"
+
+
+def _remaining(result: Result) -> str:
+    """What is left of the dataset's budget, in words."""
+    spending = result.spending
+    if spending is None:
+        return ""
+    if spending.epsilon is None:
+        return f"; spent in all {spending.spent:.4g}, of no total budget"
+    left = "nothing" if not spending.remaining else f"epsilon {spending.remaining:.4g} as one run"
+    return f"; {left} remains of {spending.epsilon:g}"
+
+
+def _selection_lines(result: Result) -> Iterator[str]:
+    """What a selection without a guarantee tells of private records."""
+    if (copies := result.copies) is not None:
+        yield (
+            f"copies: of {copies.samples:,} rows {copies.exact:,} are exact copies of private "
+            f"records, {copies.near:,} more are near-copies; stated in the release"
+        )
+        if not result.attacks:
+            yield "leak: not measured: name held-out records (--reference SOURCE)"
+    if result.attacks:
+        worst = max(result.attacks, key=lambda attack: attack.tpr[0])
+        yield (
+            f"{worst.subject}: an attacker by {worst.attack} names {worst.tpr[0]:.1%} of the "
+            f"private records at 1 % false alarms (AUC {worst.auc[0]:.3f}); stated in the release"
+        )
+
+
+def _quality_lines(result: Result) -> Iterator[str]:
+    if result.quality is not None:
+        value, low, high = result.quality.balanced_accuracy
+        yield (
+            f"quality, published (DP): balanced accuracy {value:.1%} ({low:.1%} to {high:.1%}) on "
+            f"the private records, by a {result.quality.classifier} trained on the release"
+        )
+
+
+def _accuracy_words(measurements: Sequence[Accuracy]) -> str:
+    """Balanced accuracies on real test data in a line; they are the owner's own."""
+    best = max((one.score for one in measurements), key=lambda score: score.synthetic)
+    real = "" if best.real is None else f", {best.real:.1%} on real data"
+    return f"{best.synthetic:.1%} balanced by a {best.model} on the release{real} (owner only)"
+
+
+def plan_alone(dry: RunPlan) -> None:
+    """The plan of a run that is not to begin."""
+    whole_plan(dry)
+    if dry.refused:
+        _console.print(f"the run would be refused: {dry.refused}")
+    _console.print("dry run: nothing was spent")
+
+
+def whole_plan(dry: RunPlan) -> None:
+    """All that is known of what a run is about to do and to spend."""
+    costs(dry)
+    _capacity_table(dry.carried)
+    _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
+    _premises(dry.premises)
+    if dry.held_out is not None:
+        held = f"{dry.held_out:.3g}" if isinstance(dry.held_out, float) else dry.held_out
+        _console.print(f"held out: {held} of the {dry.unit}s, each by a secret coin of its own")
+    for note in dry.notes:
+        _console.print(f"note: {note}")
+    for role, sampling in dry.sampling.items():
+        _console.print(f"{role}: {sampling}")
+    for fit in dry.fits:
+        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
+        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
+        if fit.warning is not None:
+            _console.print(f"note: {fit.warning}")
+
+
+def costs(dry: RunPlan) -> None:
+    """What a run would spend, stage by stage, and how its dataset would stand after it."""
+    _console.print(f"{_budget_words(dry)}; mu {dry.mu:.4f}")
+    table = _table("stage", "share", "noise / sensitivity")
+    for name, stage in _folded(dry.stages):
+        table.add_row(name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
+    _console.print(table)
+    _console.print(f"ledger: {_ledger_words(dry)}")
+
+
+def _budget_words(dry: RunPlan) -> str:
+    from understudy.report.meaning import unit_in_words
+
+    return (
+        f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, "
+        f"unit: {unit_in_words(dry.unit)}, adjacency: {dry.adjacency}"
+    )
+
+
+def _ledger_words(dry: RunPlan) -> str:
+    name = dry.dataset or "this dataset, new to the ledger"
+    total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
+    words = (
+        f"{name}: {total}, spent {dry.spent:.4f}, after this run {dry.after:.4f} "
+        f"(at delta {dry.at_delta:g})"
+    )
+    if not dry.concerned:
+        return words
+    return f"{words}; charged too, for they share records: {', '.join(dry.concerned)}"
+
+
+def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
+    """Stages and their names; numbered ones that cost the same are one, if three or more."""
+
+    def kind(stage: StagePlan) -> tuple[str, float, float]:
+        return re.sub(r" \d+$", " ", stage.name), stage.share, stage.noise
+
+    for (words, *_), alike in itertools.groupby(stages, key=kind):
+        first, *others = alike
+        if len(others) > 1 and words.endswith(" "):
+            yield f"{first.name} to {others[-1].name.removeprefix(words)}, each", first
+        else:
+            yield from ((stage.name, stage) for stage in (first, *others))
+
+
+def _undeclared(premises: Sequence[Premise]) -> str:
+    """The options that would bring under the guarantee what is inferred from private records."""
+    from understudy.run.run_record import declaring_options
+
+    options = declaring_options(premises)
+    return f"not covered unless it is declared: {' '.join(options)}" if options else ""
+
+
+def _premises(premises: Sequence[Premise]) -> None:
+    """What a run takes for public of the private dataset, by where it is from."""
+    for origin, words in (
+        ("declared", "declared"),
+        ("inferred", "inferred from the private records"),
+    ):
+        of_origin = [premise for premise in premises if premise.origin == origin]
+        if of_origin:
+            listed = "; ".join(f"{premise.name} {_short(premise.value)}" for premise in of_origin)
+            _console.print(f"{words}: {listed}")
+    if options := _undeclared(premises):
+        _console.print(options)
+
+
+def _short(value: object) -> str:
+    """A JSON value in a few words; numbers are a size."""
+    if isinstance(value, list) and all(isinstance(part, int) for part in value):
+        return " x ".join(map(str, value))
+    names = [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _capacity_table(capacities: Sequence[ClassCapacity]) -> None:
+    """What classes of several sizes can carry at this epsilon; nothing where that is not known."""
+    if not capacities:
+        return
+    table = _table("a class of about", *capacities[0].columns)
+    for one in capacities:
+        table.add_row(f"{one.size:,} images", *one.columns.values())
+    _console.print(table)
+
+
+def whole_result(result: Result) -> None:
+    """All that is known of what a run made."""
+    _console.print(guarantee_words(result.receipt) + _remaining(result))
+    for line in _selection_lines(result):
+        _console.print(line)
+    _class_table(result.facts)
+    for warning in result.warnings:
+        _console.print(f"note: {warning}")
+    for line in _quality_lines(result):
+        _console.print(line)
+    _accuracy_table(result.accuracy)
+    _console.print(f"to share:  {result.release}")
+    if result.contact_sheet is not None:
+        _console.print(f"images:    {result.contact_sheet}")
+    _console.print(f"to keep:   {result.owner / 'report.html'}")
+
+
+def _class_table(facts: Mapping[str, Any]) -> None:
+    """The facts of a release that say something of each class, a column each."""
+    from understudy.report.readable_names import readable
+
+    columns = {name: value for name, value in facts.items() if isinstance(value, Mapping)}
+    classes = next(iter(columns.values()), {})
+    columns = {name: value for name, value in columns.items() if value.keys() == classes.keys()}
+    if not columns:
+        return
+    table = _table("class", *(readable(name) for name in columns))
+    for label in classes:
+        table.add_row(label, *(str(value[label]) for value in columns.values()))
+    _console.print(table)
+
+
+def guarantee_words(receipt: Receipt) -> str:
+    """The guarantee of a release in a line."""
+    from understudy.report.meaning import unit_in_words
+
+    if receipt.epsilon == float("inf"):
+        return "no guarantee: private images steered this without noise; no epsilon stands for it"
+    if receipt.unit == "none":
+        return "no private data was used"
+    inherited = sum(bool(stage.origin) for stage in receipt.stages)
+    words = (
+        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, "
+        f"unit: {unit_in_words(receipt.unit)}, adjacency: {receipt.adjacency}"
+    )
+    if not inherited:
+        return words
+    return f"{words}; {inherited} of {len(receipt.stages)} stages were paid for by other releases"
+
+
+def _accuracy_table(measurements: Sequence[Accuracy]) -> None:
+    """Balanced accuracies with what stands beside them, marked as the owner's own."""
+    if not measurements:
+        return
+    columns = "release", "real data", "majority class"
+    table = _table("on real test data (owner only), trained on", *columns)
+    for score in (accuracy.score for accuracy in measurements):
+        lowest = score.recalls[0]
+        table.add_row(f"{score.model}:", style="dim")
+        for words, *values in (
+            ("  balanced accuracy", score.synthetic, score.real, score.majority_balanced),
+            ("  accuracy", score.accuracy, score.accuracy_real, score.majority),
+            (f"  lowest recall: {lowest.label}", lowest.synthetic, lowest.real, None),
+        ):
+            table.add_row(words, *("" if value is None else f"{value:.1%}" for value in values))
+    _console.print(table)
+    from understudy.metrics.verdicts import sampling_loss
+    from understudy.run.accuracy import evaluation_of_scores
+
+    evaluation = evaluation_of_scores([accuracy.score for accuracy in measurements])
+    if loss := sampling_loss(evaluation.values if evaluation else ()).strip():
+        _console.print(f"owner only: {loss}")

@@ -1,0 +1,1 @@
+"""The folder of a run and the release in it: written, listed, signed and verified."""

@@ -1,0 +1,212 @@
+"""What a run is about to do and to spend: shown before every charge.
+
+Spends nothing, and reads no private record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from understudy.core.ports import StepwiseModel
+from understudy.core.types import Fit, Receipt
+from understudy.data.inspection import source_notes
+from understudy.data.names import like_persons, person_words
+from understudy.methods.base import ClassCapacity, Explanation
+from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.report import Premise
+from understudy.run.accuracy import training_note
+from understudy.run.config import NOTED_EPSILON
+from understudy.run.prepare import Prepared, claim
+from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One release of a plan.
+
+    Attributes:
+        name: Its name.
+        share: Part of the run's squared mu.
+        noise: Standard deviation of the noise over the sensitivity (the noise multiplier).
+    """
+
+    name: str
+    share: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run before its charge; for the owner's eyes, as the ledger's numbers are.
+
+    Attributes:
+        method: The method.
+        settings: Its parameters.
+        unit: The unit of protection.
+        adjacency: What makes two datasets adjacent.
+        epsilon: Of the run.
+        delta: Of the run.
+        mu: Gaussian-DP parameter of the run.
+        stages: Its releases.
+        carried: What classes of several sizes can carry under that noise; () where the method
+            cannot tell.
+        dataset: The dataset's name in the ledger, or None where it is new.
+        budget: The dataset's total epsilon, or None where none is set.
+        spent: Epsilon spent so far.
+        after: Epsilon spent after this run, exactly composed, at ``at_delta``.
+        at_delta: The delta of the last three.
+        refused: Why the ledger would refuse the run; None where it would not.
+        concerned: Names of other datasets that the run would be charged to, for they overlap.
+        premises: What of the private dataset is taken for public: declared, or inferred.
+        held_out: The share, or number, that would be held out as it was asked for; None: nothing.
+        notes: What the owner should know before spending.
+        fits: How well the models fit the classes, by what is public.
+        sampling: Steps and guidance of each diffusion model, by its role.
+    """
+
+    method: str
+    settings: dict[str, object]
+    unit: str
+    adjacency: str
+    epsilon: float
+    delta: float
+    mu: float
+    stages: tuple[StagePlan, ...]
+    dataset: str | None
+    budget: float | None
+    spent: float
+    after: float
+    at_delta: float
+    refused: str | None
+    sampling: Mapping[str, str]
+    concerned: tuple[str, ...] = ()
+    premises: tuple[Premise, ...] = ()
+    held_out: float | str | None = None
+    notes: tuple[str, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    carried: tuple[ClassCapacity, ...] = ()
+
+
+def explanation(prepared: Prepared, units: float | None = None) -> Explanation:
+    """What the method of a run says of it before anything is spent."""
+    method = prepared.method
+    if method.explain is None:
+        return Explanation()
+    # A sum moves by twice its bound where a record is replaced.
+    factor = 1.0 if prepared.config.privacy.privacy_unit.adjacency == "add-remove" else 2.0
+    return method.explain(
+        prepared.params,
+        prepared.context,
+        lambda stage: factor / prepared.plan.stage_mu(stage.name),
+        units,
+    )
+
+
+def plan_of(
+    prepared: Prepared,
+    ledger: Ledger,
+    dataset: Dataset | None,
+    others: Sequence[Dataset],
+    fits: Sequence[Fit] = (),
+) -> RunPlan:
+    """The plan of a run that is ready to start."""
+    config, plan = prepared.config, prepared.plan
+    whole, unit, explained = claim(prepared), config.privacy.privacy_unit, explanation(prepared)
+    preview = ledger.preview(
+        None if dataset is None else dataset.id,
+        [plan.event(stage) for stage in plan.shares],
+        unit=unit.name,
+        adjacency=unit.adjacency,
+        delta=config.privacy.delta,
+        concerned=[other.id for other in others],
+    )
+    return RunPlan(
+        method=prepared.method.name,
+        settings=dict(vars(prepared.params)),
+        unit=unit.name,
+        adjacency=unit.adjacency,
+        epsilon=config.privacy.budget.epsilon,
+        delta=config.privacy.delta,
+        mu=plan.mu,
+        stages=tuple(
+            StagePlan(name, share, 1 / plan.stage_mu(name)) for name, share in plan.shares.items()
+        ),
+        dataset=None if dataset is None else dataset.name,
+        budget=preview.budget,
+        spent=preview.spent,
+        after=preview.after,
+        at_delta=preview.delta,
+        refused=preview.refused,
+        concerned=preview.concerned,
+        premises=premises_of_run(prepared),
+        held_out=config.privacy.hold_out,
+        notes=tuple(_notes(prepared, whole, preview.budget, explained)),
+        fits=tuple(fits),
+        carried=tuple(explained.capacities),
+        sampling={
+            role: f"{model.name}: {model.sampling}"
+            for role, model in prepared.context.models.items()
+            if isinstance(model, StepwiseModel)
+        },
+    )
+
+
+def _notes(
+    prepared: Prepared, whole: Receipt, budget: float | None, explained: Explanation
+) -> Iterator[str]:
+    """What the owner should know before spending, worst first."""
+    yield from _spending_notes(prepared, budget)
+    if persons := like_persons(prepared.source.classes):
+        yield person_words(persons)
+    if is_unlabelled(prepared.source, prepared.config.data):
+        yield ONE_CLASS
+    yield from source_notes(prepared.source)
+    yield from _run_notes(prepared, whole)
+    yield from explained.notes
+
+
+def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
+    """What the owner should know of epsilon, delta and the budget before spending; worst first."""
+    epsilon, delta = prepared.config.privacy.budget.epsilon, prepared.config.privacy.delta
+    if epsilon > NOTED_EPSILON:
+        yield (
+            f"epsilon {epsilon:g} is large: who suspects that somebody is in the "
+            "data may become nearly certain. 1 to 3 is usual, "
+            f"{NOTED_EPSILON:g} is much"
+        )
+    if delta > 1 / (10 * max(len(prepared.source), 1)):
+        fitting = 10.0 ** -math.ceil(math.log10(10 * len(prepared.source)))
+        yield (
+            f"delta {delta:g} is above 1/(10 n) for this dataset (owner only): a run may "
+            f"then expose a few records outright. Consider --delta {fitting:g}"
+        )
+    if budget is None:
+        yield (
+            "this dataset has no total budget, so nothing will ever be refused. Set one: "
+            "understudy ledger set-budget SOURCE --epsilon E"
+        )
+
+
+def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
+    """What the owner should know of the guarantee, the time and the choices of the run."""
+    if inherited := sum(bool(stage.origin) for stage in whole.stages):
+        yield (
+            f"with the {inherited} stages that the candidates' release was paid for with, the "
+            f"release states epsilon {whole.epsilon:.4g} at delta {whole.delta:g}; the dataset is "
+            "charged for this run alone"
+        )
+    if prepared.method.stops:
+        instead = prepared.config.models.otherwise
+        yield (
+            "the method stops where its first answers say that it does not suit the private "
+            "images; what it has not asked for by then is not charged"
+            + ("" if instead is None else f", and goes to {instead}")
+        )
+    if prepared.test is not None:
+        decoder = prepared.context.decoder
+        shape = None if decoder is None else decoder.shape
+        yield training_note(len(prepared.source), shape, prepared.config)
+    if prepared.codec is not None:
+        yield prepared.codec.reason
