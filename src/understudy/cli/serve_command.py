@@ -38,11 +38,7 @@ def _options(**given: Any) -> ServerOptions:
 
 
 def _pass_on(context: typer.Context, subcommand: str) -> None:
-    """Give options that stand before a subcommand to it, as if they stood behind.
-
-    Raises:
-        ConfigError: It has no such option, so that it would be ignored.
-    """
+    """Give options that stand before a subcommand to it, as if they stood behind."""
     given = {
         parameter
         for parameter in context.command.params

@@ -47,13 +47,8 @@ class PublicHomes:
     """Public photos of homes with such objects, and what would be sent of them.
 
     Attributes:
-        name: The dataset.
         images: (n, side, side, 3) uint8.
-        segments: Where the objects are.
-        messages: What the same sanitizers give, by part, drawn.
         statuses: (n,) int64.
-        classes: Names of the statuses.
-        homes: Whose photo each is.
     """
 
     name: str

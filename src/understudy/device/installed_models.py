@@ -34,13 +34,10 @@ class DeviceModel:
         digest: BLAKE2b-256 of its bytes; the name of its folder.
         origin: Where it is from, and what had left for it.
         kind: ``"classifier"`` or ``"detector"``.
-        classes: Its label classes.
-        side: Pixels a side of its input.
         validation: What its maker states of synthetic images, or of the owner's photos that were
             left out of a training here, in [0, 1].
         accuracy: Part of the owner's labelled photos in which it is right; None where there are
             none, or it is a detector.
-        labelled: Of how many photos that is.
     """
 
     digest: str
@@ -58,7 +55,6 @@ class ModelIndex:
     """All models of the device.
 
     Attributes:
-        models: In the order in which they came.
         installed: Digests of those that were installed, the latest last: it is the one in use.
     """
 
@@ -77,13 +73,7 @@ class ModelIndex:
 
 @dataclass(frozen=True, slots=True)
 class InstalledResult:
-    """What became of a model that was offered.
-
-    Attributes:
-        model: The model, measured.
-        installed: Whether it is in use now.
-        reason: Why, or why not.
-    """
+    """What became of a model that was offered."""
 
     model: DeviceModel
     installed: bool

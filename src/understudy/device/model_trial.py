@@ -58,7 +58,6 @@ class TrialResult:
     """What a model answered.
 
     Attributes:
-        rows: Indices of the photos that were judged.
         labels: Of a classifier, the index of the class that it gave to each; none of a detector.
     """
 

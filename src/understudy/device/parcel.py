@@ -48,7 +48,6 @@ class Parcel:
     """A submission and its items, encoded.
 
     Attributes:
-        submission: Request and manifest.
         items: Encoded items by their digests, in the order in which they are sent.
     """
 

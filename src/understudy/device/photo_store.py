@@ -66,11 +66,7 @@ class AddedPhotos:
     """What became of photos that were to be added.
 
     Attributes:
-        added: How many are new.
-        known: How many had been added before.
         faults: Why others could not be read, a sentence each.
-        references: Photos without label, in all.
-        labelled: Photos with a label, in all.
     """
 
     added: int
@@ -85,7 +81,6 @@ class PhotoSet:
     """Some photos of the device.
 
     Attributes:
-        ids: Of each.
         images: (n, side, side, 3) uint8.
         labels: Of each; "" for a reference.
     """

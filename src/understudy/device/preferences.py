@@ -60,7 +60,6 @@ class Preferences:
     """A request, and the sanitizer of each part.
 
     Attributes:
-        request: As it will be sent.
         sanitizers: Names of the sanitizers, of the background and then of each object.
         pose_model: What finds keypoints; None where no pose is sent.
         segmenter: What finds the objects, and has a class for each.

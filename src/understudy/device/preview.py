@@ -66,7 +66,6 @@ class CheckSettings:
 
     Attributes:
         second_look: Segmenters that search it once more; () for the one that made the segments.
-        detectors: Detectors that do.
         rooms: Public photos that never held the objects; None for the playhouse's.
         homes: Public photos of homes with such objects; None for the playhouse's.
         measure: Whether to measure what would be learnt from it.
@@ -86,9 +85,7 @@ class DisclosurePreview:
     Attributes:
         parcel: The bytes.
         server: Where they would go; None where no server is paired yet.
-        text: What is in them and what it tells.
         sheet: The drawing; None where nothing but text would leave.
-        page: File of the text.
         held_back: Numbers of photos, from 1, in which something was found that stays home.
     """
 
@@ -112,11 +109,7 @@ class _Sheet:
     """What a preview shows of photos.
 
     Attributes:
-        lines: Of the page.
-        figures: Measured, by the part's number.
         photos: Id of the photo that an item is of, by the item's digest.
-        sheet: The drawing.
-        held_back: Numbers of photos.
         hole: Of the backgrounds, packed; None where none is sent.
     """
 
@@ -225,14 +218,7 @@ def _of_photos(
 
 
 class _Measured:
-    """What is measured of photos of which anything is or would be sent.
-
-    Args:
-        preferences: What may leave.
-        public: Public homes to compare with.
-        reviewed: All references.
-        ids: Of the photos that are measured.
-    """
+    """What is measured of photos of which anything is or would be sent."""
 
     def __init__(
         self,
@@ -327,11 +313,7 @@ def _rooms(preferences: Preferences, source: str | None) -> Images:
 def _chosen_rows(
     preferences: Preferences, used: UsedPhotos, messages: CameraMessages, left_out: int
 ) -> dict[int, list[int]]:
-    """The photos of which an item of each part is sent: as many as the request states.
-
-    Raises:
-        InputError: There are fewer.
-    """
+    """The photos of which an item of each part is sent: as many as the request states."""
     wanted, rows = preferences.request.references, {}
     for part in preferences.request.disclosed:
         usable = np.flatnonzero(messages.usable(part))

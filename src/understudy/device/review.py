@@ -35,7 +35,6 @@ class UsedPhotos:
     Attributes:
         numbers: Of each on the sheets, from 1.
         images: (n, side, side, 3) uint8.
-        segments: Where the objects are in them.
     """
 
     numbers: tuple[int, ...]
@@ -48,11 +47,7 @@ class ReviewedPhotos:
     """References with their objects, and those that the owner has left out.
 
     Attributes:
-        photos: The references.
-        segments: Where the objects are, in the same order.
-        segmenter: Name of the model.
         left_out: Numbers of photos, from 1, that are not to be used.
-        sheet: The drawing of all this.
     """
 
     photos: PhotoSet

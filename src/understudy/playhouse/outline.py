@@ -16,7 +16,6 @@ class Ink:
 
     Attributes:
         style: ``"flat"``, ``"outlined"`` or ``"soft"``.
-        line: Colour of outlines.
         width: Their width in pixels at 64 pixels a side.
     """
 

@@ -135,12 +135,7 @@ class Gate:
 
 
 def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI:
-    """The ASGI application of a server.
-
-    Args:
-        service: What it serves.
-        pause: How a long poll waits between two looks.
-    """
+    """The ASGI application of a server."""
     app = FastAPI(
         title="understudy serve",
         docs_url=None,

@@ -109,7 +109,6 @@ class Quotas:
     """What one device may use.
 
     Attributes:
-        open_jobs: Jobs that are not deleted.
         jobs_a_day: Jobs begun in 24 hours, deleted ones too.
         stored_bytes: Bytes of items of all its jobs.
         job_seconds: Seconds that workers are at one job, all their attempts together.

@@ -63,18 +63,12 @@ class ServerOptions:
     """How a server is run.
 
     Attributes:
-        folder: Its keys, its files and its database.
         database: URL of the database; None for an SQLite file in the folder.
         pipeline: One of `PIPELINES`.
-        generator: A generator of the backends, by its name.
         segmenter: A segmenter of the backends, by its name; `spinml` cuts objects out with it.
-        workers: Worker processes.
-        host: Address to listen on.
-        port: Port to listen on.
         tls: Whether to speak TLS, with a certificate of its own; without, only on loopback.
         url: How devices reach it; None for host and port, where the host is one address.
         retention_hours: Hours after which everything of a job is deleted, at most 24.
-        quotas: What one device may use.
     """
 
     folder: Path

@@ -166,13 +166,7 @@ def _end_with_parent() -> None:
 
 
 class WorkerPool:
-    """Keeps so many workers at work: one that ends is replaced, and its job taken up at once.
-
-    Args:
-        make: Opens the service inside of each process.
-        service: The same, for this process.
-        count: How many.
-    """
+    """Keeps so many workers at work: one that ends is replaced, and its job taken up at once."""
 
     def __init__(self, make: MakeService, service: JobService, count: int) -> None:
         self._make, self._service, self._count = make, service, count

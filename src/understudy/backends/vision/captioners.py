@@ -52,10 +52,6 @@ class CaptionerOptions(HubOptions):
     """Options of a captioner that writes, besides those of `HubOptions`.
 
     Attributes:
-        batch: Images run at once.
-        prefix: How every caption begins.
-        prompt: What a chat model is asked.
-        tokens: Longest caption, in the model's tokens.
         beams: Captions followed at once; 1 is greedy.
     """
 

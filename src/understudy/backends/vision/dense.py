@@ -35,7 +35,6 @@ class VisionOptions(HubOptions):
     """Options of a segmenter, besides those of `HubOptions`.
 
     Attributes:
-        batch: Images run at once.
         size: Pixels of the shorter side that images are resized to, instead of what the model's
             files say.
     """

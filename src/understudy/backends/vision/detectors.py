@@ -50,11 +50,7 @@ class BoxDetector(DenseNetwork):
         self._processor = load_image_processor(model, options)
 
     def detect(self, images: Images) -> list[Found]:
-        """The boxes in each image.
-
-        Raises:
-            BackendError: No images.
-        """
+        """The boxes in each image."""
         check_model_images(images, self.name)
         detections: list[Found] = []
         height, width = images.shape[1:3]
@@ -80,11 +76,7 @@ class MaskDetector(DenseNetwork):
             self._ask(model, "instance")
 
     def detect(self, images: Images) -> list[Found]:
-        """The objects in each image, with masks.
-
-        Raises:
-            BackendError: No images.
-        """
+        """The objects in each image, with masks."""
         check_model_images(images, self.name)
         detections: list[Found] = []
         for rows in index_slices(len(images), self._options.batch):

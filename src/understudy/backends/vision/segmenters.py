@@ -36,11 +36,7 @@ class HubSegmenter(DenseNetwork):
             self._ask(model, "semantic")
 
     def segment(self, images: Images) -> Maps:
-        """(n, height, width) int64 at the size of the images.
-
-        Raises:
-            BackendError: No images.
-        """
+        """(n, height, width) int64 at the size of the images."""
         check_model_images(images, self.name)
         maps = np.empty(images.shape[:3], dtype=np.int64)
         for rows in index_slices(len(images), self._options.batch):

@@ -41,7 +41,6 @@ class PhotoPart:
     Attributes:
         photos: (n, height, width, channels) uint8; of a background with its holes filled.
         mask: (n, height, width): the pixels that may be sent, none of a more private object.
-        noun: What the owner calls it.
     """
 
     photos: Images
@@ -85,7 +84,6 @@ class Sanitizer(Protocol):
     What it gives depends on the photos through the pixels inside the masks alone.
 
     Attributes:
-        kind: What it sends, one word.
         level: 0, 1 or 2.
     """
 
@@ -121,9 +119,6 @@ class BoxSanitizer:
     """L1: the object's box, grown to the lines of a grid.
 
     A tight box tells the status in 9 photos of 10; on a grid of half the image it hardly does.
-
-    Attributes:
-        grid: Pixels a side of its cells.
     """
 
     kind: ClassVar[str] = "box"
@@ -188,9 +183,7 @@ class PoseSanitizer:
     The estimator is shown the part on grey alone. Of several poses the surest is taken.
 
     Attributes:
-        estimator: Finds them.
         skeleton: ``"person"`` or ``"dog"``, the lines that are drawn; None: points.
-        certainty: Keypoints of a lower score are left out.
     """
 
     kind: ClassVar[str] = "pose"

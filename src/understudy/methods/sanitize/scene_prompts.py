@@ -57,7 +57,6 @@ class ScenePrompts:
     """Prompts of one request.
 
     Attributes:
-        background: The noun of the background.
         varied: Vary what the request does not say; False gives the paper's bare prompts.
     """
 

@@ -40,13 +40,7 @@ JOB_STAGES = ("customise", "compose", "train", "export")
 class SpinmlPipeline:
     """A `jobs.JobPipeline`.
 
-    Args:
-        generator: Draws and inpaints square RGB images.
-        segmenter: Cuts objects out and searches what was drawn.
-        training: Trains and exports the specialised model.
-        tuner: Of the same generator; None: no classifier of an object above L0.
-        plan: How generators are tuned.
-        settings: How images are composed.
+    `tuner`: Of the same generator; None: no classifier of an object above L0.
 
     Raises:
         ConfigError: The generator does not draw square RGB images, or cannot inpaint.

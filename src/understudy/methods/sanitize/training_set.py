@@ -39,8 +39,6 @@ class LabelledSet:
         labels: (n,) classes; of a detector's images the group that a tenth is left out of.
         boxes: (m, 4) float32 of all images, left, top, right, bottom in pixels; none of a
             classifier's.
-        box_images: (m,) the image of each box.
-        box_labels: (m,) the class of each box.
     """
 
     images: Images
@@ -102,7 +100,6 @@ class TrainedModel:
     """What a training gives.
 
     Attributes:
-        state: Its weights, for the export.
         validation: Accuracy or AP50 on the images left out.
     """
 
@@ -196,12 +193,7 @@ def exported_files(training: ModelTraining, material: JobMaterial) -> StageFiles
 
 
 def mixed_set(sets: Sequence[LabelledSet], seed: int) -> LabelledSet:
-    """As many images as the first set has, an equal share of every class from each set.
-
-    Args:
-        sets: Of different preferences, of one request otherwise.
-        seed: Draws the images.
-    """
+    """As many images as the first set has, an equal share of every class from each set."""
     rng = np.random.default_rng(seed)
     parts = []
     for number, one in enumerate(sets):
