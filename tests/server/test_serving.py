@@ -34,10 +34,7 @@ from understudy.server.job_store import DAY, JobStore
 from understudy.server.serve import ServerOptions, certificate_of
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"pipeline": "none"}, {"retention_hours": 25}, {"retention_hours": 0}, {"workers": 0}],
-)
+@pytest.mark.parametrize("wrong", [{"retention_hours": 25}, {"retention_hours": 0}, {"workers": 0}])
 def test_options_that_cannot_be_are_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ServerOptions(tmp_path, **wrong)  # type: ignore[arg-type]
@@ -239,10 +236,10 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
 
 @pytest.mark.slow
 def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
-    """TLS by the fingerprint, a real job of text alone, and its deletion."""
+    """TLS by the fingerprint, a real job, and its deletion."""
     pytest.importorskip("diffusers")
     words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "serve"]
-    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1", "--pipeline", "text"]
+    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert process.stdout is not None

@@ -19,22 +19,15 @@ from understudy.methods.sanitize.customise import (
     references_of,
     tuned_changes,
 )
-from understudy.methods.sanitize.jobs import (
-    JobMaterial,
-    StageFiles,
-)
+from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, StageFiles
 from understudy.methods.sanitize.scene_prompts import ScenePrompts
 from understudy.methods.sanitize.segments import classes_of
-from understudy.methods.sanitize.training_set import (
-    LabelledSet,
-    ModelTraining,
-    exported_files,
-    trained_files,
-)
+from understudy.methods.sanitize.training_set import LabelledSet, ModelTraining, train_model
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence, PartRequest
 from understudy.steps.hints import LIMBS
 
 JOB_STAGES = ("customise", "compose", "train", "export")
+_WEIGHTS = "network.safetensors"
 
 
 class SpinmlPipeline:
@@ -171,12 +164,27 @@ class SpinmlPipeline:
 
     def _train(self, material: JobMaterial) -> StageFiles:
         """The model on nine tenths of the images, its result on the last tenth."""
-        composed = LabelledSet.from_bytes(material.result("compose", "images.npy"))
-        return trained_files(self._training, material, composed, _seed(material, 3))
+        request = material.request
+        model = train_model(
+            self._training,
+            request.training_object,
+            LabelledSet.from_bytes(material.result("compose", "images.npy")),
+            len(request.label_classes),
+            _seed(material, 3),
+            beat=material.beat,
+        )
+        return {_WEIGHTS: model.state, VALIDATION_FILE: repr(model.validation).encode()}
 
     def _export(self, material: JobMaterial) -> StageFiles:
-        """The model as ONNX."""
-        return exported_files(self._training, material)
+        """The model as ONNX, its standardisation folded in."""
+        request = material.request
+        model = self._training.export(
+            request.training_object,
+            material.result("train", _WEIGHTS),
+            (request.side, request.side, 3),
+            len(request.label_classes),
+        )
+        return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
 
 
 def _seed(material: JobMaterial, *path: int) -> int:

@@ -15,17 +15,9 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Found, Images, Labels, Shape
-from understudy.methods.sanitize.jobs import (
-    MODEL_FILE,
-    VALIDATION_FILE,
-    JobMaterial,
-    StageFiles,
-    array_bytes,
-    stored_arrays_of,
-)
+from understudy.methods.sanitize.jobs import array_bytes, stored_arrays_of
 from understudy.methods.sanitize.wire import ModelKind
 
-_WEIGHTS = "network.safetensors"
 HELD_OUT = 0.1
 """Part of the synthetic images that choose the best epoch (appendix B.2)."""
 
@@ -155,41 +147,6 @@ def train_model(
         times = max(1, round(HELD_OUT * len(whole) / len(references)))
         trained = joined_sets([trained, *[references] * times])
     return training.train(kind, trained, whole.rows(held_out), classes, seed, beat)
-
-
-def trained_files(
-    training: ModelTraining, material: JobMaterial, images: LabelledSet, seed: int
-) -> StageFiles:
-    """The stage ``train`` of a pipeline: the model's weights, and its result on what was left out.
-
-    Args:
-        training: Builds and trains.
-        material: Of the job.
-        images: What the stage before composed.
-        seed: Of the split and the training.
-    """
-    request = material.request
-    model = train_model(
-        training,
-        request.training_object,
-        images,
-        len(request.label_classes),
-        seed,
-        beat=material.beat,
-    )
-    return {_WEIGHTS: model.state, VALIDATION_FILE: repr(model.validation).encode()}
-
-
-def exported_files(training: ModelTraining, material: JobMaterial) -> StageFiles:
-    """The stage ``export`` of a pipeline: the model as ONNX, its standardisation folded in."""
-    request = material.request
-    model = training.export(
-        request.training_object,
-        material.result("train", _WEIGHTS),
-        (request.side, request.side, 3),
-        len(request.label_classes),
-    )
-    return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
 
 
 def mixed_set(sets: Sequence[LabelledSet], seed: int) -> LabelledSet:
