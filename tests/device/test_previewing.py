@@ -25,7 +25,6 @@ from understudy.core.types import Masks
 from understudy.data import open_source
 from understudy.device.exposure import exposures, public_homes
 from understudy.device.messages import camera_messages
-from understudy.device.parcel import drawn_part
 from understudy.device.photo_store import (
     PhotoFile,
     add_photos,
@@ -167,7 +166,7 @@ def test_no_more_references_are_taken_than_are_clean(site: DeviceSite) -> None:
     preferences = site.ask({"dog": "segment"}, 3)
     shown = preview(site.home, preferences, site.checks())
     assert "dog of 3, 4, 5" in shown.text
-    assert len(drawn_part(shown.parcel, 1)) == 3
+    assert len(shown.parcel.decoded(1)) == 3
 
 
 def test_the_page_says_what_leaves_and_what_it_tells(site: DeviceSite) -> None:

@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from understudy.backends.onnx_model import OnnxModel, OnnxOptions
 from understudy.core.errors import RunError
-from understudy.core.types import Images
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.model_trial import try_model
 from understudy.device.photo_store import PhotoSet, labelled_photos
@@ -140,14 +136,6 @@ def roll_back(home: DeviceHome) -> DeviceModel | None:
             raise RunError("no model is installed, so there is none to go back from")
         _store(home, index.models, index.installed[:-1])
         return model_index(home).current
-
-
-def predictions(home: DeviceHome, model: DeviceModel, images: Images) -> list[str]:
-    """The class of each of (n, side, side, 3) uint8 images, one by one, by a stored classifier."""
-    network = OnnxModel(str(model_path(home, model.digest)), OnnxOptions(batch=1, threads=1))
-    rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32)
-    scores = [network.run(rows[at : at + 1])[0] for at in range(len(rows))]
-    return [model.classes[int(row.argmax())] for row in scores]
 
 
 def _guess(model: DeviceModel, photos: PhotoSet | None) -> float:

@@ -169,9 +169,3 @@ def drawn_item(item: Item, skeleton_name: str | None = None) -> Images:
         at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), side - 1)
         canvas[at[:, 1], at[:, 0]] = 255
     return canvas
-
-
-def drawn_part(parcel: Parcel, part: int) -> Images:
-    """(references, side, side, 3) uint8: all items of a part, drawn."""
-    skeleton_name = parcel.request.parts[part].skeleton
-    return np.stack([drawn_item(item, skeleton_name) for item in parcel.decoded(part)])
