@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.photo_domain import STUDIO, require_known_photos
+from understudy.device.photo_domain import STUDIO, require_known_photos, suited_segmenter
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire import (
@@ -125,7 +125,7 @@ def make_preferences(
     references: int = PAPER_REFERENCES,
     images_per_class: int = 400,
     pose_model: str | None = None,
-    segmenter: str = STUDIO,
+    segmenter: str | None = None,
 ) -> Preferences:
     """The owner's request, checked and stored. It voids what was previewed before.
 
@@ -139,7 +139,8 @@ def make_preferences(
         references: Photos of which something may leave, where anything may.
         images_per_class: Synthetic images that the server draws.
         pose_model: What finds keypoints, where a pose may leave.
-        segmenter: What finds the objects, where anything of photos may leave.
+        segmenter: What finds the objects, where anything of photos may leave; None: that of those
+            that ship which knows the photos.
 
     Raises:
         ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
@@ -166,6 +167,7 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
+    segmenter = segmenter or suited_segmenter(home)
     _check_nouns(targets, segmenter)
     preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
     if request.disclosed:

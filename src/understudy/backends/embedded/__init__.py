@@ -1,8 +1,9 @@
 """Models that work on a bare machine: nothing to download.
 
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
-have no weights. ``embedded:photo`` is an autoencoder of images of any kind, and
-``embedded:studio`` the mini studio, small models of every kind: their weights are in this package.
+have no weights. ``embedded:photo`` is an autoencoder of images of any kind and a segmenter of
+photos, ``embedded:studio`` the mini studio, small models of every kind: their weights are in this
+package.
 ``embedded:writer`` writes captions from a grammar.
 """
 
@@ -63,6 +64,14 @@ class EmbeddedBackend:
                 name=_PHOTO,
                 kind="encoder and decoder",
                 what="autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels",
+                extra="models",
+                available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
+                licence="Apache-2.0",
+            ),
+            BackendInfo(
+                name=_PHOTO,
+                kind="segmenter",
+                what="persons, animals and things in photos: the 20 classes of Pascal VOC",
                 extra="models",
                 available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
                 licence="Apache-2.0",
@@ -146,7 +155,7 @@ class EmbeddedBackend:
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """``studio`` for most, ``writer`` for texts.
+        """``studio`` for most, ``photo`` for segments of photos, ``writer`` for texts.
 
         Raises:
             BackendError: Another name, wrong options, or a kind that it has not.
@@ -155,6 +164,11 @@ class EmbeddedBackend:
         if rest == "writer" and kind == "writer":
             read = read_options(options, GrammarOptions, name=_WRITER)
             return GrammarWriter(read)
+        if rest == "photo" and kind == "segmenter":
+            _photo()
+            from understudy.backends.embedded.photo.photo_segmenter import photo_segmenter
+
+            return photo_segmenter(options)
         if rest == "studio":
             studio = _studio(options)
             if kind == "generator":
@@ -167,7 +181,7 @@ class EmbeddedBackend:
                 return studio.captioner(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
-            f"captioner; {_WRITER} is a writer"
+            f"captioner; {_PHOTO} is a segmenter; {_WRITER} is a writer"
         )
 
 
