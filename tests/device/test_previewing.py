@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 from tests.device.device_site import CANARY, SEGMENTER, DeviceSite, save_photo
+from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import (
     SIDE,
     ColourSegmenter,
@@ -137,6 +138,20 @@ def test_noise_of_the_paper_is_asked_for_by_its_deviation(site: DeviceSite, devi
     part = PhotoPart(grey, np.ones((1, SIDE, SIDE), bool), "dog")
     sent = asked.sanitizer(1).sanitize(part, seed=1).values.astype(float)
     assert sent.std() == pytest.approx(deviation, rel=0.06)
+
+
+def test_a_mixture_is_asked_for_by_the_names_of_parts(site: DeviceSite) -> None:
+    site.add()
+    device = Terminal(site.home.folder)
+    asked = ("request", "--target", "dog", "--background", "room", "--classes", "blue,green")
+    asked += ("--level", "dog=segment", "--references", "3", "--segmenter", SEGMENTER)
+    with pytest.raises(ConfigError, match="the parts are dog, background"):
+        device(*asked, "--mix", "cat")
+    device(*asked, "--mix", "dog", "--equal-shares")
+    device("segment")
+    assert "drawn from words alone for dog" in device("preview", "--no-measure")
+    request = stored_preferences(site.home).request
+    assert (request.mixture, request.equal_shares) == (((1,),), True)
 
 
 def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> None:

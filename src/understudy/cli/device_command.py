@@ -123,6 +123,13 @@ def request_command(
     segmenter: Annotated[
         str | None, typer.Option(help="What finds the objects; by default what knows the photos.")
     ] = None,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART,PART", help="Add images drawn from words alone for these."),
+    ] = None,
+    equal_shares: Annotated[
+        bool, typer.Option("--equal-shares", help="With --mix: no more images in all.")
+    ] = False,
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
@@ -139,13 +146,15 @@ def request_command(
         _home(home),
         targets=target,
         background=background,
-        classes=[name.strip() for name in (classes or "").split(",") if name.strip()],
+        classes=_names(classes or ""),
         training=training,  # type: ignore[arg-type]  # checked above
         levels={noun: value for noun, _, value in pairs},
         references=references,
         images_per_class=images,
         pose_model=pose_model,
         segmenter=segmenter,
+        mixture=[_names(one) for one in mix or []],
+        equal_shares=equal_shares,
     )
     for line in preferences.lines():
         typer.echo(line)
@@ -188,8 +197,12 @@ def segment_command(
     typer.echo("where it is wrong: understudy device segment --leave-out NUMBERS")
 
 
+def _names(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _numbers(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = _names(text)
     if not all(word.isdecimal() for word in words):
         raise ConfigError(f"--leave-out is numbers with commas, such as 3,7, found {text!r}")
     return [int(word) for word in words]

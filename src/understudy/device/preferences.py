@@ -126,6 +126,8 @@ def make_preferences(
     images_per_class: int = 400,
     pose_model: str | None = None,
     segmenter: str | None = None,
+    mixture: Sequence[Sequence[str]] = (),
+    equal_shares: bool = False,
 ) -> Preferences:
     """The owner's request, checked and stored. It voids what was previewed before.
 
@@ -141,6 +143,9 @@ def make_preferences(
         pose_model: What finds keypoints, where a pose may leave.
         segmenter: What finds the objects, where anything of photos may leave; None: that of those
             that ship which knows the photos.
+        mixture: Lower preferences whose images the server adds: of each, the parts of which it
+            draws these from words alone.
+        equal_shares: Draw an equal share of every preference, no more images in all.
 
     Raises:
         ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
@@ -159,6 +164,8 @@ def make_preferences(
         "side": home.settings.side,
         "references": references if wanted else 0,
         "images_per_class": images_per_class,
+        "mixture": tuple(_part_numbers(names, (background, *targets)) for names in mixture),
+        "equal_shares": equal_shares,
     }
     try:
         request = JobRequest.model_validate(fields)
@@ -174,6 +181,16 @@ def make_preferences(
         require_known_photos(home, segmenter)
     _store(home, preferences)
     return preferences
+
+
+def _part_numbers(names: Sequence[str], nouns: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of parts by their nouns, of the background by its own or ``background``."""
+    known = {noun: number for number, noun in enumerate(nouns)} | {BACKGROUND: 0}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"a mixture names {unknown[0]!r}; the parts are {', '.join((*nouns[1:], BACKGROUND))}"
+        )
+    return tuple(sorted({known[name] for name in names}))
 
 
 def _store(home: DeviceHome, preferences: Preferences) -> None:

@@ -342,6 +342,9 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
             f"  {text}" + (f": {request.references} items, {size:,} bytes" if size else "")
         )
     words = f"{request.training_object} of {', '.join(request.label_classes)}"
+    for numbers in request.mixture:
+        alone = ", ".join(request.parts[number].noun for number in numbers)
+        lines.append(f"  of that, images drawn from words alone for {alone} are added")
     message = len(encode_message(parcel.submission))
     total, count = message + sum(map(len, parcel.items.values())), 1 + len(parcel.items)
     return [

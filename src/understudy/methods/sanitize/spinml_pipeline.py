@@ -22,7 +22,13 @@ from understudy.methods.sanitize.customise import (
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, StageFiles
 from understudy.methods.sanitize.scene_prompts import ScenePrompts
 from understudy.methods.sanitize.segments import classes_of
-from understudy.methods.sanitize.training_set import LabelledSet, ModelTraining, train_model
+from understudy.methods.sanitize.training_set import (
+    LabelledSet,
+    ModelTraining,
+    joined_sets,
+    mixed_set,
+    train_model,
+)
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence, PartRequest
 from understudy.steps.hints import LIMBS
 
@@ -152,15 +158,28 @@ class SpinmlPipeline:
             number: References.from_bytes(material.result("customise", f"part-{number}.references"))
             for number in request.disclosed
         }
-        composer = Composer(
-            request,
-            Material(generators, references, tuned, self._generator),
-            self._segmenter,
-            ScenePrompts(request.background.noun),
-            self._settings,
-            material.beat,
-        )
-        return {"images.npy": composer.compose(_seed(material, 2)).images.to_bytes()}
+        sets = []
+        for number, wanted in enumerate(request.preferences()):
+            above = set(wanted.disclosed)
+            composer = Composer(
+                wanted,
+                Material(
+                    {
+                        part: own if part in above else self._generator
+                        for part, own in generators.items()
+                    },
+                    {part: own for part, own in references.items() if part in above},
+                    tuned & above,
+                    self._generator,
+                ),
+                self._segmenter,
+                ScenePrompts(request.background.noun),
+                self._settings,
+                material.beat,
+            )
+            sets.append(composer.compose(_seed(material, 2, *([number] if number else []))).images)
+        whole = mixed_set(sets, _seed(material, 4)) if request.equal_shares else joined_sets(sets)
+        return {"images.npy": (whole if len(sets) > 1 else sets[0]).to_bytes()}
 
     def _train(self, material: JobMaterial) -> StageFiles:
         """The model on nine tenths of the images, its result on the last tenth."""
