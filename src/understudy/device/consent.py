@@ -80,12 +80,7 @@ def offer_parcel(
 ) -> None:
     """Store a parcel that may be agreed to from now on, instead of the one before.
 
-    Args:
-        home: The device.
-        parcel: What would be sent.
-        report: What its owner is shown of it.
-        server: Which server it would be sent to; None where none is paired yet.
-        basis: What `offer_basis` was when the preview was begun.
+    ``basis`` is what `offer_basis` was when the preview was begun.
 
     Raises:
         RunError: What it rests on has changed meanwhile.

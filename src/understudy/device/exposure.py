@@ -117,11 +117,7 @@ def public_homes(
 ) -> PublicHomes:
     """Public homes, with the messages that the owner's choices would make of them.
 
-    Args:
-        preferences: What may leave.
-        sanitizers: Of the parts above L0.
-        segmenter: Name of the model that searches, the same as for the owner's photos.
-        source: A dataset that names homes; None for the playhouse's homes of the first object.
+    The segmenter is that of the owner's photos; without a ``source`` the homes are the playhouse's.
 
     Raises:
         ConfigError: The playhouse has no homes with such an object, and no dataset was named.

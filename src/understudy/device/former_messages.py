@@ -85,9 +85,7 @@ def _unpacked(digits: str) -> Masks:
 class Recipient:
     """A server, and what it and all others know from before.
 
-    Args:
-        home: The device.
-        name: Of the server; None for the only one, or for none where none is paired.
+    ``name``: None for the only server, or for none where none is paired.
 
     Attributes:
         server: The server; None where none is paired.

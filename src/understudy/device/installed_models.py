@@ -93,11 +93,7 @@ def offer_model(
 ) -> InstalledResult:
     """Check a model, store it, measure it, and install it if it is better or wished for.
 
-    Args:
-        home: The device.
-        data: Its ONNX bytes.
-        model: What is known of it; its digest is made here.
-        wish: Install it in any case.
+    What is known of the model needs no digest; ``wish`` installs it in any case.
 
     Raises:
         WireError: It is refused, and nothing of it is stored.

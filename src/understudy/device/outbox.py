@@ -149,9 +149,7 @@ class ServerConnection:
 class Outbox:
     """Everything that a device says to its servers.
 
-    Args:
-        home: The device.
-        exchange: How requests travel; None: HTTP to the server that is meant.
+    ``exchange``: how requests travel; None: HTTP to the server that is meant.
     """
 
     def __init__(self, home: DeviceHome, exchange: Exchange | None = None) -> None:
@@ -224,9 +222,7 @@ class Outbox:
     def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
         """How far a job is.
 
-        Args:
-            attempt: What was sent.
-            wait: Let the server answer at the next change, or after 25 seconds.
+        ``wait`` lets the server answer at the next change, or after 25 seconds.
         """
         job = self._job(attempt)
         path = f"/v1/jobs/{job['job']}"

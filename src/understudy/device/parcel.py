@@ -84,9 +84,7 @@ class Parcel:
 def pack(request: JobRequest, items: Mapping[int, Sequence[Item]]) -> Parcel:
     """A parcel with a fresh nonce.
 
-    Args:
-        request: What is asked for.
-        items: Of each part above L0, as many as the request states references.
+    ``items`` of each part above L0 are as many as the request states references.
 
     Raises:
         WireError: The items are others than the request needs.

@@ -37,7 +37,7 @@ photos of 64 pixels the least was 4.5, of 9,144 others 98 of 100 have more than 
 """
 _BATCH = 32
 
-MISSES: Mapping[str, tuple[float, int, int]] = {}
+MISSES: Mapping[str, tuple[float, int, int]] = {"person": (0.20, 4, 24)}
 """Of an object in photos of 64 pixels a side: the mean part of it that `embedded:photo` leaves in
 what should hide it, in how many photos more than half is left, and of how many (`benchmarks
 photo_segmenter`)."""
@@ -75,9 +75,7 @@ class PhotoDomain:
 def photo_domain(images: Images, segmenter: Segmenter) -> PhotoDomain:
     """Whether a segmenter knows photos; every one but those that ship is taken to know all.
 
-    Args:
-        images: (n, side, side, 3) uint8.
-        segmenter: Its name says which it is.
+    ``images``: (n, side, side, 3) uint8.
     """
     if not len(images) or segmenter.name not in (STUDIO, PHOTO):
         return PhotoDomain(np.zeros(len(images), dtype=bool))

@@ -97,9 +97,7 @@ class PhotoSet:
 def photo_files(place: Path, *, labelled: bool = False) -> list[PhotoFile]:
     """The photos of a folder, or one file.
 
-    Args:
-        place: A file, a folder of images, or with ``labelled`` a folder with one folder a class.
-        labelled: Whether the names of the folders are labels.
+    With ``labelled`` a place has one folder a class, whose names are the labels.
 
     Raises:
         SourceError: Nothing is there, or no image.

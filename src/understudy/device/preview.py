@@ -442,11 +442,8 @@ def more_disclosure_advice(
 ) -> list[str]:
     """What is known of whether more disclosure helps, before any is agreed to.
 
-    Args:
-        preferences: What may leave.
-        installed: Of the installed model: what had left for it, the part of the owner's labelled
-            photos in which it is right, and of how many.
-        owner_labels: Labelled photos on the device.
+    ``installed`` of the installed model: what had left for it, the part of the owner's labelled
+    photos in which it is right, and of how many.
     """
     request, lines = preferences.request, [""]
     if request.training_object == "classifier":

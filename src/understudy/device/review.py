@@ -87,11 +87,8 @@ def segment_photos(
 
     It voids what was previewed before: other photos may be left out.
 
-    Args:
-        home: The device.
-        preferences: They name the objects.
-        segmenter: A segmenter of the backends, by its name; None for that of the request.
-        leave_out: Numbers of photos, as the sheet shows them, that are not to be used.
+    ``leave_out`` are numbers of photos as the sheet shows them; the segmenter is that of the
+    request unless another one is named.
 
     Raises:
         ConfigError: The segmenter has no class for an object, or there is no photo of a number.

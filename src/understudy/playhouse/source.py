@@ -66,11 +66,7 @@ class PlayhouseSource:
 
     Its ``phrases`` speak of its classes: "dog eating" for "eating".
 
-    Args:
-        name: What it was opened by.
-        kind: One of `PLAYHOUSE_NAMES`.
-        asked: The options.
-        size: (height, width) to resize to; None: as drawn.
+    ``size``: (height, width) to resize to; None: as drawn.
     """
 
     kind: Literal["images", "embeddings"] = "images"

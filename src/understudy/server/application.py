@@ -85,10 +85,8 @@ class _RefusedError(Exception):
 class Gate:
     """Counts the bytes of every body as they arrive, and lets no error out but as a refusal.
 
-    Args:
-        app: What is called with at most so many.
-        limits: Bytes by method; a method that is not listed has no body.
-        path_limits: Bytes by path, where they are others.
+    ``limits`` are bytes by method, and a method that is not listed has no body; ``path_limits``
+    bytes by path, where they are others.
     """
 
     def __init__(

@@ -370,11 +370,7 @@ class JobStore:
     def renew(self, job: str, worker: str, lease: int, worked: int = 0) -> bool:
         """Whether the job is still this worker's, which it is for so many seconds more.
 
-        Args:
-            job: The job.
-            worker: Who asks.
-            lease: Seconds from now.
-            worked: Seconds since the worker asked last, which count as work at the job.
+        ``worked`` are seconds since the worker asked last, which count as work at the job.
         """
         if worked:
             seconds = _WORK.c.seconds + worked

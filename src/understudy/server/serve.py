@@ -173,9 +173,7 @@ def pairing_line(options: ServerOptions) -> str:
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     """Serve until interrupted.
 
-    Args:
-        options: How.
-        announce: Is given each line for the server's owner, a pairing code among them.
+    ``announce`` is given each line for the server's owner, a pairing code among them.
 
     Raises:
         ConfigError: The port is in use, or the host is not this machine; nothing was made.

@@ -54,9 +54,7 @@ MakeService = Callable[[], JobService]
 class Worker:
     """Takes jobs and does their stages.
 
-    Args:
-        service: The server's jobs and its pipeline.
-        name: Under which it holds a lease; the process id and something random by default.
+    It holds leases under its name: the process id and something random by default.
     """
 
     def __init__(self, service: JobService, name: str | None = None) -> None:

@@ -201,9 +201,7 @@ class ChatCaptioner(WritingCaptioner):
 def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
     """The captioner of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `CaptionerOptions`, or `ZeroShotOptions` for CLIP and SigLIP.
+    Options are `CaptionerOptions`, of CLIP and SigLIP `ZeroShotOptions`.
 
     Raises:
         BackendError: There is no such model, it is no captioner, or an option is wrong.

@@ -138,9 +138,7 @@ def _best_first(
 def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDetector:
     """The detector of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `DetectorOptions`.
+    Options are `DetectorOptions`.
 
     Raises:
         BackendError: There is no such model, it is no detector, or an option is wrong.

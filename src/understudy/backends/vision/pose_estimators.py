@@ -125,9 +125,7 @@ class HubPoseEstimator:
 def load_pose_estimator(rest: str, options: Mapping[str, Any]) -> HubPoseEstimator:
     """The pose estimator of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `PoseOptions`.
+    Options are `PoseOptions`.
 
     Raises:
         BackendError: There is no such model, it is no pose estimator, or an option is wrong.

@@ -96,9 +96,7 @@ def _enlarged(scores: torch.Tensor, size: tuple[int, ...]) -> Iterator[torch.Ten
 def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
     """The segmenter of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `VisionOptions`.
+    Options are `VisionOptions`.
 
     Raises:
         BackendError: There is no such model, it is no segmenter, or an option is wrong.

@@ -297,10 +297,7 @@ def _none(part: PhotoPart) -> NDArray[np.bool_]:
 def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
     """What is sent of a part as items of the wire, one a photo; photos without it have none.
 
-    Args:
-        sanitized: What a sanitizer of this package gave; text has no items.
-        part: What it was given.
-        number: Of the part in the request: 0 is the background.
+    ``number`` of the part in the request: 0 is the background.
 
     Raises:
         WireError: Photos that are not squares of a size that the wire has.
@@ -329,9 +326,7 @@ def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
 def load_sanitizer(name: str, **options: Any) -> Sanitizer:
     """A sanitizer by its name, of this package or of another.
 
-    Args:
-        name: Of an entry point of the group ``understudy.sanitizers``.
-        options: What it is made with.
+    Names are those of entry points of the group ``understudy.sanitizers``.
 
     Raises:
         ConfigError: There is none of the name, it cannot be loaded, or it takes other options.

@@ -133,11 +133,8 @@ def search(
 ) -> Segments:
     """Where the objects are, and where they may be.
 
-    Args:
-        images: (n, height, width, channels) uint8.
-        nouns: What the owner calls the objects; they differ.
-        segmenter: With scores, if it can (`ScoringSegmenter`).
-        settings: How they are searched for.
+    ``images``: (n, height, width, channels) uint8; the nouns differ, and are what the owner calls
+    them.
 
     Raises:
         ConfigError: The segmenter knows no class for an object, or two objects have one noun.

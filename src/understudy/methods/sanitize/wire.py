@@ -489,9 +489,6 @@ def encoded_bytes(kind: type[Item], side: int) -> int:
 def manifest_of(items: Mapping[int, Sequence[Item]]) -> tuple[ItemManifest, dict[str, bytes]]:
     """A manifest with a fresh nonce, and the encoded items by their digests.
 
-    Args:
-        items: Of each part above L0, by its number.
-
     Raises:
         WireError: An item belongs to another part.
     """
