@@ -87,7 +87,9 @@ def segmenter_command(
         Path | None, typer.Option(help="Begin with a DeepLab over MobileNetV2: FILE.tflite.")
     ] = None,
     count: Annotated[int, typer.Option(min=9, help="Photos of each source.")] = 3_000,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of 16 photos.")] = 90,
+    steps: Annotated[
+        int, typer.Option(min=0, help="Steps of 16 photos; 0: it stays as it began.")
+    ] = 90,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     progress: Progress = "auto",
 ) -> None:

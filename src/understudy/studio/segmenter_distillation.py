@@ -159,7 +159,7 @@ def distil_segmenter(
         start: A DeepLab over MobileNetV2 in TensorFlow Lite, whose convolutions it begins with;
             None: it begins anew.
         count: Photos of each source.
-        steps: Of the optimiser, 16 photos each.
+        steps: Of the optimiser, 16 photos each; 0: the network stays as it began.
         device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
         progress: Where events go, as for `understudy.synthesize`.
 
@@ -192,6 +192,7 @@ def distil_segmenter(
             trained(step - last)
             last = step
 
-        train_stage(stage, schedule, Machine(place), out / "work" / stage.name, report)
+        if steps:
+            train_stage(stage, schedule, Machine(place), out / "work" / stage.name, report)
     save_segmenter(network, corpus.classes, out)
     return out
