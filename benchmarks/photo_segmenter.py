@@ -1,8 +1,9 @@
 """How well the segmenter of photos finds objects, beside the one that it was distilled from.
 
-Photos with COCO's masks that it did not learn from, stretched to squares. IoU of the pixels that are most likely the object's; of what the device hides (the generous
-search: three scales, mirrored, look-alikes, a margin) the part of the object that is left, and in
-how many photos more than half of it is. Needs ``../shared/data``.
+Photos with COCO's masks, stretched to squares. IoU of the pixels that are most likely the object's;
+of what the device hides (the generous search: three scales, mirrored, look-alikes, a margin) the
+part of the object that is left, and in how many photos more than half of it is. Needs
+``../shared/data``.
 """
 
 from __future__ import annotations

@@ -25,8 +25,6 @@ nothing else. [The server](server.md) says what happens to them.
 - The digests of a part's items are sent in ascending order, and a random salt is part of every
   item: neither order nor equality of digests says which items came of one photo, and a digest that
   is kept after its item was deleted says nothing of it.
-- 8 photos at (L1, L0), edges at 64 pixels a side, take at most 8 KiB, request and manifest
-  included.
 
 ## Requests
 

@@ -30,6 +30,13 @@ _Server = Annotated[
     str | None,
     typer.Option("--server", help="A paired server: host:port, or the beginning of its key."),
 ]
+_Mix = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PART,PART", help="Add images drawn from words alone for these."),
+]
+_EqualShares = Annotated[
+    bool, typer.Option("--equal-shares", help="With --mix: no more images in all.")
+]
 _Install = Annotated[bool, typer.Option("--install", help="Install it even if it is not better.")]
 
 
@@ -123,13 +130,8 @@ def request_command(
     segmenter: Annotated[
         str | None, typer.Option(help="What finds the objects; by default what knows the photos.")
     ] = None,
-    mix: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PART,PART", help="Add images drawn from words alone for these."),
-    ] = None,
-    equal_shares: Annotated[
-        bool, typer.Option("--equal-shares", help="With --mix: no more images in all.")
-    ] = False,
+    mix: _Mix = None,
+    equal_shares: _EqualShares = False,
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""

@@ -31,19 +31,18 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.paired_servers import PairedServer, add_server, server_of_key
 from understudy.device.parcel import Parcel, consent_digest, parcel_report, stored_parcel
 from understudy.methods.sanitize import signed_results
+from understudy.methods.sanitize.pairing_code import PairingCode, is_private
 from understudy.methods.sanitize.wire import (
     MESSAGE_BYTES,
     MODEL_BYTES,
     DeletionReceipt,
     JobState,
     ModelResult,
-    PairingCode,
     PairingRequest,
     PairingResult,
     Refusal,
     decode_message,
     encode_message,
-    is_private,
 )
 from understudy.privacy.ledger.ledger import Disclosure
 

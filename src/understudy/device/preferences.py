@@ -131,21 +131,12 @@ def make_preferences(
 ) -> Preferences:
     """The owner's request, checked and stored. It voids what was previewed before.
 
-    Args:
-        home: The device; its photos settle the pixels a side.
-        targets: Nouns of the objects; a classifier's classes are about the first.
-        background: Noun of the background, such as ``bedroom``.
-        classes: Label classes; for a detector those objects that it is to find, all by default.
-        training: ``"classifier"`` or ``"detector"``.
-        levels: What may leave of a part, by its noun or ``background``; text where none is given.
-        references: Photos of which something may leave, where anything may.
-        images_per_class: Synthetic images that the server draws.
-        pose_model: What finds keypoints, where a pose may leave.
-        segmenter: What finds the objects, where anything of photos may leave; None: that of those
-            that ship which knows the photos.
-        mixture: Lower preferences whose images the server adds: of each, the parts of which it
-            draws these from words alone.
-        equal_shares: Draw an equal share of every preference, no more images in all.
+    Photos settle the pixels a side. A classifier's classes are about the first target; a detector's
+    are those targets that it is to find, all by default. ``levels`` say what may leave of a part,
+    by its noun or ``background``; text where none is given. Without a ``segmenter`` it is the one
+    that ships and knows the photos. ``mixture`` are lower preferences whose images the server adds:
+    of each, the parts of which it draws these from words alone; with ``equal_shares`` it draws an
+    equal share of every preference, and no more images in all.
 
     Raises:
         ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not

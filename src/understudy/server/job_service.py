@@ -14,13 +14,13 @@ from pathlib import Path
 from understudy.core.errors import RunError
 from understudy.methods.sanitize.ed25519 import new_signing_key, public_key_of
 from understudy.methods.sanitize.jobs import JobPipeline
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import sign
 from understudy.methods.sanitize.wire import (
     About,
     DeletionReceipt,
     JobState,
     JobSubmission,
-    PairingCode,
     PairingResult,
     accept_item,
     decode_message,

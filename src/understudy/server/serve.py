@@ -25,8 +25,8 @@ from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
+from understudy.methods.sanitize.pairing_code import PairingCode, is_private
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
-from understudy.methods.sanitize.wire import PairingCode, is_private
 from understudy.server.application import application
 from understudy.server.connections import (
     BoundedServer,

@@ -28,7 +28,7 @@ from understudy.studio.corpus import Corpus, CorpusRow, read_corpus, write_corpu
 from understudy.studio.photographs import public_images
 from understudy.studio.stages import train_stage
 
-SIDE = 64
+PHOTO_SIDE = 64
 """Pixels a side of a photo of the corpus."""
 
 _ACROSS = 3  # photos along a side of the square that the teacher sees
@@ -48,13 +48,13 @@ def labelled_rows(
         teacher: Its classes are those of the rows.
         done: Told how many more are labelled.
     """
-    photos = public_images(images, count, SIDE)
+    photos, side = public_images(images, count, PHOTO_SIDE), _ACROSS * PHOTO_SIDE
     while batch := list(islice(photos, _ACROSS * _ACROSS)):
         shown = np.stack((batch * _ACROSS * _ACROSS)[: _ACROSS * _ACROSS])
-        grid = shown.reshape(_ACROSS, _ACROSS, SIDE, SIDE, 3).swapaxes(1, 2)
-        (segments,) = teacher.segment(grid.reshape(1, _ACROSS * SIDE, _ACROSS * SIDE, 3))
-        cells = segments.reshape(_ACROSS, SIDE, _ACROSS, SIDE).swapaxes(1, 2)
-        labels = cells.reshape(-1, SIDE, SIDE).astype(np.uint8)
+        grid = shown.reshape(_ACROSS, _ACROSS, PHOTO_SIDE, PHOTO_SIDE, 3).swapaxes(1, 2)
+        (segments,) = teacher.segment(grid.reshape(1, side, side, 3))
+        cells = segments.reshape(_ACROSS, PHOTO_SIDE, _ACROSS, PHOTO_SIDE).swapaxes(1, 2)
+        labels = cells.reshape(-1, PHOTO_SIDE, PHOTO_SIDE).astype(np.uint8)
         for photo, label in zip(batch, labels, strict=False):
             yield CorpusRow(photo, [], segments=label)
         done(len(batch))
@@ -113,8 +113,8 @@ class PhotoSegmenterStage:
         if rng.random() < _SQUARES:
             whole = functional.interpolate(_squares(pixels), scale_factor=2, mode="bicubic")
             return whole, _squares(targets)
-        part = int(rng.integers(SIDE * 5 // 8, SIDE + 1))
-        top, left = rng.integers(SIDE - part + 1, size=2)
+        part = int(rng.integers(PHOTO_SIDE * 5 // 8, PHOTO_SIDE + 1))
+        top, left = rng.integers(PHOTO_SIDE - part + 1, size=2)
         pixels, targets = (
             maps[:, :, top : top + part, left : left + part] for maps in (pixels, targets)
         )

@@ -10,6 +10,7 @@ package.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
@@ -43,6 +44,13 @@ class EmbeddedBackend:
 
     def models(self) -> list[BackendInfo]:
         """The codec, the photo autoencoder, the scattering encoder, the studio and the writer."""
+        photo = partial(
+            BackendInfo,
+            name=_PHOTO,
+            extra="models",
+            available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
+            licence="Apache-2.0",
+        )
         return [
             BackendInfo(
                 name=_DCT,
@@ -60,21 +68,13 @@ class EmbeddedBackend:
                 available=installed("torch") and is_shipped(ENERGY_WEIGHTS),
                 licence="Apache-2.0",
             ),
-            BackendInfo(
-                name=_PHOTO,
+            photo(
                 kind="encoder and decoder",
                 what="autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels",
-                extra="models",
-                available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
-                licence="Apache-2.0",
             ),
-            BackendInfo(
-                name=_PHOTO,
+            photo(
                 kind="segmenter",
                 what="persons, animals and things in photos: the 20 classes of Pascal VOC",
-                extra="models",
-                available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
-                licence="Apache-2.0",
             ),
             BackendInfo(
                 name=_SCATTERING,

@@ -31,7 +31,7 @@ from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Maps, Scores, Texts
 
-FILE = "segmenter.safetensors"
+SEGMENTER_FILE = "segmenter.safetensors"
 _SCALE = ".scale"  # of a convolution's output channels
 
 _LEAST, _MOST, _STEP = 256, 384, 16
@@ -122,7 +122,7 @@ def save_segmenter(network: SegmenterNetwork, classes: Sequence[str], folder: Pa
             scale = value.abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-8) / 127
             weights[key + _SCALE] = scale.contiguous()
             weights[key] = (value / scale).round().to(torch.int8).contiguous()
-    save_file(weights, folder / FILE, metadata={"classes": json.dumps(list(classes))})
+    save_file(weights, folder / SEGMENTER_FILE, metadata={"classes": json.dumps(list(classes))})
 
 
 def read_segmenter(folder: Path) -> tuple[SegmenterNetwork, tuple[str, ...]]:
@@ -132,7 +132,7 @@ def read_segmenter(folder: Path) -> tuple[SegmenterNetwork, tuple[str, ...]]:
         BackendError: There is none, or its file cannot be read.
     """
     try:
-        with safe_open(folder / FILE, framework="pt") as file:
+        with safe_open(folder / SEGMENTER_FILE, framework="pt") as file:
             classes = tuple(json.loads(file.metadata()["classes"]))
             weights = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
         for key in [key for key in weights if key.endswith(_SCALE)]:
