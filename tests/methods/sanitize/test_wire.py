@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from understudy.core.errors import WireError
 from understudy.methods.sanitize import ed25519, signed_results, wire
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.wire_items import (
     FILL,
     HEADER_BYTES,
@@ -373,11 +374,11 @@ def test_a_signature_binds_every_field(private: bytes) -> None:
 
 def test_a_pairing_code_is_read_whole_or_not_at_all() -> None:
     for certificate in (None, "c" * 64):
-        code = wire.PairingCode(
+        code = PairingCode(
             url="https://[::1]:8443", secret="a" * 32, public_key="b" * 64, certificate=certificate
         )
-        assert wire.PairingCode.read(f" {code.text()}\n") == code
+        assert PairingCode.read(f" {code.text()}\n") == code
         for text in (code.text()[:-2], code.text() + ".", "", "https://host", "#" + code.secret):
             if text != code.text()[:-2] or certificate:
                 with pytest.raises(WireError, match="pairing code"):
-                    wire.PairingCode.read(text)
+                    PairingCode.read(text)
