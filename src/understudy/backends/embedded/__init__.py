@@ -44,12 +44,9 @@ class EmbeddedBackend:
 
     def models(self) -> list[BackendInfo]:
         """The codec, the photo autoencoder, the scattering encoder, the studio and the writer."""
+        shipped = installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS)
         photo = partial(
-            BackendInfo,
-            name=_PHOTO,
-            extra="models",
-            available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
-            licence="Apache-2.0",
+            BackendInfo, name=_PHOTO, extra="models", available=shipped, licence="Apache-2.0"
         )
         return [
             BackendInfo(
