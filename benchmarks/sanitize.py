@@ -23,7 +23,7 @@ from torch.nn import functional
 from benchmarks.tables import CACHE, Table
 from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_encoder, load_model
-from understudy.core.ports import Generator, Segmenter, TextEncoder
+from understudy.core.ports import Segmenter, TextEncoder
 from understudy.core.types import Images, Maps, Masks
 from understudy.engine.local import LocalEngine
 from understudy.methods.sanitize.background import Backgrounds, HoleSettings, backgrounds
@@ -122,7 +122,6 @@ def room_of(
     hidden: Masks,
     look: Callable[..., Remnants],
     holes: HoleSettings = HOLES,
-    inpainter: Generator | None = None,
 ) -> Backgrounds:
     """Each home's backgrounds by themselves, put together again."""
     results = [
@@ -132,8 +131,6 @@ def room_of(
             ["dog"],
             look,
             settings=holes,
-            inpainter=inpainter,
-            prompt="an empty room",
         )
         for rows in one.by_home()
     ]

@@ -25,8 +25,6 @@ nothing else. [The server](server.md) says what happens to them.
 - The digests of a part's items are sent in ascending order, and a random salt is part of every
   item: neither order nor equality of digests says which items came of one photo, and a digest that
   is kept after its item was deleted says nothing of it.
-- 8 photos at (L1, L0), edges at 64 pixels a side, take at most 8 KiB, request and manifest
-  included.
 
 ## Requests
 
@@ -93,15 +91,18 @@ def wire_page() -> str:
 
 def _message(message: type[Message]) -> str:
     said = " ".join((message.__doc__ or "").split()).replace("``", "`")
-    text = f"\n### {message.__name__}\n\n{said}\n\n"
+    text, plain = f"\n### {message.__name__}\n\n{said}\n\n", list[str]()
     for name, field in message.model_fields.items():
         annotation: Any = field.annotation
         for extra in reversed(field.metadata):
             annotation = Annotated[annotation, extra]
         value = _shape(TypeAdapter(annotation).json_schema())
         note = " ".join((field.description or "").split()).replace("``", "`")
-        text += f"- `{name}`: {value}.{' ' if note else ''}{note}\n"
-    return text
+        if note:
+            text += f"- `{name}`: {value}. {note}\n"
+        else:
+            plain.append(f"`{name}`: {value}")
+    return text + (f"- {'; '.join(plain)}.\n" if plain else "")
 
 
 def _shape(schema: dict[str, Any]) -> str:

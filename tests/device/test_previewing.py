@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 from tests.device.device_site import CANARY, SEGMENTER, DeviceSite, save_photo
+from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import (
     SIDE,
     ColourSegmenter,
@@ -25,7 +26,6 @@ from understudy.core.types import Masks
 from understudy.data import open_source
 from understudy.device.exposure import exposures, public_homes
 from understudy.device.messages import camera_messages
-from understudy.device.parcel import drawn_part
 from understudy.device.photo_store import (
     PhotoFile,
     add_photos,
@@ -140,6 +140,20 @@ def test_noise_of_the_paper_is_asked_for_by_its_deviation(site: DeviceSite, devi
     assert sent.std() == pytest.approx(deviation, rel=0.06)
 
 
+def test_a_mixture_is_asked_for_by_the_names_of_parts(site: DeviceSite) -> None:
+    site.add()
+    device = Terminal(site.home.folder)
+    asked = ("request", "--target", "dog", "--background", "room", "--classes", "blue,green")
+    asked += ("--level", "dog=segment", "--references", "3", "--segmenter", SEGMENTER)
+    with pytest.raises(ConfigError, match="the parts are dog, background"):
+        device(*asked, "--mix", "cat")
+    device(*asked, "--mix", "dog", "--equal-shares")
+    device("segment")
+    assert "drawn from words alone for dog" in device("preview", "--no-measure")
+    request = stored_preferences(site.home).request
+    assert (request.mixture, request.equal_shares) == (((1,),), True)
+
+
 def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> None:
     site.add(3)
     preferences = site.ask({"dog": "edges"}, 2)
@@ -167,7 +181,7 @@ def test_no_more_references_are_taken_than_are_clean(site: DeviceSite) -> None:
     preferences = site.ask({"dog": "segment"}, 3)
     shown = preview(site.home, preferences, site.checks())
     assert "dog of 3, 4, 5" in shown.text
-    assert len(drawn_part(shown.parcel, 1)) == 3
+    assert len(shown.parcel.decoded(1)) == 3
 
 
 def test_the_page_says_what_leaves_and_what_it_tells(site: DeviceSite) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.ndimage import binary_dilation
 
 from understudy.core.errors import ConfigError, MissingExtra
-from understudy.playhouse import SEGMENT_CLASSES, World, canvas, colours, render_many
+from understudy.playhouse import SEGMENT_CLASSES, World, canvas, colours
 from understudy.playhouse.attributes import PLACES, TARGETS, choose, values_of
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.grammar import read_caption
@@ -30,14 +30,15 @@ def changed(one, other):
 
 
 def test_a_seed_is_a_picture():
-    first = render_many(EVERYTHING, range(12))
-    again = render_many(World(targets=TARGETS), reversed(range(12)))
-    assert (first["images"] == again["images"][::-1]).all()
-    assert (first["segments"] == again["segments"][::-1]).all()
-    assert first["captions"] == again["captions"][::-1]
-    assert first["images"].shape == (12, 64, 64, 3)
-    assert first["images"].dtype == first["segments"].dtype == np.uint8
-    assert len({image.tobytes() for image in first["images"]}) == 12
+    first = [EVERYTHING.draw(seed) for seed in range(12)]
+    again = [World(targets=TARGETS).draw(seed) for seed in reversed(range(12))]
+    for one, other in zip(first, reversed(again), strict=True):
+        assert (one.image == other.image).all()
+        assert (one.segments == other.segments).all()
+        assert one.caption == other.caption
+        assert one.image.shape == (64, 64, 3)
+        assert one.image.dtype == one.segments.dtype == np.uint8
+    assert len({one.image.tobytes() for one in first}) == 12
 
 
 def test_another_process_draws_the_same():
@@ -128,8 +129,6 @@ def test_a_world_needs_sense():
         World(8)
     with pytest.raises(ConfigError, match="targets"):
         World(targets=("cat",))
-    with pytest.raises(ConfigError, match="seed"):
-        render_many(World(), [])
 
 
 @pytest.mark.parametrize("kind", ["dog", "person", "bottle", "frame"])

@@ -10,12 +10,16 @@ from tests.server.site import DigestPipeline
 from understudy.server import serve
 from understudy.server.serve import ServerOptions
 
-serve.PIPELINES["digests"] = lambda options: DigestPipeline()  # in worker processes, too
+
+class DigestOptions(ServerOptions):
+    """In worker processes, too."""
+
+    def pipeline(self) -> DigestPipeline:
+        return DigestPipeline()
+
 
 if __name__ == "__main__":
     tls = sys.argv[3:] != ["proxied"]
     url = None if tls else f"https://localhost:{int(sys.argv[2]) + 1}"
-    options = ServerOptions(
-        Path(sys.argv[1]), port=int(sys.argv[2]), pipeline="digests", tls=tls, url=url
-    )
+    options = DigestOptions(Path(sys.argv[1]), port=int(sys.argv[2]), tls=tls, url=url)
     serve.serve(options, lambda line: print(line, flush=True))

@@ -30,6 +30,7 @@ from tests.server.site import Server, submitted
 from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.device.outbox import Outbox, ServerConnection
 from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import check_signature, decode_model
 from understudy.server.application import PAIRING_SECONDS, application
 from understudy.server.connections import (
@@ -58,7 +59,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving_process(folder: Path, port: int, *words: str) -> Iterator[wire.PairingCode]:
+def serving_process(folder: Path, port: int, *words: str) -> Iterator[PairingCode]:
     """A server with workers, and a code to pair with it."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
@@ -70,7 +71,7 @@ def serving_process(folder: Path, port: int, *words: str) -> Iterator[wire.Pairi
     assert process.stdout is not None
     try:
         lines = [process.stdout.readline(), process.stdout.readline()]
-        yield wire.PairingCode.read(lines[1].split()[-1])
+        yield PairingCode.read(lines[1].split()[-1])
     finally:
         process.send_signal(signal.SIGTERM)
         process.stdout.close()
@@ -172,7 +173,7 @@ class Attackers:
             await asyncio.sleep(0.02)
 
 
-def pair(code: wire.PairingCode) -> tuple[ServerConnection, str]:
+def pair(code: PairingCode) -> tuple[ServerConnection, str]:
     exchange = ServerConnection(code.url, code.certificate)
     body = wire.encode_message(wire.PairingRequest(secret=code.secret))
     status, answer = exchange("POST", "/v1/pair", body, None)

@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError
 from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import decode_model
 from understudy.server import serve
 from understudy.server.job_service import ServerKeys
@@ -34,10 +35,7 @@ from understudy.server.job_store import DAY, JobStore
 from understudy.server.serve import ServerOptions, certificate_of
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"pipeline": "none"}, {"retention_hours": 25}, {"retention_hours": 0}, {"workers": 0}],
-)
+@pytest.mark.parametrize("wrong", [{"retention_hours": 25}, {"retention_hours": 0}, {"workers": 0}])
 def test_options_that_cannot_be_are_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ServerOptions(tmp_path, **wrong)  # type: ignore[arg-type]
@@ -91,11 +89,11 @@ def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
 
     server = Server(tmp_path, now=int(time.time()))
     line = run("pair", "--host", "::1", "--port", "9000")
-    code = wire.PairingCode.read(line)
+    code = PairingCode.read(line)
     assert code.url == "https://[::1]:9000"
     assert code.certificate == certificate_of(tmp_path, "::1")[2]
     assert code.public_key == server.service.keys.public_key
-    assert wire.PairingCode.read(run("pair", "--no-tls")).certificate is None
+    assert PairingCode.read(run("pair", "--no-tls")).certificate is None
     paired = server.service.pair(code.secret)
     assert paired is not None
     (device,) = server.store.devices()
@@ -118,11 +116,11 @@ def test_options_before_a_subcommand_are_those_of_the_subcommand(
     data = ["--data", str(tmp_path / "server")]
     ran = CliRunner().invoke(app, ["serve", *data, "--host", "::1", "--port", "9000", "pair"])
     assert ran.exit_code == 0, ran.output
-    code = wire.PairingCode.read(ran.output)
+    code = PairingCode.read(ran.output)
     assert code.url == "https://[::1]:9000"
     assert code.public_key == ServerKeys.of(tmp_path / "server").public_key
     ran = CliRunner().invoke(app, ["serve", *data, "--port", "9000", "pair", "--port", "9001"])
-    assert wire.PairingCode.read(ran.output).url == "https://127.0.0.1:9001"
+    assert PairingCode.read(ran.output).url == "https://127.0.0.1:9001"
     ran = CliRunner().invoke(app, ["serve", *data, "devices"])
     assert (ran.exit_code, ran.output) == (0, "")
     for words in (["--workers", "2", "pair"], ["--port", "9000", "devices"]):
@@ -239,15 +237,15 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
 
 @pytest.mark.slow
 def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
-    """TLS by the fingerprint, a real job of text alone, and its deletion."""
+    """TLS by the fingerprint, a real job, and its deletion."""
     pytest.importorskip("diffusers")
     words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "serve"]
-    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1", "--pipeline", "text"]
+    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline(), process.stdout.readline()]
-        code = wire.PairingCode.read(lines[1].split()[-1])
+        code = PairingCode.read(lines[1].split()[-1])
         where = urlsplit(code.url)
         for _ in range(600):  # uvicorn binds after the lines are printed
             try:

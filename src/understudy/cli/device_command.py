@@ -30,6 +30,13 @@ _Server = Annotated[
     str | None,
     typer.Option("--server", help="A paired server: host:port, or the beginning of its key."),
 ]
+_Mix = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PART,PART", help="Add images drawn from words alone for these."),
+]
+_EqualShares = Annotated[
+    bool, typer.Option("--equal-shares", help="With --mix: no more images in all.")
+]
 _Install = Annotated[bool, typer.Option("--install", help="Install it even if it is not better.")]
 
 
@@ -121,11 +128,14 @@ def request_command(
         str | None, typer.Option(help="What finds keypoints; see `understudy backends`.")
     ] = None,
     segmenter: Annotated[
-        str, typer.Option(help="What finds the objects; see `understudy backends`.")
-    ] = "embedded:studio",
+        str | None, typer.Option(help="What finds the objects; by default what knows the photos.")
+    ] = None,
+    mix: _Mix = None,
+    equal_shares: _EqualShares = False,
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
+    from understudy.device.photo_domain import miss_lines
     from understudy.device.preferences import make_preferences
 
     if training not in ("classifier", "detector"):
@@ -138,16 +148,21 @@ def request_command(
         _home(home),
         targets=target,
         background=background,
-        classes=[name.strip() for name in (classes or "").split(",") if name.strip()],
+        classes=_names(classes or ""),
         training=training,  # type: ignore[arg-type]  # checked above
         levels={noun: value for noun, _, value in pairs},
         references=references,
         images_per_class=images,
         pose_model=pose_model,
         segmenter=segmenter,
+        mixture=[_names(one) for one in mix or []],
+        equal_shares=equal_shares,
     )
     for line in preferences.lines():
         typer.echo(line)
+    if preferences.request.disclosed:
+        for line in miss_lines(preferences.segmenter, preferences.nouns):
+            typer.echo(line)
     if training == "classifier":
         typer.echo(
             "If you can label 40 photos, train here, and nothing leaves: understudy device train"
@@ -165,6 +180,7 @@ def segment_command(
     ] = None,
 ) -> None:
     """Find the objects in the references, and draw a sheet to look at."""
+    from understudy.device.photo_domain import miss_lines
     from understudy.device.preferences import stored_preferences
     from understudy.device.review import segment_photos
 
@@ -175,14 +191,20 @@ def segment_command(
     for noun, missing in reviewed.without:
         count = len(reviewed.photos.ids)
         typer.echo(f"{noun}: in {count - missing} of {count} photos")
+    for line in miss_lines(reviewed.segmenter, reviewed.segments.nouns):
+        typer.echo(line)
     if (problem := reviewed.domain_problem()) is not None:
         typer.echo(f"nothing of these photos can be previewed: {problem}")
     typer.echo(f"look at {reviewed.sheet}")
     typer.echo("where it is wrong: understudy device segment --leave-out NUMBERS")
 
 
+def _names(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _numbers(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = _names(text)
     if not all(word.isdecimal() for word in words):
         raise ConfigError(f"--leave-out is numbers with commas, such as 3,7, found {text!r}")
     return [int(word) for word in words]

@@ -38,11 +38,7 @@ def _options(**given: Any) -> ServerOptions:
 
 
 def _pass_on(context: typer.Context, subcommand: str) -> None:
-    """Give options that stand before a subcommand to it, as if they stood behind.
-
-    Raises:
-        ConfigError: It has no such option, so that it would be ignored.
-    """
+    """Give options that stand before a subcommand to it, as if they stood behind."""
     given = {
         parameter
         for parameter in context.command.params
@@ -69,15 +65,16 @@ def serve_command(
     port: _Port = 8443,
     tls: _Tls = True,
     url: _Url = None,
-    pipeline: Annotated[
-        str, typer.Option(help="How jobs become models: spinml (all levels) or text (L0 only).")
-    ] = "spinml",
     generator: Annotated[
         str, typer.Option(help="What draws; see `understudy backends`.")
     ] = "embedded:studio",
     segmenter: Annotated[
         str, typer.Option(help="What cuts objects out; see `understudy backends`.")
     ] = "embedded:studio",
+    tune_background: Annotated[
+        bool,
+        typer.Option("--tune-background", help="DreamBooth of backgrounds, and merged inpainting."),
+    ] = False,
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     retention: Annotated[int, typer.Option(help="Hours until a job is deleted, at most 24.")] = 24,
     open_jobs: Annotated[int, typer.Option(help="Jobs of a device at a time.")] = 4,
@@ -100,9 +97,9 @@ def serve_command(
             port=port,
             tls=tls,
             url=url,
-            pipeline=pipeline,
             generator=generator,
             segmenter=segmenter,
+            tune_background=tune_background,
             workers=workers,
             retention_hours=retention,
             quotas=Quotas(open_jobs, jobs_a_day, stored_mb * 2**20, job_minutes * 60),

@@ -34,7 +34,6 @@ class Offer:
     """The preview that may be agreed to.
 
     Attributes:
-        parcel: Digest of what would be sent.
         server: Public key of the server that it is for; None where none was paired yet, so that it
             is for the one that it is first sent to.
     """
@@ -81,12 +80,7 @@ def offer_parcel(
 ) -> None:
     """Store a parcel that may be agreed to from now on, instead of the one before.
 
-    Args:
-        home: The device.
-        parcel: What would be sent.
-        report: What its owner is shown of it.
-        server: Which server it would be sent to; None where none is paired yet.
-        basis: What `offer_basis` was when the preview was begun.
+    ``basis`` is what `offer_basis` was when the preview was begun.
 
     Raises:
         RunError: What it rests on has changed meanwhile.
@@ -129,10 +123,7 @@ def void_offer(home: DeviceHome) -> tuple[Offer | None, list[DisclosureAttempt]]
 def recipient(home: DeviceHome, parcel: str, name: str | None) -> PairedServer:
     """The server that a parcel is sent to.
 
-    Args:
-        home: The device.
-        parcel: Digest of what is to be sent.
-        name: The server, as its owner named it; None: the one that the preview was for.
+    `name`: The server, as its owner named it; None: the one that the preview was for.
 
     Raises:
         RunError: The parcel is not what was previewed last, or it was previewed for another server.

@@ -24,11 +24,7 @@ class DisclosureAttempt:
     """A parcel that was sent to a server, or was about to be.
 
     Attributes:
-        run: Of the ledger's row.
         dataset: Id of the photos in the ledger when it was recorded.
-        time: When it was recorded.
-        parcel: Digest of what was sent.
-        server: Public key of the server.
         number: 1, and 1 more each time that the same parcel was sent to the server anew.
         details: What the row says: every part, digest and figure.
         deleted: When the server's receipt was recorded; None where there is none.
@@ -62,12 +58,7 @@ def attempt_run(parcel: str, server: str, number: int) -> str:
 
 
 def device_disclosures(home: DeviceHome, ledger: Ledger | None = None) -> list[DisclosureAttempt]:
-    """Everything that this device disclosed, in order.
-
-    Args:
-        home: The device.
-        ledger: Its ledger where it is open already.
-    """
+    """Everything that this device disclosed, in order."""
     if ledger is None:
         with home.settings.open_ledger() as opened:
             return device_disclosures(home, opened)

@@ -21,6 +21,7 @@ from understudy.core.types import Images, Labels, Masks
 from understudy.data import open_source
 from understudy.device.former_messages import FormerMessages
 from understudy.device.messages import camera_messages, unsearched
+from understudy.device.photo_domain import PHOTO, STUDIO
 from understudy.device.preferences import Preferences
 from understudy.methods.sanitize.sanitizers import Sanitizer
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
@@ -47,13 +48,8 @@ class PublicHomes:
     """Public photos of homes with such objects, and what would be sent of them.
 
     Attributes:
-        name: The dataset.
         images: (n, side, side, 3) uint8.
-        segments: Where the objects are.
-        messages: What the same sanitizers give, by part, drawn.
         statuses: (n,) int64.
-        classes: Names of the statuses.
-        homes: Whose photo each is.
     """
 
     name: str
@@ -121,17 +117,13 @@ def public_homes(
 ) -> PublicHomes:
     """Public homes, with the messages that the owner's choices would make of them.
 
-    Args:
-        preferences: What may leave.
-        sanitizers: Of the parts above L0.
-        segmenter: Name of the model that searches, the same as for the owner's photos.
-        source: A dataset that names homes; None for the playhouse's homes of the first object.
+    The segmenter is that of the owner's photos; without a ``source`` the homes are the playhouse's.
 
     Raises:
         ConfigError: The playhouse has no homes with such an object, and no dataset was named.
         MissingExtra: The playhouse is not installed.
     """
-    side, first = preferences.request.side, preferences.nouns[0].split()[-1]
+    side, first, named = preferences.request.side, preferences.nouns[0].split()[-1], source
     if source is None:
         task = PUBLIC_TASKS.get(first)
         if task is None:
@@ -144,6 +136,8 @@ def public_homes(
     batches = list(data.batches(256))
     images = np.concatenate([batch.values for batch in batches])
     homes = np.concatenate([_homes(batch.units) for batch in batches])
+    if named is None and segmenter == PHOTO:
+        segmenter = STUDIO  # it knows drawn homes, and the other one does not
     model = load_model(Segmenter, segmenter)
     segments = search(images, preferences.nouns, model, SearchSettings())
     messages = {part: np.zeros_like(images) for part in preferences.request.disclosed}

@@ -22,7 +22,6 @@ class FormerMessages:
     """What was disclosed before. Deleted or not: the servers did know it.
 
     Attributes:
-        attempts: The disclosures.
         drawn: Messages of each photo, by its id, drawn from their bytes; each different one once.
         unreadable: Disclosures whose bytes are not in the outbox any more.
         holes: Of each disclosure of backgrounds: ids of its photos, and (side, side) bool.
@@ -86,14 +85,10 @@ def _unpacked(digits: str) -> Masks:
 class Recipient:
     """A server, and what it and all others know from before.
 
-    Args:
-        home: The device.
-        name: Of the server; None for the only one, or for none where none is paired.
+    ``name``: None for the only server, or for none where none is paired.
 
     Attributes:
         server: The server; None where none is paired.
-        own: What it knows.
-        all: What all servers know.
     """
 
     def __init__(self, home: DeviceHome, name: str | None) -> None:
@@ -133,10 +128,7 @@ def joint_layers(
 ) -> tuple[Images, ...]:
     """All messages of each photo, as images of all photos laid over one another.
 
-    Args:
-        ids: Of the photos.
-        shape: Of a photo.
-        sources: Messages by the id of their photo; the same one twice counts once.
+    `sources`: Messages by the id of their photo; the same one twice counts once.
 
     Returns:
         Each (n, *shape) uint8, black where a photo has fewer messages.

@@ -39,12 +39,7 @@ def train_here(
 ) -> InstalledResult:
     """Train a classifier on the labelled photos, measure it, and install it if it is better.
 
-    Args:
-        home: The device.
-        epochs: Passes over the photos; None for the recipe's own number.
-        seed: Of everything random.
-        wish: Install it in any case.
-        report: Is given a line before each training.
+    `epochs`: Passes over the photos; None for the recipe's own number.
 
     Raises:
         InputError: There are no labelled photos, one class, or too few of a class to leave any out.

@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from understudy.backends.onnx_model import OnnxModel, OnnxOptions
 from understudy.core.errors import RunError
-from understudy.core.types import Images
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.model_trial import try_model
 from understudy.device.photo_store import PhotoSet, labelled_photos
@@ -34,13 +30,10 @@ class DeviceModel:
         digest: BLAKE2b-256 of its bytes; the name of its folder.
         origin: Where it is from, and what had left for it.
         kind: ``"classifier"`` or ``"detector"``.
-        classes: Its label classes.
-        side: Pixels a side of its input.
         validation: What its maker states of synthetic images, or of the owner's photos that were
             left out of a training here, in [0, 1].
         accuracy: Part of the owner's labelled photos in which it is right; None where there are
             none, or it is a detector.
-        labelled: Of how many photos that is.
     """
 
     digest: str
@@ -58,7 +51,6 @@ class ModelIndex:
     """All models of the device.
 
     Attributes:
-        models: In the order in which they came.
         installed: Digests of those that were installed, the latest last: it is the one in use.
     """
 
@@ -77,13 +69,7 @@ class ModelIndex:
 
 @dataclass(frozen=True, slots=True)
 class InstalledResult:
-    """What became of a model that was offered.
-
-    Attributes:
-        model: The model, measured.
-        installed: Whether it is in use now.
-        reason: Why, or why not.
-    """
+    """What became of a model that was offered."""
 
     model: DeviceModel
     installed: bool
@@ -107,11 +93,7 @@ def offer_model(
 ) -> InstalledResult:
     """Check a model, store it, measure it, and install it if it is better or wished for.
 
-    Args:
-        home: The device.
-        data: Its ONNX bytes.
-        model: What is known of it; its digest is made here.
-        wish: Install it in any case.
+    What is known of the model needs no digest; ``wish`` installs it in any case.
 
     Raises:
         WireError: It is refused, and nothing of it is stored.
@@ -150,14 +132,6 @@ def roll_back(home: DeviceHome) -> DeviceModel | None:
             raise RunError("no model is installed, so there is none to go back from")
         _store(home, index.models, index.installed[:-1])
         return model_index(home).current
-
-
-def predictions(home: DeviceHome, model: DeviceModel, images: Images) -> list[str]:
-    """The class of each of (n, side, side, 3) uint8 images, one by one, by a stored classifier."""
-    network = OnnxModel(str(model_path(home, model.digest)), OnnxOptions(batch=1, threads=1))
-    rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32)
-    scores = [network.run(rows[at : at + 1])[0] for at in range(len(rows))]
-    return [model.classes[int(row.argmax())] for row in scores]
 
 
 def _guess(model: DeviceModel, photos: PhotoSet | None) -> float:

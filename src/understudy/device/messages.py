@@ -175,9 +175,7 @@ def noise_seeds(photos: Images, key: bytes) -> list[int]:
     Two copies with noises of their own could be averaged. Photos that do differ have seeds that
     differ: of one noise on both, their difference could be read.
 
-    Args:
-        photos: (n, side, side, 3) uint8, in the order in which they came.
-        key: The secret of the home.
+    ``photos``: (n, side, side, 3) uint8, in the order in which they came.
     """
     cells = area_means(photos, _COPY_CELLS, smaller=True).astype(np.float64)
     values = photos.astype(np.float64)

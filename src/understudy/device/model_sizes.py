@@ -37,13 +37,7 @@ class GraphRefusedError(WireError):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a network takes for one image.
-
-    Attributes:
-        values: Numbers of all intermediate results.
-        work: Multiplications and additions, comparisons and the like.
-        output: Sizes of the result's axes after the batch.
-    """
+    """What a network takes for one image."""
 
     values: int
     work: int
@@ -97,12 +91,6 @@ _Result = tuple[Sizes, int]
 
 def graph_cost(graph: onnx.GraphProto, opset: int, *, values: int, work: int) -> Cost:
     """The cost of one image, and the shape of the result.
-
-    Args:
-        graph: One input, (batch, ...), and one output.
-        opset: Version of its operators.
-        values: Intermediate numbers that are allowed.
-        work: Multiplications and additions that are allowed.
 
     Raises:
         GraphRefusedError: The cost is higher, or an operator does not treat images independently.

@@ -58,7 +58,6 @@ class TrialResult:
     """What a model answered.
 
     Attributes:
-        rows: Indices of the photos that were judged.
         labels: Of a classifier, the index of the class that it gave to each; none of a detector.
     """
 
@@ -71,12 +70,7 @@ def try_model(
 ) -> TrialResult:
     """Check a model and run it, in a process with limits.
 
-    Args:
-        data: Its bytes.
-        kind: What it should be.
-        side: Pixels a side of its images.
-        classes: Number of its classes.
-        photos: (n, side, side, 3) uint8 that it is to judge; `PHOTOS` of them at most are.
+    ``photos``: (n, side, side, 3) uint8 that it is to judge; `PHOTOS` of them at most are.
 
     Raises:
         WireError: It is refused, or took too much memory or time; nothing of it is quoted.

@@ -31,19 +31,18 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.paired_servers import PairedServer, add_server, server_of_key
 from understudy.device.parcel import Parcel, consent_digest, parcel_report, stored_parcel
 from understudy.methods.sanitize import signed_results
+from understudy.methods.sanitize.pairing_code import PairingCode, is_private
 from understudy.methods.sanitize.wire import (
     MESSAGE_BYTES,
     MODEL_BYTES,
     DeletionReceipt,
     JobState,
     ModelResult,
-    PairingCode,
     PairingRequest,
     PairingResult,
     Refusal,
     decode_message,
     encode_message,
-    is_private,
 )
 from understudy.privacy.ledger.ledger import Disclosure
 
@@ -149,9 +148,7 @@ class ServerConnection:
 class Outbox:
     """Everything that a device says to its servers.
 
-    Args:
-        home: The device.
-        exchange: How requests travel; None: HTTP to the server that is meant.
+    ``exchange``: how requests travel; None: HTTP to the server that is meant.
     """
 
     def __init__(self, home: DeviceHome, exchange: Exchange | None = None) -> None:
@@ -224,9 +221,7 @@ class Outbox:
     def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
         """How far a job is.
 
-        Args:
-            attempt: What was sent.
-            wait: Let the server answer at the next change, or after 25 seconds.
+        ``wait`` lets the server answer at the next change, or after 25 seconds.
         """
         job = self._job(attempt)
         path = f"/v1/jobs/{job['job']}"

@@ -20,9 +20,7 @@ class PairedServer:
 
     Attributes:
         url: ``https://host:port``.
-        public_key: Of its signatures: which server it is.
         certificate: SHA-256 of its certificate; None where an authority vouches for it.
-        token: What the device is known by. Secret.
     """
 
     url: str

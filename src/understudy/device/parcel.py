@@ -48,7 +48,6 @@ class Parcel:
     """A submission and its items, encoded.
 
     Attributes:
-        submission: Request and manifest.
         items: Encoded items by their digests, in the order in which they are sent.
     """
 
@@ -85,9 +84,7 @@ class Parcel:
 def pack(request: JobRequest, items: Mapping[int, Sequence[Item]]) -> Parcel:
     """A parcel with a fresh nonce.
 
-    Args:
-        request: What is asked for.
-        items: Of each part above L0, as many as the request states references.
+    ``items`` of each part above L0 are as many as the request states references.
 
     Raises:
         WireError: The items are others than the request needs.
@@ -170,9 +167,3 @@ def drawn_item(item: Item, skeleton_name: str | None = None) -> Images:
         at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), side - 1)
         canvas[at[:, 1], at[:, 0]] = 255
     return canvas
-
-
-def drawn_part(parcel: Parcel, part: int) -> Images:
-    """(references, side, side, 3) uint8: all items of a part, drawn."""
-    skeleton_name = parcel.request.parts[part].skeleton
-    return np.stack([drawn_item(item, skeleton_name) for item in parcel.decoded(part)])

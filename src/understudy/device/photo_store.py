@@ -66,11 +66,7 @@ class AddedPhotos:
     """What became of photos that were to be added.
 
     Attributes:
-        added: How many are new.
-        known: How many had been added before.
         faults: Why others could not be read, a sentence each.
-        references: Photos without label, in all.
-        labelled: Photos with a label, in all.
     """
 
     added: int
@@ -85,7 +81,6 @@ class PhotoSet:
     """Some photos of the device.
 
     Attributes:
-        ids: Of each.
         images: (n, side, side, 3) uint8.
         labels: Of each; "" for a reference.
     """
@@ -102,9 +97,7 @@ class PhotoSet:
 def photo_files(place: Path, *, labelled: bool = False) -> list[PhotoFile]:
     """The photos of a folder, or one file.
 
-    Args:
-        place: A file, a folder of images, or with ``labelled`` a folder with one folder a class.
-        labelled: Whether the names of the folders are labels.
+    With ``labelled`` a place has one folder a class, whose names are the labels.
 
     Raises:
         SourceError: Nothing is there, or no image.

@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.photo_domain import STUDIO, require_known_photos
+from understudy.device.photo_domain import STUDIO, require_known_photos, suited_segmenter
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire import (
@@ -60,7 +60,6 @@ class Preferences:
     """A request, and the sanitizer of each part.
 
     Attributes:
-        request: As it will be sent.
         sanitizers: Names of the sanitizers, of the background and then of each object.
         pose_model: What finds keypoints; None where no pose is sent.
         segmenter: What finds the objects, and has a class for each.
@@ -126,21 +125,18 @@ def make_preferences(
     references: int = PAPER_REFERENCES,
     images_per_class: int = 400,
     pose_model: str | None = None,
-    segmenter: str = STUDIO,
+    segmenter: str | None = None,
+    mixture: Sequence[Sequence[str]] = (),
+    equal_shares: bool = False,
 ) -> Preferences:
     """The owner's request, checked and stored. It voids what was previewed before.
 
-    Args:
-        home: The device; its photos settle the pixels a side.
-        targets: Nouns of the objects; a classifier's classes are about the first.
-        background: Noun of the background, such as ``bedroom``.
-        classes: Label classes; for a detector those objects that it is to find, all by default.
-        training: ``"classifier"`` or ``"detector"``.
-        levels: What may leave of a part, by its noun or ``background``; text where none is given.
-        references: Photos of which something may leave, where anything may.
-        images_per_class: Synthetic images that the server draws.
-        pose_model: What finds keypoints, where a pose may leave.
-        segmenter: What finds the objects, where anything of photos may leave.
+    Photos settle the pixels a side. A classifier's classes are about the first target; a detector's
+    are those targets that it is to find, all by default. ``levels`` say what may leave of a part,
+    by its noun or ``background``; text where none is given. Without a ``segmenter`` it is the one
+    that ships and knows the photos. ``mixture`` are lower preferences whose images the server adds:
+    of each, the parts of which it draws these from words alone; with ``equal_shares`` it draws an
+    equal share of every preference, and no more images in all.
 
     Raises:
         ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
@@ -159,6 +155,8 @@ def make_preferences(
         "side": home.settings.side,
         "references": references if wanted else 0,
         "images_per_class": images_per_class,
+        "mixture": tuple(_part_numbers(names, (background, *targets)) for names in mixture),
+        "equal_shares": equal_shares,
     }
     try:
         request = JobRequest.model_validate(fields)
@@ -167,12 +165,23 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
+    segmenter = segmenter or suited_segmenter(home)
     _check_nouns(targets, segmenter)
     preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
     if request.disclosed:
         require_known_photos(home, segmenter)
     _store(home, preferences)
     return preferences
+
+
+def _part_numbers(names: Sequence[str], nouns: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of parts by their nouns, of the background by its own or ``background``."""
+    known = {noun: number for number, noun in enumerate(nouns)} | {BACKGROUND: 0}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"a mixture names {unknown[0]!r}; the parts are {', '.join((*nouns[1:], BACKGROUND))}"
+        )
+    return tuple(sorted({known[name] for name in names}))
 
 
 def _store(home: DeviceHome, preferences: Preferences) -> None:

@@ -35,6 +35,7 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
 from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import CODE_DIGITS, Parcel, consent_digest, pack
+from understudy.device.photo_domain import miss_lines
 from understudy.device.preferences import Preferences
 from understudy.device.review import ReviewedPhotos, UsedPhotos, reviewed_photos
 from understudy.device.sheets import sheet_bytes
@@ -66,7 +67,6 @@ class CheckSettings:
 
     Attributes:
         second_look: Segmenters that search it once more; () for the one that made the segments.
-        detectors: Detectors that do.
         rooms: Public photos that never held the objects; None for the playhouse's.
         homes: Public photos of homes with such objects; None for the playhouse's.
         measure: Whether to measure what would be learnt from it.
@@ -86,9 +86,7 @@ class DisclosurePreview:
     Attributes:
         parcel: The bytes.
         server: Where they would go; None where no server is paired yet.
-        text: What is in them and what it tells.
         sheet: The drawing; None where nothing but text would leave.
-        page: File of the text.
         held_back: Numbers of photos, from 1, in which something was found that stays home.
     """
 
@@ -112,11 +110,7 @@ class _Sheet:
     """What a preview shows of photos.
 
     Attributes:
-        lines: Of the page.
-        figures: Measured, by the part's number.
         photos: Id of the photo that an item is of, by the item's digest.
-        sheet: The drawing.
-        held_back: Numbers of photos.
         hole: Of the backgrounds, packed; None where none is sent.
     """
 
@@ -205,6 +199,7 @@ def _of_photos(
         for row, item in zip(chosen, packed[part], strict=True)
     }
     lines, figures = _photo_lines(used, messages, rows), dict[str, Any]()
+    lines += [f"  {line}" for line in miss_lines(reviewed.segmenter, preferences.nouns)]
     if checks.measure:
         public = public_homes(preferences, sanitizers, reviewed.segmenter, checks.homes)
         sent: dict[str, list[Images]] = {}
@@ -225,14 +220,7 @@ def _of_photos(
 
 
 class _Measured:
-    """What is measured of photos of which anything is or would be sent.
-
-    Args:
-        preferences: What may leave.
-        public: Public homes to compare with.
-        reviewed: All references.
-        ids: Of the photos that are measured.
-    """
+    """What is measured of photos of which anything is or would be sent."""
 
     def __init__(
         self,
@@ -327,11 +315,7 @@ def _rooms(preferences: Preferences, source: str | None) -> Images:
 def _chosen_rows(
     preferences: Preferences, used: UsedPhotos, messages: CameraMessages, left_out: int
 ) -> dict[int, list[int]]:
-    """The photos of which an item of each part is sent: as many as the request states.
-
-    Raises:
-        InputError: There are fewer.
-    """
+    """The photos of which an item of each part is sent: as many as the request states."""
     wanted, rows = preferences.request.references, {}
     for part in preferences.request.disclosed:
         usable = np.flatnonzero(messages.usable(part))
@@ -358,6 +342,9 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
             f"  {text}" + (f": {request.references} items, {size:,} bytes" if size else "")
         )
     words = f"{request.training_object} of {', '.join(request.label_classes)}"
+    for numbers in request.mixture:
+        alone = ", ".join(request.parts[number].noun for number in numbers)
+        lines.append(f"  of that, images drawn from words alone for {alone} are added")
     message = len(encode_message(parcel.submission))
     total, count = message + sum(map(len, parcel.items.values())), 1 + len(parcel.items)
     return [
@@ -455,11 +442,8 @@ def more_disclosure_advice(
 ) -> list[str]:
     """What is known of whether more disclosure helps, before any is agreed to.
 
-    Args:
-        preferences: What may leave.
-        installed: Of the installed model: what had left for it, the part of the owner's labelled
-            photos in which it is right, and of how many.
-        owner_labels: Labelled photos on the device.
+    ``installed`` of the installed model: what had left for it, the part of the owner's labelled
+    photos in which it is right, and of how many.
     """
     request, lines = preferences.request, [""]
     if request.training_object == "classifier":

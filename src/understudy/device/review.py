@@ -35,7 +35,6 @@ class UsedPhotos:
     Attributes:
         numbers: Of each on the sheets, from 1.
         images: (n, side, side, 3) uint8.
-        segments: Where the objects are in them.
     """
 
     numbers: tuple[int, ...]
@@ -48,11 +47,7 @@ class ReviewedPhotos:
     """References with their objects, and those that the owner has left out.
 
     Attributes:
-        photos: The references.
-        segments: Where the objects are, in the same order.
-        segmenter: Name of the model.
         left_out: Numbers of photos, from 1, that are not to be used.
-        sheet: The drawing of all this.
     """
 
     photos: PhotoSet
@@ -92,11 +87,8 @@ def segment_photos(
 
     It voids what was previewed before: other photos may be left out.
 
-    Args:
-        home: The device.
-        preferences: They name the objects.
-        segmenter: A segmenter of the backends, by its name; None for that of the request.
-        leave_out: Numbers of photos, as the sheet shows them, that are not to be used.
+    ``leave_out`` are numbers of photos as the sheet shows them; the segmenter is that of the
+    request unless another one is named.
 
     Raises:
         ConfigError: The segmenter has no class for an object, or there is no photo of a number.

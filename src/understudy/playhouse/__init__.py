@@ -7,7 +7,7 @@ World().draw_as(7, target="dog", coat="brown", status="sleeping", place="sofa", 
 from understudy.playhouse.homes import Home
 from understudy.playhouse.picture import SEGMENT_CLASSES, DrawnImage, Instance
 from understudy.playhouse.source import PlayhouseSource, open_playhouse
-from understudy.playhouse.world import World, render_many
+from understudy.playhouse.world import World
 
 __all__ = [
     "SEGMENT_CLASSES",
@@ -17,5 +17,4 @@ __all__ = [
     "PlayhouseSource",
     "World",
     "open_playhouse",
-    "render_many",
 ]

@@ -118,10 +118,7 @@ class Canvas:
     What is drawn later hides what was drawn before, in the picture and in the map alike. Where
     nothing was drawn, the map says 0.
 
-    Args:
-        size: Pixels a side.
-        camera: From room coordinates to the frame, both 0 to 1.
-        ground: The colour behind everything.
+    `camera`: From room coordinates to the frame, both 0 to 1.
     """
 
     def __init__(self, size: int, camera: Affine, ground: Colour) -> None:

@@ -14,8 +14,7 @@ class Dice:
 
     Only ``random.Random.random`` is used: its sequence is the one that Python promises to keep.
 
-    Args:
-        seeds: Whole numbers; different ones give unrelated sequences.
+    Other seeds, whole numbers, give unrelated sequences.
     """
 
     def __init__(self, *seeds: int | str) -> None:

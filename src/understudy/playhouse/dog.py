@@ -109,7 +109,6 @@ class DogLook:
     """What makes one dog look like itself.
 
     Attributes:
-        coat: Colour of the fur.
         ears: ``"hanging"`` or ``"pointed"``.
         head: Size of the head, about 1.
         legs: Thickness of the legs and tail, about 1.
@@ -117,8 +116,6 @@ class DogLook:
         pattern_colour: Colour of the pattern on the fur; None: one colour.
         pattern: ``"spotted"`` or ``"patched"``, where there is such a pattern.
         collar: Colour of a collar; None: none.
-        toy: Colour of the bowl and of the ball.
-        muzzle: How much lighter the snout and belly are.
     """
 
     coat: Colour

@@ -31,19 +31,7 @@ class Strangeness:
     """How one home differs, for a gap of 1; numbers are in -1 to 1 unless told.
 
     Attributes:
-        hue: Turn of the room's hues.
-        target_hue: Turn of the target's hues.
-        tint: What achromatic colours lean to.
-        exposure: Red, green and blue of the light.
-        tilt: Of the camera.
-        zoom: Of the camera.
-        stretch: Of the target, across.
-        head: Size of heads.
-        legs: Thickness of legs and limbs.
         paper: Wallpaper, ``"dotted"`` or ``"checked"``.
-        pattern: Of a dog's coat.
-        collar: Colour name of a dog's collar.
-        line: Colour of outlines.
         threshold: The gap from which patterns, collars and papers are there, 0 to 1.
     """
 
@@ -90,11 +78,7 @@ def strangeness(dice: Dice) -> Strangeness:
 def estranged(scene: Scene, by: Strangeness, gap: float, seed: int) -> Scene:
     """The scene as the home's own camera sees it.
 
-    Args:
-        scene: As the public world would have it.
-        by: How the home differs.
-        gap: How much of that; 0 changes nothing but what is drawn by chance.
-        seed: Of the sensor noise.
+    `gap`: How much of that; 0 changes nothing but what is drawn by chance.
     """
     attributes = dict(scene.attributes)
     marked = gap >= by.threshold

@@ -16,7 +16,6 @@ class Ink:
 
     Attributes:
         style: ``"flat"``, ``"outlined"`` or ``"soft"``.
-        line: Colour of outlines.
         width: Their width in pixels at 64 pixels a side.
     """
 
@@ -28,9 +27,7 @@ class Ink:
 class DrawnFigure:
     """The shapes of a thing; ``draw`` puts them on a canvas with one outline around them all.
 
-    Args:
-        ink: How to draw.
-        contrast: Draw the outline dark (False) or light (True): what stands out from behind.
+    With ``contrast`` the outline is light: it stands out from a dark ground.
     """
 
     def __init__(self, ink: Ink, *, contrast: bool = False) -> None:

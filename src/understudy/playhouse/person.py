@@ -107,16 +107,11 @@ class PersonLook:
     """What makes one person look like themself.
 
     Attributes:
-        shirt: Colour of the shirt.
-        trousers: Colour of the trousers.
-        hair: Colour of the hair.
-        skin: Colour of the skin.
         cut: ``"short"``, ``"long"`` or ``"bun"``.
         head: Size of the head, about 1.
         build: Thickness of body and limbs, about 1.
         stripes: Colour of stripes on the shirt; None: plain.
         toy: Colour of the cup and of the book's cover.
-        wood: Colour of the table.
     """
 
     shirt: Colour

@@ -51,7 +51,6 @@ class Instance:
         box: (4,) float32: left, top, right, bottom of these pixels; right and bottom are outside.
         keypoints: (k, 3) float32: x and y in pixels, and 1 inside the image or 0; None: it has
             none.
-        names: What the keypoints are.
     """
 
     name: str
@@ -67,11 +66,9 @@ class DrawnImage:
 
     Attributes:
         image: (height, width, 3) uint8.
-        caption: What a person might write under it.
         attributes: Everything a caption can name, such as ``{"target": "dog", ...}``.
         label: Class, an index into the scene's classes; None: the scene has none.
         segments: (height, width) uint8: an index into `SEGMENT_CLASSES`.
-        instances: The targets, the largest first.
         unit: Whose it is: a home, or the public world.
     """
 

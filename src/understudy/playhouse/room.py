@@ -25,11 +25,7 @@ class Piece:
     Attributes:
         name: ``"bed"``, ``"sofa"``, ``"table"``, ``"lamp"``, ``"plant"``, ``"rug"``,
             ``"picture"`` or ``"shelf"``.
-        x: Its middle.
         y: Where it stands; the middle of what hangs.
-        width: How wide it is.
-        colour: Its main colour.
-        second: Its other colour.
     """
 
     name: str
@@ -45,13 +41,9 @@ class Room:
     """What a room looks like.
 
     Attributes:
-        wall: Colour of the wall.
         paper: ``"plain"``, ``"striped"``, ``"panelled"``, ``"dotted"`` or ``"checked"``.
         floor: ``"wooden"``, ``"tiled"`` or ``"carpet"``.
-        ground: Colour of the floor.
-        horizon: Where the floor begins.
         window: ``"day"``, ``"sunset"``, ``"night"``; None: no window.
-        window_x: The window's middle.
         curtain: Colour of curtains; None: none.
         pieces: What is in the room, what is behind first.
     """

@@ -27,11 +27,6 @@ class Actor:
 
     Attributes:
         kind: ``"dog"``, ``"person"``, ``"bottle"`` or ``"frame"``.
-        status: What it does, where it does anything.
-        look: Its colours and proportions.
-        at: Puts it into the room.
-        contrast: Draw its outline light.
-        seated: A person who sits.
     """
 
     kind: str
@@ -47,11 +42,9 @@ class Light:
     """What the light and the lens do to the picture.
 
     Attributes:
-        tint: Factors of red, green and blue.
         slope: How much brighter it gets from left to right and from top to bottom.
         vignette: How dark the corners are, 0 to 1.
         sensor_noise: Standard deviation of sensor noise, in levels of 255.
-        sensor_noise_seed: Of the sensor noise.
     """
 
     tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
@@ -171,14 +164,7 @@ def main_colour(look: Look) -> Colour:
 def arrange(
     attributes: Mapping[str, str], plan: ScenePlan, stage: list[Piece], at: float
 ) -> list[Piece]:
-    """Where the furniture stands that no target is on; what is behind first.
-
-    Args:
-        attributes: Of the scene.
-        plan: Of the room.
-        stage: The pieces that targets are on.
-        at: The middle of the target.
-    """
+    """Where the furniture stands that no target is on; what is behind first."""
     back: list[Piece] = []
     front: list[Piece] = []
     foot = plan.horizon + 0.07

@@ -38,13 +38,8 @@ class _Asked:
 
     Attributes:
         homes: How many homes; homes 0 to ``homes`` - 1 live there.
-        per_home: Pictures of each.
         gap: Domain gap to the public world, 0 to 2.
         split: ``"train"`` or ``"test"``: other pictures of the same homes.
-        size: Pixels a side that are drawn.
-        seed: Another street, or another public world.
-        count: Pictures of the public world.
-        target: Targets in the public world, with commas.
         first: Number of the first home: ``first=50`` gives homes that others never see.
     """
 
@@ -71,11 +66,7 @@ class PlayhouseSource:
 
     Its ``phrases`` speak of its classes: "dog eating" for "eating".
 
-    Args:
-        name: What it was opened by.
-        kind: One of `PLAYHOUSE_NAMES`.
-        asked: The options.
-        size: (height, width) to resize to; None: as drawn.
+    ``size``: (height, width) to resize to; None: as drawn.
     """
 
     kind: Literal["images", "embeddings"] = "images"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from collections.abc import Sequence
 
 from understudy.core.errors import ConfigError
 from understudy.playhouse.attributes import LOOKS, check
@@ -16,14 +13,6 @@ from understudy.playhouse.render import render
 from understudy.playhouse.staging import sample_scene
 
 SMALLEST, LARGEST = 16, 1024
-
-
-class Drawable(Protocol):
-    """A world or a home."""
-
-    def draw(self, seed: int) -> DrawnImage:
-        """The picture of a seed."""
-        ...
 
 
 class World:
@@ -83,27 +72,3 @@ def check_size(size: int) -> int:
     if not SMALLEST <= size <= LARGEST:
         raise ConfigError(f"size is {SMALLEST} to {LARGEST} pixels a side, not {size}")
     return size
-
-
-def render_many(scene: Drawable, seeds: Iterable[int]) -> dict[str, Any]:
-    """Many pictures at once, as arrays.
-
-    Returns:
-        ``images`` (n, h, w, 3) uint8, ``segments`` (n, h, w) uint8, ``labels`` (n,) int64 with -1
-        where there is none, and lists of ``captions``, ``attributes``, ``instances``, ``units``.
-
-    Raises:
-        ConfigError: There are no seeds.
-    """
-    images = [scene.draw(seed) for seed in seeds]
-    if not images:
-        raise ConfigError("render_many needs one seed or more")
-    return {
-        "images": np.stack([image.image for image in images]),
-        "segments": np.stack([image.segments for image in images]),
-        "labels": np.array([-1 if p.label is None else p.label for p in images], dtype=np.int64),
-        "captions": [image.caption for image in images],
-        "attributes": [image.attributes for image in images],
-        "instances": [image.instances for image in images],
-        "units": [image.unit for image in images],
-    }

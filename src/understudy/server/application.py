@@ -85,10 +85,8 @@ class _RefusedError(Exception):
 class Gate:
     """Counts the bytes of every body as they arrive, and lets no error out but as a refusal.
 
-    Args:
-        app: What is called with at most so many.
-        limits: Bytes by method; a method that is not listed has no body.
-        path_limits: Bytes by path, where they are others.
+    ``limits`` are bytes by method, and a method that is not listed has no body; ``path_limits``
+    bytes by path, where they are others.
     """
 
     def __init__(
@@ -135,12 +133,7 @@ class Gate:
 
 
 def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI:
-    """The ASGI application of a server.
-
-    Args:
-        service: What it serves.
-        pause: How a long poll waits between two looks.
-    """
+    """The ASGI application of a server."""
     app = FastAPI(
         title="understudy serve",
         docs_url=None,

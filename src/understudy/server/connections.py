@@ -45,9 +45,7 @@ class ConnectionLimits:
         handshake: Seconds for the handshake of TLS.
         head: Seconds for the head of a request, from the handshake or the last answer on.
         request: Seconds from there to the end of the answer.
-        connections: Connections at a time.
         of_address: Those of one address; of IPv6, of one network of 64 bits.
-        of_device: Those of one device.
     """
 
     handshake: float = 5.0
@@ -62,7 +60,6 @@ class OpenConnection:
     """A connection, from its acceptance on.
 
     Attributes:
-        address: Where it comes from.
         device: The device whose token it has shown; None for a guest.
     """
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from understudy.core.errors import RunError
 from understudy.methods.sanitize.ed25519 import new_signing_key, public_key_of
 from understudy.methods.sanitize.jobs import JobPipeline
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import sign
 from understudy.methods.sanitize.wire import (
     About,
     DeletionReceipt,
     JobState,
     JobSubmission,
-    PairingCode,
     PairingResult,
     accept_item,
     decode_message,
@@ -98,11 +98,7 @@ def new_pairing_code(
 ) -> PairingCode:
     """A code that pairs one device within a quarter of an hour.
 
-    Args:
-        store: The server's database.
-        keys: Its secrets.
-        url: How devices reach it.
-        certificate: SHA-256 of its certificate; None without TLS.
+    `certificate`: SHA-256 of its certificate; None without TLS.
     """
     secret = secrets.token_hex(16)
     keyed = keys.keyed("pairing", bytes.fromhex(secret))
@@ -115,14 +111,9 @@ class JobService:
     """One server's devices and jobs.
 
     Attributes:
-        store: Its database.
-        folders: Its files.
-        keys: Its secrets.
         pipeline: What turns jobs into models; here only to say what it can do.
-        quotas: What a device may use.
         retention: Seconds after which everything of a job is deleted.
         stop_worker: Called before the files of a running job are destroyed.
-        version: Name and version of the program.
     """
 
     store: JobStore

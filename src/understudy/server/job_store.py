@@ -112,7 +112,6 @@ class Quotas:
     """What one device may use.
 
     Attributes:
-        open_jobs: Jobs that are not deleted.
         jobs_a_day: Jobs begun in 24 hours, deleted ones too.
         stored_bytes: Bytes of items of all its jobs.
         job_seconds: Seconds that workers are at one job, all their attempts together.
@@ -374,11 +373,7 @@ class JobStore:
     def renew(self, job: str, worker: str, lease: int, worked: int = 0) -> bool:
         """Whether the job is still this worker's, which it is for so many seconds more.
 
-        Args:
-            job: The job.
-            worker: Who asks.
-            lease: Seconds from now.
-            worked: Seconds since the worker asked last, which count as work at the job.
+        ``worked`` are seconds since the worker asked last, which count as work at the job.
         """
         if worked:
             seconds = _WORK.c.seconds + worked

@@ -134,11 +134,7 @@ def loaded_network(
 ) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
     """The trained network in evaluation mode, and mean and gain of its input.
 
-    Args:
-        kind: Of the model.
-        state: What `SmallModelTraining.train` gave.
-        shape: (height, width, channels).
-        classes: Number of classes.
+    `state`: What `SmallModelTraining.train` gave.
     """
     tensors = safetensors.torch.load(state)
     mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")

@@ -42,8 +42,7 @@ class JobGoneError(RunError):
 class JobFolders:
     """The sealed files of every job below one folder.
 
-    Args:
-        folder: Made with mode 0700 where it is missing.
+    The folder is made with mode 0700 where it is missing.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -25,9 +25,8 @@ from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
+from understudy.methods.sanitize.pairing_code import PairingCode, is_private
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
-from understudy.methods.sanitize.text_pipeline import TextPipeline
-from understudy.methods.sanitize.wire import PairingCode, is_private
 from understudy.server.application import application
 from understudy.server.connections import (
     BoundedServer,
@@ -63,25 +62,19 @@ class ServerOptions:
     """How a server is run.
 
     Attributes:
-        folder: Its keys, its files and its database.
         database: URL of the database; None for an SQLite file in the folder.
-        pipeline: One of `PIPELINES`.
-        generator: A generator of the backends, by its name.
-        segmenter: A segmenter of the backends, by its name; `spinml` cuts objects out with it.
-        workers: Worker processes.
-        host: Address to listen on.
-        port: Port to listen on.
+        segmenter: A segmenter of the backends, by its name: it cuts objects out.
+        tune_background: Tune on background references, too, and inpaint with those weights.
         tls: Whether to speak TLS, with a certificate of its own; without, only on loopback.
         url: How devices reach it; None for host and port, where the host is one address.
         retention_hours: Hours after which everything of a job is deleted, at most 24.
-        quotas: What one device may use.
     """
 
     folder: Path
     database: str | None = None
-    pipeline: str = "spinml"
     generator: str = "embedded:studio"
     segmenter: str = "embedded:studio"
+    tune_background: bool = False
     workers: int = 1
     host: str = "127.0.0.1"
     port: int = 8443
@@ -91,8 +84,6 @@ class ServerOptions:
     quotas: Quotas = field(default_factory=Quotas)
 
     def __post_init__(self) -> None:
-        if self.pipeline not in PIPELINES:
-            raise ConfigError(f"no pipeline {self.pipeline!r}; there are {sorted(PIPELINES)}")
         if not 1 <= self.retention_hours <= 24:
             raise ConfigError(f"jobs are kept 1 to 24 hours, not {self.retention_hours}")
         if self.workers < 1 or not 1 <= self.port <= 65535:
@@ -134,9 +125,25 @@ class ServerOptions:
         url = self.database or f"sqlite:///{self.folder.absolute() / 'server.db'}"
         return JobStore(url, lambda: int(time.time()))
 
+    def pipeline(self) -> JobPipeline:
+        """What makes models of jobs, over the generator and the tuner of one name.
+
+        Their inpainting has no seam: an object's rim would fade into the grey that it stands on.
+        """
+        from understudy.backends.tuning import SPINML
+        from understudy.server.model_training import SmallModelTraining
+
+        small = self.generator.startswith("embedded:")
+        return SpinmlPipeline(
+            load_model(Generator, self.generator, seam=0),
+            load_model(Segmenter, self.segmenter),
+            SmallModelTraining(),
+            tuner=load_model(Tuner, self.generator, seam=0),
+            plan=TuningPlan(STUDIO_TUNING if small else asdict(SPINML), self.tune_background),
+        )
+
     def __call__(self) -> JobService:
         """Everything opened, the models loaded: what a worker process does first."""
-        pipeline = PIPELINES[self.pipeline](self)
         try:
             program = f"understudy {version('understudy')}"
         except PackageNotFoundError:
@@ -145,43 +152,11 @@ class ServerOptions:
             self.store(),
             JobFolders(self.folder),
             ServerKeys.of(self.folder),
-            pipeline,
+            self.pipeline(),
             quotas=self.quotas,
             retention=self.retention_hours * 3600,
             version=program,
         )
-
-
-def _spinml_pipeline(options: ServerOptions) -> JobPipeline:
-    """All levels, over the generator and the tuner of one name.
-
-    Their inpainting has no seam: an object's rim would fade into the grey that it stands on.
-    """
-    from understudy.backends.tuning import SPINML
-    from understudy.server.model_training import SmallModelTraining
-
-    small = options.generator.startswith("embedded:")
-    return SpinmlPipeline(
-        load_model(Generator, options.generator, seam=0),
-        load_model(Segmenter, options.segmenter),
-        SmallModelTraining(),
-        tuner=load_model(Tuner, options.generator, seam=0),
-        plan=TuningPlan(STUDIO_TUNING if small else asdict(SPINML)),
-    )
-
-
-def _text_pipeline(options: ServerOptions) -> JobPipeline:
-    """Classifiers of text alone, one prompt a class: (L0, L0) as the paper has it."""
-    from understudy.server.model_training import SmallModelTraining
-
-    return TextPipeline(load_model(Generator, options.generator), SmallModelTraining())
-
-
-PIPELINES: dict[str, Callable[[ServerOptions], JobPipeline]] = {
-    "spinml": _spinml_pipeline,
-    "text": _text_pipeline,
-}
-"""Pipelines by the name that ``--pipeline`` gives; each is made with the server's options."""
 
 
 def pairing_line(options: ServerOptions) -> str:
@@ -198,9 +173,7 @@ def pairing_line(options: ServerOptions) -> str:
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     """Serve until interrupted.
 
-    Args:
-        options: How.
-        announce: Is given each line for the server's owner, a pairing code among them.
+    ``announce`` is given each line for the server's owner, a pairing code among them.
 
     Raises:
         ConfigError: The port is in use, or the host is not this machine; nothing was made.

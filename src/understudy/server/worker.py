@@ -54,9 +54,7 @@ MakeService = Callable[[], JobService]
 class Worker:
     """Takes jobs and does their stages.
 
-    Args:
-        service: The server's jobs and its pipeline.
-        name: Under which it holds a lease; the process id and something random by default.
+    It holds leases under its name: the process id and something random by default.
     """
 
     def __init__(self, service: JobService, name: str | None = None) -> None:
@@ -166,13 +164,7 @@ def _end_with_parent() -> None:
 
 
 class WorkerPool:
-    """Keeps so many workers at work: one that ends is replaced, and its job taken up at once.
-
-    Args:
-        make: Opens the service inside of each process.
-        service: The same, for this process.
-        count: How many.
-    """
+    """Keeps so many workers at work: one that ends is replaced, and its job taken up at once."""
 
     def __init__(self, make: MakeService, service: JobService, count: int) -> None:
         self._make, self._service, self._count = make, service, count

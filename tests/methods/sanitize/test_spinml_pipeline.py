@@ -131,6 +131,18 @@ def test_an_object_looks_like_its_references_where_they_are_sent() -> None:
     assert shades[2] == pytest.approx(160, abs=3)
 
 
+@pytest.mark.parametrize("equal_shares", [False, True])
+def test_preferences_are_mixed_as_the_request_says(equal_shares: bool) -> None:
+    """All images of both, or half of each: a darker dog where it was sent, a red one of words."""
+    asked = request((2, None), (0, None), mixture=((1,),), equal_shares=equal_shares)
+    whole = LabelledSet.from_bytes(run(pipeline(), asked)["compose"]["images.npy"])
+    assert np.bincount(whole.labels).tolist() == [6 if equal_shares else 12] * 2
+    dog = (whole.images[..., 0] > 140) & (whole.images[..., 1] < 90)
+    shades = [image[mask][:, 0].mean() for image, mask in zip(whole.images, dog, strict=True)]
+    words = np.array(shades) > 185
+    assert words.sum() == len(whole) // 2
+
+
 def test_a_control_net_draws_references_in_the_outlines_of_the_edges() -> None:
     result = run(pipeline(), request((1, "edges"), (0, None), "detector"))
     references = References.from_bytes(result["customise"]["part-1.references"])

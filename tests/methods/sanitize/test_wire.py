@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from understudy.core.errors import WireError
 from understudy.methods.sanitize import ed25519, signed_results, wire
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.wire_items import (
     FILL,
     HEADER_BYTES,
@@ -270,6 +271,11 @@ def test_a_message_has_one_form() -> None:
         {"images_per_class": 100_000},
         {"training_object": "detector"},
         {"version": 2},
+        {"mixture": ()},
+        {"mixture": ((1,),) * 2},
+        {"mixture": ((2,),)},
+        {"mixture": ((1, 0),)},
+        {"mixture": ((1,),), "equal_shares": 1},
     ],
 )
 def test_a_request_outside_the_schema_is_refused(change: dict[str, object]) -> None:
@@ -279,6 +285,16 @@ def test_a_request_outside_the_schema_is_refused(change: dict[str, object]) -> N
         wire.decode_message(wire.JobRequest, sent)
     assert "dog" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_mixture_is_of_lower_levels_and_in_the_message_where_there_is_one() -> None:
+    asked = wire.JobRequest(**{**dict(request()), "mixture": ((1,),), "equal_shares": True})
+    assert wire.decode_message(wire.JobRequest, wire.encode_message(asked)) == asked
+    assert b"mixture" not in wire.encode_message(request())
+    whole, words = asked.preferences()
+    assert whole == request()
+    assert words.target_object[0] == wire.PartRequest(noun=asked.target_object[0].noun)
+    assert words.background == asked.background
 
 
 def test_levels_and_features_agree() -> None:
@@ -358,11 +374,11 @@ def test_a_signature_binds_every_field(private: bytes) -> None:
 
 def test_a_pairing_code_is_read_whole_or_not_at_all() -> None:
     for certificate in (None, "c" * 64):
-        code = wire.PairingCode(
+        code = PairingCode(
             url="https://[::1]:8443", secret="a" * 32, public_key="b" * 64, certificate=certificate
         )
-        assert wire.PairingCode.read(f" {code.text()}\n") == code
+        assert PairingCode.read(f" {code.text()}\n") == code
         for text in (code.text()[:-2], code.text() + ".", "", "https://host", "#" + code.secret):
             if text != code.text()[:-2] or certificate:
                 with pytest.raises(WireError, match="pairing code"):
-                    wire.PairingCode.read(text)
+                    PairingCode.read(text)

@@ -52,10 +52,6 @@ class CaptionerOptions(HubOptions):
     """Options of a captioner that writes, besides those of `HubOptions`.
 
     Attributes:
-        batch: Images run at once.
-        prefix: How every caption begins.
-        prompt: What a chat model is asked.
-        tokens: Longest caption, in the model's tokens.
         beams: Captions followed at once; 1 is greedy.
     """
 
@@ -205,9 +201,7 @@ class ChatCaptioner(WritingCaptioner):
 def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
     """The captioner of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `CaptionerOptions`, or `ZeroShotOptions` for CLIP and SigLIP.
+    Options are `CaptionerOptions`, of CLIP and SigLIP `ZeroShotOptions`.
 
     Raises:
         BackendError: There is no such model, it is no captioner, or an option is wrong.

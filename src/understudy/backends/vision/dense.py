@@ -35,7 +35,6 @@ class VisionOptions(HubOptions):
     """Options of a segmenter, besides those of `HubOptions`.
 
     Attributes:
-        batch: Images run at once.
         size: Pixels of the shorter side that images are resized to, instead of what the model's
             files say.
     """
@@ -54,11 +53,7 @@ def network_kind(
 ) -> tuple[Any, str | None]:
     """The class of transformers that loads a model, and its ``model_type`` if it is of `QUERIES`.
 
-    Args:
-        model: Its name on the hub or a local folder.
-        options: Its revision.
-        port: What it is to be, in error messages.
-        head: What the architecture of a network without queries ends with.
+    ``head`` is what the architecture of a network without queries ends with.
 
     Raises:
         BackendError: There is no such model, or it has no such head.

@@ -50,11 +50,7 @@ class BoxDetector(DenseNetwork):
         self._processor = load_image_processor(model, options)
 
     def detect(self, images: Images) -> list[Found]:
-        """The boxes in each image.
-
-        Raises:
-            BackendError: No images.
-        """
+        """The boxes in each image."""
         check_model_images(images, self.name)
         detections: list[Found] = []
         height, width = images.shape[1:3]
@@ -80,11 +76,7 @@ class MaskDetector(DenseNetwork):
             self._ask(model, "instance")
 
     def detect(self, images: Images) -> list[Found]:
-        """The objects in each image, with masks.
-
-        Raises:
-            BackendError: No images.
-        """
+        """The objects in each image, with masks."""
         check_model_images(images, self.name)
         detections: list[Found] = []
         for rows in index_slices(len(images), self._options.batch):
@@ -146,9 +138,7 @@ def _best_first(
 def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDetector:
     """The detector of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `DetectorOptions`.
+    Options are `DetectorOptions`.
 
     Raises:
         BackendError: There is no such model, it is no detector, or an option is wrong.

@@ -46,7 +46,6 @@ class PoseOptions(HubOptions):
 
     Attributes:
         detector: Name of the model that finds the boxes; None takes the whole image.
-        target: The detector's class whose poses are wanted.
         dataset: Of ViTPose++: which of its data sets' experts are asked.
     """
 
@@ -82,11 +81,7 @@ class HubPoseEstimator:
                 )
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
-        """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1].
-
-        Raises:
-            BackendError: No images.
-        """
+        """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
         check_model_images(images, self.name)
         boxes = self._boxes(images)
         owners = [row for row, image_boxes in enumerate(boxes) for _ in image_boxes]
@@ -130,9 +125,7 @@ class HubPoseEstimator:
 def load_pose_estimator(rest: str, options: Mapping[str, Any]) -> HubPoseEstimator:
     """The pose estimator of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `PoseOptions`.
+    Options are `PoseOptions`.
 
     Raises:
         BackendError: There is no such model, it is no pose estimator, or an option is wrong.

@@ -36,11 +36,7 @@ class HubSegmenter(DenseNetwork):
             self._ask(model, "semantic")
 
     def segment(self, images: Images) -> Maps:
-        """(n, height, width) int64 at the size of the images.
-
-        Raises:
-            BackendError: No images.
-        """
+        """(n, height, width) int64 at the size of the images."""
         check_model_images(images, self.name)
         maps = np.empty(images.shape[:3], dtype=np.int64)
         for rows in index_slices(len(images), self._options.batch):
@@ -100,9 +96,7 @@ def _enlarged(scores: torch.Tensor, size: tuple[int, ...]) -> Iterator[torch.Ten
 def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
     """The segmenter of a model of the hub.
 
-    Args:
-        rest: Its name on the hub or a local folder.
-        options: See `VisionOptions`.
+    Options are `VisionOptions`.
 
     Raises:
         BackendError: There is no such model, it is no segmenter, or an option is wrong.

@@ -15,15 +15,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, InputError, UnsupportedTask
-from understudy.core.ports import Generator
+from understudy.core.errors import ConfigError, InputError
 from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.segments import Remnants, grown, instances
 
 RemnantSearch = Callable[[Images, Sequence[str], Masks], Remnants]
 """What `SecondLook` does: images, nouns of what must not be in them, filler; what is left."""
 
-_INPAINTING = "inpainting"
 _GREY = 127.0
 
 
@@ -60,7 +58,7 @@ class Backgrounds:
         holes: (n, height, width) bool: what is not of the photo itself. Owner-only.
         hidden: (n, height, width) bool: what the holes are about, found by both searches.
             Owner-only.
-        unseen: Part of the pixels that were free in no photo, so that they are drawn or smoothed.
+        unseen: Part of the pixels that were free in no photo, so that they are smoothed.
         remnants: What the second look found; images that are held back must not be sent.
     """
 
@@ -69,11 +67,6 @@ class Backgrounds:
     hidden: Masks
     unseen: float
     remnants: Remnants
-
-    @property
-    def passed(self) -> Images:
-        """The images that are not held back."""
-        return np.asarray(self.images[~self.remnants.held_back])
 
 
 def backgrounds(
@@ -84,9 +77,6 @@ def backgrounds(
     *,
     settings: HoleSettings,
     hole: Masks | None = None,
-    inpainter: Generator | None = None,
-    prompt: str = "a room",
-    seed: int = 0,
 ) -> Backgrounds:
     """The photos of one camera without the objects, and what a second look at them finds.
 
@@ -97,24 +87,17 @@ def backgrounds(
         second_look: Searches the results.
         settings: Of the holes.
         hole: (height, width) pixels that are of the hole in any case: of what was sent before.
-        inpainter: Draws what was free in no photo, from text and from pixels at a distance; None:
-            a smooth fill from the same pixels.
-        prompt: What it draws: the owner's noun of the background.
-        seed: Of what is drawn.
 
     Raises:
         InputError: Masks of another shape.
-        UnsupportedTask: The generator cannot inpaint.
     """
     if hidden.shape != photos.shape[:3] or not len(photos):
         raise InputError(f"every photo has its mask: {photos.shape[:3]} bool, found {hidden.shape}")
-    if inpainter is not None and _INPAINTING not in inpainter.tasks:
-        raise UnsupportedTask(inpainter.name, _INPAINTING, inpainter.tasks)
     for last in range(settings.rounds, -1, -1):
         holes = holes_of(hidden, settings)
         if hole is not None:
             holes = holes | hole
-        images, unseen = _filled(photos, hidden, holes, settings, inpainter, prompt, seed)
+        images, unseen = _filled(photos, hidden, holes, settings.distance)
         filler = np.broadcast_to(unseen, holes.shape)
         remnants = second_look(images, nouns, filler)
         if not remnants.held_back.any() or not last:
@@ -153,17 +136,14 @@ def _filled(
     photos: Images,
     hidden: Masks,
     holes: Masks,
-    settings: HoleSettings,
-    inpainter: Generator | None,
-    prompt: str,
-    seed: int,
+    distance: int,
 ) -> tuple[Images, NDArray[np.bool_]]:
     """The photos with their holes filled, and (height, width): the pixels that none had free."""
-    free = ~_boxed(hidden, 1, settings.distance)
+    free = ~_boxed(hidden, 1, distance)
     behind, seen_free = _behind(photos, free)
     unseen = ~seen_free & holes.any(axis=0)
     if unseen.any():
-        behind = _drawn(behind, unseen, settings, inpainter, prompt, seed)
+        behind = _smoothed(behind, unseen)
     images = photos.copy()
     for image, hole in zip(images, holes, strict=True):
         if hole.any():
@@ -202,27 +182,6 @@ def _gain(image: NDArray[Any], other: NDArray[Any], where: NDArray[np.bool_]) ->
     one, two = image[where].astype(np.float64), other[where].astype(np.float64)
     ratio = np.median(one, axis=0) / np.maximum(np.median(two, axis=0), 1)
     return np.asarray(np.clip(ratio, 0.5, 2))
-
-
-def _drawn(
-    behind: Vector,
-    unseen: NDArray[np.bool_],
-    settings: HoleSettings,
-    inpainter: Generator | None,
-    prompt: str,
-    seed: int,
-) -> Vector:
-    """The background with the rest filled: smooth, then drawn over by an inpainting model.
-
-    No pixel of an object reaches the model: they are smoothed over before it is asked.
-    """
-    smooth = _smoothed(behind, unseen)
-    if inpainter is None:
-        return smooth
-    mask = grown(unseen[None], settings.distance)
-    image = np.rint(np.clip(smooth, 0, 255)).astype(np.uint8)[None]
-    drawn = inpainter.inpaint(image, mask, [prompt], seed=seed)[0]
-    return np.where(unseen[..., None], drawn.astype(np.float64), behind)
 
 
 def _smoothed(image: Vector, unseen: NDArray[np.bool_]) -> Vector:

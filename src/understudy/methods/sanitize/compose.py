@@ -51,7 +51,6 @@ class ComposeSettings:
         second_target: Part of the pixels from which on a second object is one.
         rooms: Rooms that are drawn about an object at most, until one has no second object.
         rounds: How often objects are drawn anew for what was dropped.
-        light: Largest relative change of a reference background's brightness.
         soft: Mix an object's outermost pixels with what is next to them.
         batch: Images that are composed at a time; a job says that it lives before each batch.
         as_drawn: Part of a class's images that stay as the class prompt gave them: an object in a
@@ -95,8 +94,6 @@ class Material:
     Attributes:
         generators: Draws each part, by its number: the server's own, or one tuned on references.
         references: Of each part above L0.
-        tuned: Numbers of the parts whose generator was tuned.
-        untuned: The server's own generator.
     """
 
     generators: Mapping[int, Generator]
@@ -111,13 +108,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Composition:
-    """Composed images.
-
-    Attributes:
-        images: With their labels.
-        drawn: How many were composed in all.
-        dropped: How many of these had a second object.
-    """
+    """Composed images."""
 
     images: LabelledSet
     drawn: int
@@ -127,13 +118,7 @@ class Composition:
 class Composer:
     """Composes the images of one request.
 
-    Args:
-        request: What was asked for.
-        material: What is known of its parts.
-        segmenter: Cuts objects out, finds second ones, and knows what bears things.
-        prompts: Of the request.
-        settings: How.
-        beat: Called before every batch.
+    `segmenter`: Cuts objects out, finds second ones, and knows what bears things.
     """
 
     def __init__(

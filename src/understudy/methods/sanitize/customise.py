@@ -76,14 +76,7 @@ def references_of(
 ) -> References:
     """The reference images of a part; none at L0.
 
-    Args:
-        part: Its noun and level.
-        items: What was sent of it.
-        side: Pixels a side.
-        generator: With a ControlNet for edges or poses, where these were sent.
-        segmenter: Finds the object in what the ControlNet drew.
-        prompts: Of the request.
-        seed: Of what is drawn.
+    `generator`: With a ControlNet for edges or poses, where these were sent.
 
     Raises:
         InputError: Items of several kinds.
@@ -137,11 +130,7 @@ def along_lines(images: Images, hints: Images, objects: Masks, *, closed: bool) 
 
     None where the ControlNet hardly ever drew it: the few would all be alike, and mostly wrong.
 
-    Args:
-        images: What it drew.
-        hints: The lines of each.
-        objects: What shows the object.
-        closed: Whether lines go about the object; a skeleton's go through it.
+    `closed`: Whether lines go about the object; a skeleton's go through it.
     """
     outlines = [scipy.ndimage.binary_dilation(hint.any(axis=2), iterations=_NEAR) for hint in hints]
     inside = np.stack([scipy.ndimage.binary_fill_holes(outline) for outline in outlines])
@@ -194,13 +183,7 @@ def tuned_changes(
 
     Only the part's pixels count in the loss, so that the grey about a segment is not learned.
 
-    Args:
-        tuner: Begins with the server's generator.
-        references: One image or more.
-        noun: Of the part; it is also the class for prior preservation.
-        plan: The settings.
-        seed: Of the training.
-        beat: Called before and after.
+    `noun`: Of the part; it is also the class for prior preservation.
     """
     beat()
     tuned = tuner.tune(

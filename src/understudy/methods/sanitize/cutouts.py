@@ -79,11 +79,7 @@ class Cutout:
 def cut_out(images: Images, noun: str, segmenter: Segmenter, *, belongings: bool = False) -> Masks:
     """(n, height, width): the largest piece of an object in each image.
 
-    Args:
-        images: (n, height, width, 3) uint8.
-        noun: Of the object.
-        segmenter: Finds it.
-        belongings: With a bowl, a ball, a book that touches it: what tells what it is doing.
+    With ``belongings`` a bowl, a ball, a book that touches it, too: what tells what it is doing.
     """
     maps = segmenter.segment(images)
     own = [segmenter.classes.index(name) for name in classes_of(noun, segmenter.classes)]
@@ -199,9 +195,7 @@ def laid_on(
 def softened(image: NDArray[np.uint8], owners: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Objects whose outermost pixels are one third the room's: no edge that only pasting makes.
 
-    Args:
-        image: (side, side, 3) uint8.
-        owners: (side, side) of `laid_on`.
+    ``image``: (side, side, 3) uint8; ``owners``: (side, side) of `laid_on`.
     """
     inside = owners >= 0
     if inside.all() or not inside.any():

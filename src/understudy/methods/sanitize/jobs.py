@@ -38,7 +38,6 @@ class JobMaterial:
     """What a stage works with.
 
     Attributes:
-        request: What was asked for.
         items: Reads the items of a part, by its number; () at L0.
         result: Reads a file of an earlier stage: the stage's name, the file's name.
         seed: Of everything random; equal submissions have equal seeds.
@@ -57,8 +56,6 @@ class JobPipeline(Protocol):
     """The stages of a job.
 
     Attributes:
-        name: Name and version, for results.
-        stages: Names of the stages, in order.
         models: The models it works with, for ``about`` and for results.
     """
 

@@ -32,7 +32,6 @@ class NoisyMap:
     Attributes:
         mean: (side, side) float64, about 0 to 1.
         noise_sd: Standard deviation of the noise in each of its numbers.
-        count: Noisy number of references.
     """
 
     mean: Vector

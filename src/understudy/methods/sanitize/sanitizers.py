@@ -41,7 +41,6 @@ class PhotoPart:
     Attributes:
         photos: (n, height, width, channels) uint8; of a background with its holes filled.
         mask: (n, height, width): the pixels that may be sent, none of a more private object.
-        noun: What the owner calls it.
     """
 
     photos: Images
@@ -85,7 +84,6 @@ class Sanitizer(Protocol):
     What it gives depends on the photos through the pixels inside the masks alone.
 
     Attributes:
-        kind: What it sends, one word.
         level: 0, 1 or 2.
     """
 
@@ -121,9 +119,6 @@ class BoxSanitizer:
     """L1: the object's box, grown to the lines of a grid.
 
     A tight box tells the status in 9 photos of 10; on a grid of half the image it hardly does.
-
-    Attributes:
-        grid: Pixels a side of its cells.
     """
 
     kind: ClassVar[str] = "box"
@@ -188,9 +183,7 @@ class PoseSanitizer:
     The estimator is shown the part on grey alone. Of several poses the surest is taken.
 
     Attributes:
-        estimator: Finds them.
         skeleton: ``"person"`` or ``"dog"``, the lines that are drawn; None: points.
-        certainty: Keypoints of a lower score are left out.
     """
 
     kind: ClassVar[str] = "pose"
@@ -304,10 +297,7 @@ def _none(part: PhotoPart) -> NDArray[np.bool_]:
 def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
     """What is sent of a part as items of the wire, one a photo; photos without it have none.
 
-    Args:
-        sanitized: What a sanitizer of this package gave; text has no items.
-        part: What it was given.
-        number: Of the part in the request: 0 is the background.
+    ``number`` of the part in the request: 0 is the background.
 
     Raises:
         WireError: Photos that are not squares of a size that the wire has.
@@ -336,9 +326,7 @@ def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
 def load_sanitizer(name: str, **options: Any) -> Sanitizer:
     """A sanitizer by its name, of this package or of another.
 
-    Args:
-        name: Of an entry point of the group ``understudy.sanitizers``.
-        options: What it is made with.
+    Names are those of entry points of the group ``understudy.sanitizers``.
 
     Raises:
         ConfigError: There is none of the name, it cannot be loaded, or it takes other options.

@@ -57,7 +57,6 @@ class ScenePrompts:
     """Prompts of one request.
 
     Attributes:
-        background: The noun of the background.
         varied: Vary what the request does not say; False gives the paper's bare prompts.
     """
 
@@ -74,11 +73,8 @@ class ScenePrompts:
     ) -> str:
         """One object, what it does, and a room about it.
 
-        Args:
-            noun: Of the object.
-            class_name: What it does; None for a thing that does nothing.
-            rng: Draws the details.
-            word: Names the subject that the generator was tuned on: its look is not varied.
+        ``class_name`` is None for a thing that does nothing; ``word`` names the subject that the
+        generator was tuned on, whose look is not varied.
         """
         action = f" {class_name}" if class_name else ""
         if not self.varied:

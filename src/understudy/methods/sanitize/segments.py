@@ -43,7 +43,6 @@ class SearchSettings:
 
     Attributes:
         scales: The images are searched at these multiples of their size.
-        flips: Search their mirror images, too.
         threshold: A pixel may be the object's from this score on, in any of the searches, where
             the segmenter states scores.
         growth: Pixels that the object grows by on all sides.
@@ -72,7 +71,6 @@ class Segments:
     """Where the objects are.
 
     Attributes:
-        nouns: What the owner calls the objects.
         masks: (objects, n, height, width) bool: most likely theirs; no pixel is of two objects.
         hidden: (objects, n, height, width) bool: everything that may be theirs, and a margin.
     """
@@ -82,22 +80,12 @@ class Segments:
     hidden: NDArray[np.bool_]
 
     def visible(self, levels: Sequence[int], part: int) -> Masks:
-        """(n, height, width): the pixels of an object that no more private object may own.
-
-        Args:
-            levels: Of each object.
-            part: Number of the object.
-        """
+        """(n, height, width): the pixels of an object that no more private object may own."""
         secret = self.secret(levels, below=levels[part], but=part)
         return np.asarray(self.masks[part] & ~secret)
 
     def secret(self, levels: Sequence[int], *, below: int, but: int | None = None) -> Masks:
         """(n, height, width): what may belong to an object of a level under ``below``.
-
-        Args:
-            levels: Of each object.
-            below: A level.
-            but: Number of an object that is left out.
 
         Raises:
             InputError: Not a level for each object.
@@ -145,11 +133,8 @@ def search(
 ) -> Segments:
     """Where the objects are, and where they may be.
 
-    Args:
-        images: (n, height, width, channels) uint8.
-        nouns: What the owner calls the objects; they differ.
-        segmenter: With scores, if it can (`ScoringSegmenter`).
-        settings: How they are searched for.
+    ``images``: (n, height, width, channels) uint8; the nouns differ, and are what the owner calls
+    them.
 
     Raises:
         ConfigError: The segmenter knows no class for an object, or two objects have one noun.
@@ -248,12 +233,7 @@ def grown(masks: Masks, pixels: int) -> Masks:
 
 
 def instances(mask: NDArray[np.bool_], *, least: int = 4) -> Found:
-    """The connected pieces of a mask, largest first, with their boxes; scores are their shares.
-
-    Args:
-        mask: (height, width).
-        least: Pixels of a piece at least.
-    """
+    """The connected pieces of a mask, largest first, with their boxes; scores are their shares."""
     labels, count = scipy.ndimage.label(mask, np.ones((3, 3)))
     areas = np.bincount(labels.ravel(), minlength=count + 1)[1:]
     order = [k for k in np.argsort(-areas, kind="stable") if areas[k] >= least]
@@ -295,7 +275,6 @@ class SecondLook:
 
     Attributes:
         segmenters: Of which any may find something; best not the one that cut the objects out.
-        detectors: The same.
         settings: How segmenters search. ``growth`` counts for nothing: what is found is reported
             as it is.
         bound: Part of an image's pixels that segmenters may take for the object all the same.

@@ -42,10 +42,7 @@ def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
 def sign(kind: type[Signed], private: bytes, /, **fields: Any) -> Signed:
     """The message with its public key and signature.
 
-    Args:
-        kind: `ModelResult` or `DeletionReceipt`.
-        private: 32 bytes.
-        fields: All others.
+    ``private``: 32 bytes; ``fields``: all others than key and signature.
 
     Raises:
         WireError: The fields are not those of such a message.

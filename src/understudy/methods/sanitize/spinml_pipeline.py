@@ -19,34 +19,27 @@ from understudy.methods.sanitize.customise import (
     references_of,
     tuned_changes,
 )
-from understudy.methods.sanitize.jobs import (
-    JobMaterial,
-    StageFiles,
-)
+from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, StageFiles
 from understudy.methods.sanitize.scene_prompts import ScenePrompts
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.training_set import (
     LabelledSet,
     ModelTraining,
-    exported_files,
-    trained_files,
+    joined_sets,
+    mixed_set,
+    train_model,
 )
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence, PartRequest
 from understudy.steps.hints import LIMBS
 
 JOB_STAGES = ("customise", "compose", "train", "export")
+_WEIGHTS = "network.safetensors"
 
 
 class SpinmlPipeline:
     """A `jobs.JobPipeline`.
 
-    Args:
-        generator: Draws and inpaints square RGB images.
-        segmenter: Cuts objects out and searches what was drawn.
-        training: Trains and exports the specialised model.
-        tuner: Of the same generator; None: no classifier of an object above L0.
-        plan: How generators are tuned.
-        settings: How images are composed.
+    `tuner`: Of the same generator; None: no classifier of an object above L0.
 
     Raises:
         ConfigError: The generator does not draw square RGB images, or cannot inpaint.
@@ -165,24 +158,52 @@ class SpinmlPipeline:
             number: References.from_bytes(material.result("customise", f"part-{number}.references"))
             for number in request.disclosed
         }
-        composer = Composer(
-            request,
-            Material(generators, references, tuned, self._generator),
-            self._segmenter,
-            ScenePrompts(request.background.noun),
-            self._settings,
-            material.beat,
-        )
-        return {"images.npy": composer.compose(_seed(material, 2)).images.to_bytes()}
+        sets = []
+        for number, wanted in enumerate(request.preferences()):
+            above = set(wanted.disclosed)
+            composer = Composer(
+                wanted,
+                Material(
+                    {
+                        part: own if part in above else self._generator
+                        for part, own in generators.items()
+                    },
+                    {part: own for part, own in references.items() if part in above},
+                    tuned & above,
+                    self._generator,
+                ),
+                self._segmenter,
+                ScenePrompts(request.background.noun),
+                self._settings,
+                material.beat,
+            )
+            sets.append(composer.compose(_seed(material, 2, *([number] if number else []))).images)
+        whole = mixed_set(sets, _seed(material, 4)) if request.equal_shares else joined_sets(sets)
+        return {"images.npy": (whole if len(sets) > 1 else sets[0]).to_bytes()}
 
     def _train(self, material: JobMaterial) -> StageFiles:
         """The model on nine tenths of the images, its result on the last tenth."""
-        composed = LabelledSet.from_bytes(material.result("compose", "images.npy"))
-        return trained_files(self._training, material, composed, _seed(material, 3))
+        request = material.request
+        model = train_model(
+            self._training,
+            request.training_object,
+            LabelledSet.from_bytes(material.result("compose", "images.npy")),
+            len(request.label_classes),
+            _seed(material, 3),
+            beat=material.beat,
+        )
+        return {_WEIGHTS: model.state, VALIDATION_FILE: repr(model.validation).encode()}
 
     def _export(self, material: JobMaterial) -> StageFiles:
-        """The model as ONNX."""
-        return exported_files(self._training, material)
+        """The model as ONNX, its standardisation folded in."""
+        request = material.request
+        model = self._training.export(
+            request.training_object,
+            material.result("train", _WEIGHTS),
+            (request.side, request.side, 3),
+            len(request.label_classes),
+        )
+        return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
 
 
 def _seed(material: JobMaterial, *path: int) -> int:

@@ -15,17 +15,9 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Found, Images, Labels, Shape
-from understudy.methods.sanitize.jobs import (
-    MODEL_FILE,
-    VALIDATION_FILE,
-    JobMaterial,
-    StageFiles,
-    array_bytes,
-    stored_arrays_of,
-)
+from understudy.methods.sanitize.jobs import array_bytes, stored_arrays_of
 from understudy.methods.sanitize.wire import ModelKind
 
-_WEIGHTS = "network.safetensors"
 HELD_OUT = 0.1
 """Part of the synthetic images that choose the best epoch (appendix B.2)."""
 
@@ -39,8 +31,6 @@ class LabelledSet:
         labels: (n,) classes; of a detector's images the group that a tenth is left out of.
         boxes: (m, 4) float32 of all images, left, top, right, bottom in pixels; none of a
             classifier's.
-        box_images: (m,) the image of each box.
-        box_labels: (m,) the class of each box.
     """
 
     images: Images
@@ -102,7 +92,6 @@ class TrainedModel:
     """What a training gives.
 
     Attributes:
-        state: Its weights, for the export.
         validation: Accuracy or AP50 on the images left out.
     """
 
@@ -160,48 +149,8 @@ def train_model(
     return training.train(kind, trained, whole.rows(held_out), classes, seed, beat)
 
 
-def trained_files(
-    training: ModelTraining, material: JobMaterial, images: LabelledSet, seed: int
-) -> StageFiles:
-    """The stage ``train`` of a pipeline: the model's weights, and its result on what was left out.
-
-    Args:
-        training: Builds and trains.
-        material: Of the job.
-        images: What the stage before composed.
-        seed: Of the split and the training.
-    """
-    request = material.request
-    model = train_model(
-        training,
-        request.training_object,
-        images,
-        len(request.label_classes),
-        seed,
-        beat=material.beat,
-    )
-    return {_WEIGHTS: model.state, VALIDATION_FILE: repr(model.validation).encode()}
-
-
-def exported_files(training: ModelTraining, material: JobMaterial) -> StageFiles:
-    """The stage ``export`` of a pipeline: the model as ONNX, its standardisation folded in."""
-    request = material.request
-    model = training.export(
-        request.training_object,
-        material.result("train", _WEIGHTS),
-        (request.side, request.side, 3),
-        len(request.label_classes),
-    )
-    return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
-
-
 def mixed_set(sets: Sequence[LabelledSet], seed: int) -> LabelledSet:
-    """As many images as the first set has, an equal share of every class from each set.
-
-    Args:
-        sets: Of different preferences, of one request otherwise.
-        seed: Draws the images.
-    """
+    """As many images as the first set has, an equal share of every class from each set."""
     rng = np.random.default_rng(seed)
     parts = []
     for number, one in enumerate(sets):

@@ -10,15 +10,20 @@ docs/wire.md is printed from both modules.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import secrets
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
-from urllib.parse import urlsplit
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from understudy.core.errors import WireError
 from understudy.methods.sanitize.wire_items import (
@@ -62,6 +67,9 @@ Level = Literal[0, 1, 2]
 Feature = Literal["edges", "pose", "box"]
 ModelKind = Literal["classifier", "detector"]
 Count = Annotated[int, Field(ge=0, le=2**40)]
+
+PartNumbers = Annotated[tuple[PartNumber, ...], Field(min_length=1, max_length=OBJECTS + 1)]
+_OF_MIXTURES = ("mixture", "equal_shares")
 
 M = TypeVar("M", bound=Message)
 
@@ -112,6 +120,18 @@ class JobRequest(Message):
     """Items of each part above L0; 0 where there is none."""
     images_per_class: Annotated[int, Field(ge=4, le=1000)] = 400
     """Synthetic images that the model is trained on, for each class."""
+    mixture: Annotated[tuple[PartNumbers, ...], Field(max_length=3)] = ()
+    """Further preferences whose images are added: of each, the parts above level 0 that are words
+    alone in them. Left out where there is none, as is the next key."""
+    equal_shares: bool = False
+    """Of a mixture: an equal share of every preference, no more images in all; else all of each."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_mixture(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = dumped(self)
+        if not self.mixture:
+            values = {key: values[key] for key in values if key not in _OF_MIXTURES}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -128,7 +148,31 @@ class JobRequest(Message):
             raise ValueError("the feature of a background is its edges")
         if (self.references > 0) != bool(self.disclosed):
             raise ValueError("references are counted where a part is above level 0, and only there")
+        self._check_mixture()
         return self
+
+    def _check_mixture(self) -> None:
+        if len(set(self.mixture)) < len(self.mixture) or self.equal_shares > bool(self.mixture):
+            raise ValueError(
+                "the preferences of a mixture differ, and only of one there are shares"
+            )
+        for parts in self.mixture:
+            if list(parts) != sorted(set(parts)) or not set(parts) <= set(self.disclosed):
+                raise ValueError("a mixture names parts above level 0, in ascending order")
+
+    def preferences(self) -> tuple[Self, ...]:
+        """This preference without its mixture, then those of the mixture: lower levels of it."""
+        alone = self.model_copy(update={"mixture": (), "equal_shares": False})
+        words = {"level": 0, "feature": None, "skeleton": None}
+        requests = [alone]
+        for numbers in self.mixture:
+            parts = [
+                part.model_copy(update=words) if number in numbers else part
+                for number, part in enumerate(self.parts)
+            ]
+            changes = {"background": parts[0], "target_object": tuple(parts[1:])}
+            requests.append(alone.model_copy(update=changes))
+        return tuple(requests)
 
     @property
     def parts(self) -> tuple[PartRequest, ...]:
@@ -314,62 +358,6 @@ class PairingResult(Message):
     public_key: PublicKey
 
 
-def is_private(url: str) -> bool:
-    """Whether what is sent to a URL can be read by nobody in between: TLS, or this very machine."""
-    address = urlsplit(url)
-    if address.scheme == "https":
-        return True
-    host = address.hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class PairingCode(Message):
-    """What the server's owner hands to a device: ``https://host:port#secret.key.certificate``."""
-
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:\[\]-]{1,250}$")]
-    secret: Annotated[str, hex_text(32)]
-    public_key: PublicKey
-    certificate: Digest | None = None
-    """SHA-256 of the server's certificate, which the device compares; null where a proxy speaks
-    TLS for it, whose certificate an authority vouches for."""
-
-    @model_validator(mode="after")
-    def _is_private(self) -> Self:
-        if not is_private(self.url):
-            raise ValueError("plain HTTP only reaches a server of the same machine")
-        return self
-
-    def text(self) -> str:
-        """The code in one line."""
-        return f"{self.url}#{self.secret}.{self.public_key}.{self.certificate or ''}"
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """The code of a line.
-
-        Raises:
-            WireError: It is not the whole of one.
-        """
-        url, _, rest = text.strip().partition("#")
-        secret, public_key, certificate, *_ = [*rest.split("."), "", "", ""]
-        fields = {"url": url, "secret": secret, "public_key": public_key}
-        if url.startswith("http:") and not is_private(url):
-            raise WireError(
-                "this pairing code names a server over plain HTTP, which would carry the token and "
-                "all items in clear: let its owner run it with TLS, and ask for another code"
-            )
-        try:
-            code = cls.model_validate({**fields, "certificate": certificate or None})
-        except ValidationError:
-            code = None
-        if code is None or code.text() != text.strip():
-            raise WireError("this is not a whole pairing code: copy the line that `serve` printed")
-        return code
-
-
 RefusalCode = Literal[
     "unknown", "malformed", "too-large", "unsupported", "quota", "conflict", "incomplete", "server"
 ]
@@ -442,9 +430,6 @@ def encoded_bytes(kind: type[Item], side: int) -> int:
 
 def manifest_of(items: Mapping[int, Sequence[Item]]) -> tuple[ItemManifest, dict[str, bytes]]:
     """A manifest with a fresh nonce, and the encoded items by their digests.
-
-    Args:
-        items: Of each part above L0, by its number.
 
     Raises:
         WireError: An item belongs to another part.
