@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import skimage.data
 from PIL import Image
 from tests.device.device_site import SEGMENTER, DeviceSite, save_photo
 from tests.device.test_device_wire import Terminal
@@ -21,9 +19,8 @@ from understudy.core.ports import Segmenter
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.data.image_decoding import decode
-from understudy.device.photo_domain import PHOTO, STUDIO, miss_lines, photo_domain
+from understudy.device.photo_domain import STUDIO, photo_domain
 from understudy.device.photo_store import add_photos, photo_files
-from understudy.device.preferences import stored_preferences
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -130,37 +127,6 @@ def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: Devic
     assert "nothing of these photos can be previewed" in said
     with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
         device("preview", "--no-measure")
-
-
-def crops(count: int, side: int = 64) -> Images:
-    """Parts of a photo of a person."""
-    photo = skimage.data.astronaut()
-    starts = np.random.default_rng(2).integers(0, 200, (count, 2))
-    parts = [Image.fromarray(photo[y : y + 300, x : x + 300]) for y, x in starts]
-    return np.stack([np.asarray(part.resize((side, side))) for part in parts])
-
-
-def test_noise_and_clouds_are_no_photos_and_photos_are() -> None:
-    photo = load_model(Segmenter, PHOTO)
-    noise = np.random.default_rng(1).integers(0, 256, (5, 64, 64, 3), dtype=np.uint8)
-    for images in (noise, clouds(5), compressed(clouds(5), 30, 64)):
-        assert photo_domain(images, photo).unknown.all()
-    for side in (32, 64, 128):
-        assert not photo_domain(crops(4, side), photo).unknown.any()
-
-
-def test_a_home_of_photos_gets_their_segmenter_and_is_told_what_it_misses(
-    site: DeviceSite,
-) -> None:
-    device = added(site, crops(4))
-    asked = ("request", "--target", "person", "--background", "room", "--classes", "eating,reading")
-    said = device(*asked, "--level", "person=edges", "--references", 2)
-    assert stored_preferences(site.home).segmenter == PHOTO
-    missing = " ".join(miss_lines(PHOTO, ["person"]))
-    assert re.search(r"left more than half of it in view in \d+, and \d+% of it", missing)
-    for text in (said, device("segment"), device("preview", "--no-measure")):
-        assert all(line in text for line in miss_lines(PHOTO, ["person"]))
-    assert "was not measured" in device(*asked[:2], "sheep", *asked[3:], "--level", "sheep=box")
 
 
 def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) -> None:

@@ -128,14 +128,13 @@ def request_command(
         str | None, typer.Option(help="What finds keypoints; see `understudy backends`.")
     ] = None,
     segmenter: Annotated[
-        str | None, typer.Option(help="What finds the objects; by default what knows the photos.")
-    ] = None,
+        str, typer.Option(help="What finds the objects; see `understudy backends`.")
+    ] = "embedded:studio",
     mix: _Mix = None,
     equal_shares: _EqualShares = False,
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
-    from understudy.device.photo_domain import miss_lines
     from understudy.device.preferences import make_preferences
 
     if training not in ("classifier", "detector"):
@@ -160,9 +159,6 @@ def request_command(
     )
     for line in preferences.lines():
         typer.echo(line)
-    if preferences.request.disclosed:
-        for line in miss_lines(preferences.segmenter, preferences.nouns):
-            typer.echo(line)
     if training == "classifier":
         typer.echo(
             "If you can label 40 photos, train here, and nothing leaves: understudy device train"
@@ -180,7 +176,6 @@ def segment_command(
     ] = None,
 ) -> None:
     """Find the objects in the references, and draw a sheet to look at."""
-    from understudy.device.photo_domain import miss_lines
     from understudy.device.preferences import stored_preferences
     from understudy.device.review import segment_photos
 
@@ -191,8 +186,6 @@ def segment_command(
     for noun, missing in reviewed.without:
         count = len(reviewed.photos.ids)
         typer.echo(f"{noun}: in {count - missing} of {count} photos")
-    for line in miss_lines(reviewed.segmenter, reviewed.segments.nouns):
-        typer.echo(line)
     if (problem := reviewed.domain_problem()) is not None:
         typer.echo(f"nothing of these photos can be previewed: {problem}")
     typer.echo(f"look at {reviewed.sheet}")

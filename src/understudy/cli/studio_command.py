@@ -80,37 +80,6 @@ def train_studio_command(
     _console.print(f"use it:  embedded:studio?folder={out}")
 
 
-@studio_app.command("segmenter")
-def segmenter_command(
-    images: Annotated[list[str], typer.Option(help="PUBLIC photos; may be repeated.")],
-    teacher: Annotated[str, typer.Option(help="A larger segmenter; see `understudy backends`.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; begun work goes on.")],
-    start: Annotated[
-        Path | None, typer.Option(help="Begin with a DeepLab over MobileNetV2: FILE.tflite.")
-    ] = None,
-    count: Annotated[int, typer.Option(min=9, help="Photos of each source.")] = 3_000,
-    steps: Annotated[
-        int, typer.Option(min=0, help="Steps of 16 photos; 0: it stays as it began.")
-    ] = 90,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    progress: Progress = "auto",
-) -> None:
-    """Distil a small segmenter of photos from a larger one, for embedded:photo?folder=OUT."""
-    from understudy.studio.segmenter_distillation import distil_segmenter
-
-    folder = distil_segmenter(
-        images,
-        teacher,
-        out,
-        start=start,
-        count=count,
-        steps=steps,
-        device=device,
-        progress=progress,
-    )
-    show.exported(folder)
-
-
 @studio_app.command("export")
 def export_studio_command(
     folder: Annotated[Path, typer.Argument(help="Folder to write.")],

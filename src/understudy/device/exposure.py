@@ -21,7 +21,6 @@ from understudy.core.types import Images, Labels, Masks
 from understudy.data import open_source
 from understudy.device.former_messages import FormerMessages
 from understudy.device.messages import camera_messages, unsearched
-from understudy.device.photo_domain import PHOTO, STUDIO
 from understudy.device.preferences import Preferences
 from understudy.methods.sanitize.sanitizers import Sanitizer
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
@@ -123,7 +122,7 @@ def public_homes(
         ConfigError: The playhouse has no homes with such an object, and no dataset was named.
         MissingExtra: The playhouse is not installed.
     """
-    side, first, named = preferences.request.side, preferences.nouns[0].split()[-1], source
+    side, first = preferences.request.side, preferences.nouns[0].split()[-1]
     if source is None:
         task = PUBLIC_TASKS.get(first)
         if task is None:
@@ -136,8 +135,6 @@ def public_homes(
     batches = list(data.batches(256))
     images = np.concatenate([batch.values for batch in batches])
     homes = np.concatenate([_homes(batch.units) for batch in batches])
-    if named is None and segmenter == PHOTO:
-        segmenter = STUDIO  # it knows drawn homes, and the other one does not
     model = load_model(Segmenter, segmenter)
     segments = search(images, preferences.nouns, model, SearchSettings())
     messages = {part: np.zeros_like(images) for part in preferences.request.disclosed}

@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.photo_domain import STUDIO, require_known_photos, suited_segmenter
+from understudy.device.photo_domain import STUDIO, require_known_photos
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire import (
@@ -125,7 +125,7 @@ def make_preferences(
     references: int = PAPER_REFERENCES,
     images_per_class: int = 400,
     pose_model: str | None = None,
-    segmenter: str | None = None,
+    segmenter: str = STUDIO,
     mixture: Sequence[Sequence[str]] = (),
     equal_shares: bool = False,
 ) -> Preferences:
@@ -133,10 +133,9 @@ def make_preferences(
 
     Photos settle the pixels a side. A classifier's classes are about the first target; a detector's
     are those targets that it is to find, all by default. ``levels`` say what may leave of a part,
-    by its noun or ``background``; text where none is given. Without a ``segmenter`` it is the one
-    that ships and knows the photos. ``mixture`` are lower preferences whose images the server adds:
-    of each, the parts of which it draws these from words alone; with ``equal_shares`` it draws an
-    equal share of every preference, and no more images in all.
+    by its noun or ``background``; text where none is given. ``mixture`` are lower preferences whose
+    images the server adds: of each, the parts of which it draws these from words alone; with
+    ``equal_shares`` it draws an equal share of every preference, and no more images in all.
 
     Raises:
         ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
@@ -165,7 +164,6 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
-    segmenter = segmenter or suited_segmenter(home)
     _check_nouns(targets, segmenter)
     preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
     if request.disclosed:

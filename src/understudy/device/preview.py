@@ -35,7 +35,6 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
 from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import CODE_DIGITS, Parcel, consent_digest, pack
-from understudy.device.photo_domain import miss_lines
 from understudy.device.preferences import Preferences
 from understudy.device.review import ReviewedPhotos, UsedPhotos, reviewed_photos
 from understudy.device.sheets import sheet_bytes
@@ -199,7 +198,6 @@ def _of_photos(
         for row, item in zip(chosen, packed[part], strict=True)
     }
     lines, figures = _photo_lines(used, messages, rows), dict[str, Any]()
-    lines += [f"  {line}" for line in miss_lines(reviewed.segmenter, preferences.nouns)]
     if checks.measure:
         public = public_homes(preferences, sanitizers, reviewed.segmenter, checks.homes)
         sent: dict[str, list[Images]] = {}
