@@ -16,11 +16,14 @@ from understudy.core.errors import ConfigError
 from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
-from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.covariance import Covariance, leading_directions
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, sampler_of
+from understudy.methods.clustering.covariance import leading_directions
+from understudy.methods.clustering.params import Covariance
+from understudy.methods.clustering.pixels import Contrast
+from understudy.methods.clustering.samplers.label_classifier import ClassifierSampler
+from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
-from understudy.steps.contrast import Contrast
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
 
@@ -127,6 +130,14 @@ def test_images_come_out_as_bright_as_they_went_in(tmp_path):
         batch = next(iter(open_source(folder).batches(2000)))
         mean[name] = [batch.values[batch.labels == label].mean() for label in (0, 1)]
     np.testing.assert_allclose(mean["synthetic"], mean["real"], atol=6)
+
+
+def test_one_function_chooses_the_sampler_by_public_facts_and_a_run_says_why(tmp_path):
+    few = Context((6,), public=False, mu=0.3, classes=("a", "b"))
+    assert type(sampler_of(ClusteringParams(), few)) is MixtureSampler
+    assert type(sampler_of(ClusteringParams(labels="classifier"), few)) is ClassifierSampler
+    _, _, made = released(embeddings(tmp_path / "small.npz"), tmp_path, covariance="diagonal")
+    assert made.facts["sampler"] == sampler_of(ClusteringParams(), few).reason
 
 
 def planned(source, settings, **options):

@@ -11,14 +11,17 @@ from understudy import resample, synthesize
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
-from understudy.methods.clustering import label_classifier
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
-from understudy.methods.clustering.label_classifier import ClassifiedSamples, LabelClassifier
+from understudy.methods.clustering.samplers import label_classifier
+from understudy.methods.clustering.samplers.label_classifier import (
+    ClassifiedSamples,
+    LabelClassifier,
+)
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
-from understudy.steps.mixture import Mixture
+from understudy.steps.gaussians import Mixture
 from understudy.steps.space import Leading, whitening
 
 CLASSIFIER = {"labels": "classifier"}
@@ -72,8 +75,7 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     means, each = np.array([[-3.0], [3.0]]), np.arange(2)
     mixture = Mixture(each, np.array([0.5, 0.5]), means, np.ones((1, 1, 1)), np.zeros_like(each))
     settings = SpaceSettings(1, 1, None, whiten=False, bound=None, images=False)
-    whole, none = Leading(1, 1), np.zeros(0)
-    space = EmbeddingSpace(None, settings, 2, 1.0, whole, None, None, none, np.zeros(1))
+    space = EmbeddingSpace(None, settings, 2, 1.0, Leading(1, 1), np.zeros(1))
     always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
     samples = ClassifiedSamples.of_mixture(space, mixture)
     classifier = LabelClassifier(always_the_first, samples)
@@ -130,9 +132,7 @@ def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
         public = file["embeddings"]
     coordinates = whitening(public, None, None)
     settings = SpaceSettings(12, 12, None, whiten=True, bound=None, images=False)
-    space = EmbeddingSpace(
-        None, settings, 2, 1.0, coordinates, None, None, np.zeros(0), np.zeros(12)
-    )
+    space = EmbeddingSpace(None, settings, 2, 1.0, coordinates, np.zeros(12))
     means = rng.normal(size=(2, 12))
     mixture = Mixture(
         np.arange(2), np.full(2, 0.5), means, np.eye(12)[None], np.zeros(2, dtype=np.int64)

@@ -18,7 +18,7 @@ from understudy.methods.alignment.algorithm import AlignmentParams
 from understudy.methods.base import Context, Method, stages_of, weights_of
 from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
 from understudy.methods.clustering.algorithm import ClusteringParams
-from understudy.methods.clustering.covariance import Covariance
+from understudy.methods.clustering.params import Covariance
 from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
 from understudy.methods.labelling.algorithm import METHOD as LABELLING

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from understudy.core.types import Stage
+from understudy.core.types import Labels, Stage, Vector
+from understudy.methods.clustering.embedding_space import SpaceSettings
+from understudy.methods.clustering.params import ClusteringParams
 from understudy.methods.dp_estimators import least_cluster
 from understudy.steps.shrinkage import CLEAR_DEVIATIONS
+
+if TYPE_CHECKING:  # which imports this module
+    from understudy.methods.clustering.samplers.mixture import MixtureStages
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
@@ -30,76 +37,46 @@ Noise = Callable[[Stage], float]
 
 @dataclass(frozen=True)
 class Carried:
-    """What a class of so many images can carry.
+    """What a class of so many images can carry."""
 
-    Attributes:
-        size: Number of images.
-        size_sd: Standard deviation of the noise in the class's released size.
-        own_mean: Whether a mean that lies half the usual distance from the others' stands out.
-        clusters: Clusters whose counts and means stand out, at least 1.
-        directions: Directions of a covariance that stand out where it differs from the pooled one
-            by half of that; 0: the pooled covariance.
-        or_more: Whether there may be more directions, which depends on the released covariance.
-    """
-
-    size: int
-    size_sd: float
-    own_mean: bool
-    clusters: int
-    directions: int
-    or_more: bool = False
+    size: int  # number of images
+    size_sd: float  # standard deviation of the noise in the class's released size
+    own_mean: bool  # whether a mean that lies half the usual distance from the others' stands out
+    clusters: int  # whose counts and means stand out, at least 1
+    directions: int  # of a covariance that stand out, differing from the pooled one by half of it
+    or_more: bool = False  # directions, which depends on the released covariance
 
 
-@dataclass(frozen=True)
-class MixtureModel:
-    """What is released of each class.
-
-    Attributes:
-        dim: Numbers of a mean.
-        axes: Coordinates in which clusters and covariances are measured.
-        ordered: Whether means are shrunk in blocks.
-        clusters: The most clusters of a class.
-        diagonal: Whether covariances are variances alone.
-        class_sizes: The release of the class sizes.
-        means: The release of the means.
-        cluster_means: The release of counts and means of clusters, or None.
-        covariances: The release of the covariances of classes or clusters, or None where there is
-            one covariance.
-    """
-
-    dim: int
-    axes: int
-    ordered: bool
-    clusters: int
-    diagonal: bool
-    class_sizes: Stage
-    means: Stage
-    cluster_means: Stage | None
-    covariances: Stage | None
-
-
-def capacity(model: MixtureModel, noise: Noise) -> tuple[Carried, ...]:
-    """What classes of `SIZES` images can carry."""
-    numbers = min(model.dim, _LEADING) if model.ordered else model.dim
-    deviations = CLEAR_DEVIATIONS if model.ordered else 1.0
+def capacity(
+    params: ClusteringParams, settings: SpaceSettings, stages: MixtureStages, noise: Noise
+) -> tuple[Carried, ...]:
+    """What classes of `SIZES` images can carry in a mixture, by its releases."""
+    axes = settings.dim
+    if settings.selective and params.matrix:
+        axes = min(axes, IMAGE_AXES)
+    ordered = settings.selective and settings.ordered
+    numbers = min(settings.dim, _LEADING) if ordered else settings.dim
+    deviations = CLEAR_DEVIATIONS if ordered else 1.0
     # sqrt(d + k sqrt(2 d)) noise / n <= 1 / 2, in units of the clipping radius
-    mean_size = 2 * np.sqrt(numbers + deviations * np.sqrt(2 * numbers)) * noise(model.means)
-    cluster_size = np.inf
-    if model.cluster_means is not None:
-        cluster_size = least_cluster(noise(model.cluster_means), model.axes)
+    mean_size = 2 * np.sqrt(numbers + deviations * np.sqrt(2 * numbers)) * noise(stages.means)
+    cluster_size, covariances = np.inf, stages.cluster_covariances
+    if stages.clusters is not None:
+        cluster_size = least_cluster(noise(stages.clusters.means), axes)
+    if params.covariance == "tied":
+        covariances = None
     table = []
     for size in SIZES:
-        clusters = int(np.clip(size // cluster_size, 1, model.clusters))
+        clusters = int(np.clip(size // cluster_size, 1, params.clusters or 1))
         directions = 0
-        if model.covariances is not None:
-            directions = _directions(size / noise(model.covariances), model.axes, model.diagonal)
-        capped = directions == model.axes < model.dim
-        size_sd = noise(model.class_sizes)
+        if covariances is not None:
+            directions = _directions(size / noise(covariances), axes, diagonal=not params.matrix)
+        capped = directions == axes < settings.dim
+        size_sd = noise(stages.class_sizes)
         table.append(Carried(size, size_sd, bool(size >= mean_size), clusters, directions, capped))
     return tuple(table)
 
 
-def _directions(size: float, axes: int, diagonal: bool) -> int:
+def _directions(size: float, axes: int, *, diagonal: bool) -> int:
     """Directions that stand out of the noise in the covariance of ``size`` noise multipliers.
 
     Noise in each of b (b + 1) / 2 numbers has a standard deviation of 1.21 b v / size, v the usual
@@ -113,26 +90,15 @@ def _directions(size: float, axes: int, diagonal: bool) -> int:
 
 @dataclass(frozen=True)
 class Shares:
-    """What each class of a release got, for its facts; all of it is computed from DP numbers.
-
-    Attributes:
-        classes: Names.
-        sizes: (classes,) released sizes.
-        size_sd: Standard deviation of the noise in each.
-        own_mean: (classes,) whether a class's mean differs from the common one.
-        clusters: (classes,) clusters.
-        directions: (classes,) directions of covariances that are not the pooled one's.
-        agreement: (classes,) part of each class's samples to which a DP classifier gives it; None:
-            there is no classifier.
-    """
+    """What each class of a release got, for its facts; all of it is computed from DP numbers."""
 
     classes: tuple[str, ...]
-    sizes: np.ndarray
-    size_sd: float
-    own_mean: np.ndarray
-    clusters: np.ndarray
-    directions: np.ndarray
-    agreement: np.ndarray | None = None
+    sizes: Vector  # (classes,) released
+    size_sd: float  # standard deviation of the noise in each
+    own_mean: NDArray[np.bool_]  # (classes,) whether a class's mean is not the common one
+    clusters: Labels  # (classes,)
+    directions: Labels  # (classes,) of covariances that are not the pooled one's
+    agreement: Vector | None = None  # (classes,) part of the samples with which a classifier agrees
 
     def facts(self) -> dict[str, object]:
         """JSON values."""
@@ -167,11 +133,7 @@ class Shares:
 
 
 def least_classified(mu: float) -> float:
-    """Images of a class, in the mean, from which on `labels=classifier` serves better than not.
-
-    Args:
-        mu: Gaussian-DP parameter of the run.
-    """
+    """Images of a class, in the mean, from which on `labels=classifier` serves better than not."""
     return _CLASSIFIED / mu
 
 
@@ -189,7 +151,7 @@ def about(number: float) -> str:
     return f"{float(f'{number:.2g}'):,.0f}"
 
 
-def _listed(names: tuple[str, ...], chosen: np.ndarray) -> str:
-    """The names chosen, ten at most."""
-    mine = [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
+def _listed(names: tuple[str, ...], marks: NDArray[np.bool_]) -> str:
+    """The names that are marked, ten at most."""
+    mine = [name for name, mark in zip(names, marks, strict=True) if mark]
     return ", ".join(mine[:10]) + (f" and {len(mine) - 10} more" if len(mine) > 10 else "")

@@ -13,7 +13,7 @@ import numpy as np
 
 from understudy.methods.base import Context, Expectation
 from understudy.methods.clustering.capacity import Carried, Noise, about
-from understudy.methods.clustering.tied_gaussian import MOST_DIM, TIED_STAGES, dimensions
+from understudy.methods.clustering.samplers.tied_gaussian import MOST_DIM, TIED_STAGES, dimensions
 
 LEAST_DECODED = 60.0
 """Units of a class times mu, below which images of it serve little."""
@@ -26,10 +26,8 @@ _FEW_CLUSTERS = 3
 def tied_expectations(context: Context, noise: Noise, units: float) -> tuple[Expectation, ...]:
     """What to expect of one Gaussian a class with a covariance that all share.
 
-    Args:
-        context: Its classes, its mu and whether images are decoded.
-        noise: The noise of a stage over the bound on a unit's contribution.
-        units: Of a class, in the mean.
+    ``noise``: of a stage, over the bound on a unit's contribution. ``units``: of a class, in the
+    mean.
     """
     classes = len(context.classes)
     dim = dimensions(context.mu, units * classes, classes)
@@ -42,13 +40,7 @@ def tied_expectations(context: Context, noise: Noise, units: float) -> tuple[Exp
 def mixture_expectations(
     context: Context, table: Sequence[Carried], units: float
 ) -> tuple[Expectation, ...]:
-    """What to expect of a mixture a class.
-
-    Args:
-        context: Its mu and whether images are decoded.
-        table: What classes of several sizes can carry.
-        units: Of a class, in the mean.
-    """
+    """What to expect of a mixture a class, by what classes of several sizes can carry."""
     if context.decoder is None:
         return ()
     few = units * context.mu < LEAST_DECODED

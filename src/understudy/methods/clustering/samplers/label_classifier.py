@@ -1,33 +1,36 @@
-"""Labels by a DP classifier: where the classes of a mixture end is asked of the private records.
+"""A mixture whose samples a DP classifier labels: where classes end is asked of the records.
 
 A Gaussian mixture says where a class lies and little of where it ends: in hundreds of dimensions
 its classes hardly overlap, and those of real records do. So a part of the budget trains a softmax
-regression on the private records, by full-batch gradient descent on noisy sums of clipped gradients
-(Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016, with every record in every step). Samples are
-then drawn more widely than the mixture, and those are released that the classifier gives the class
-they stand for.
+regression on the private records (`dp_descent`). Samples are then drawn more widely than the
+mixture, and those are released that the classifier gives the class they stand for.
 
-The mixture helps twice, at no cost. Descent begins at the classifier of the mixture's own samples,
-and their second moments precondition it (Boehning 1992: softmax regression's Hessian is at most
-half of them), damped by the noise that is known to be in a gradient. So a few steps are enough.
-
-A gradient is clipped to a norm, and noise goes by that norm. So nothing should fill it that says
-little of classes: neither the intercept, nor the few directions in which all embeddings vary most.
-Inputs are made long, and those directions short.
+The mixture helps twice, at no cost: descent begins at the classifier of the mixture's own samples,
+and their second moments precondition it. A gradient is clipped to a norm, and noise goes by that
+norm. So nothing should fill it that says little of classes: neither the intercept, nor the few
+directions in which all embeddings vary most. Inputs are made long, and those directions short.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 import scipy
 
-from understudy.core.independence import row_squares
-from understudy.core.types import Embeddings, Labels, Stage, Vector
-from understudy.methods.base import Materials
+from understudy.core.errors import ConfigError
+from understudy.core.types import Embeddings, Labels, Stage, SyntheticBatch, Vector
+from understudy.methods.base import Materials, stages_of
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
+from understudy.methods.clustering.samplers.mixture import (
+    FittedMixture,
+    MixtureSampler,
+    MixtureStages,
+)
+from understudy.methods.clustering.sampling import Producer
 from understudy.methods.dp_descent import (
     INPUT_LENGTH,
     MOMENTUM,
@@ -35,11 +38,9 @@ from understudy.methods.dp_descent import (
     descend,
     descend_on_records,
 )
-from understudy.steps.mixture import Mixture
-from understudy.steps.rectified import RectifiedGaussians
+from understudy.steps.gaussians import Mixture, RectifiedGaussians
+from understudy.steps.row_arithmetic import unit_rows
 from understudy.steps.space import Shortening, Space
-
-Labelling = Literal["mixture", "classifier"]
 
 _LONG_GRADIENT = 20_000  # numbers: of 60,000 records a step then takes several seconds
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
@@ -54,39 +55,85 @@ _FEW_STEPS = Descent(20, 0.5, 32.0)
 """Where each step takes long."""
 
 
-def gradient_stages(
-    kind: Labelling, share: float, weight: float, numbers: int
-) -> tuple[Stage, ...]:
-    """The steps of the classifier, which together get ``share`` of the budget.
+@dataclass(frozen=True)
+class ClassifiedMixture(FittedMixture):
+    """A mixture, and the classifier that says where its classes end."""
 
-    Args:
-        kind: ``"mixture"``: there are none.
-        share: In (0, 1).
-        weight: Of all other stages together.
-        numbers: Of an embedding and all classes together, in a gradient.
-    """
-    if kind == "mixture":
-        return ()
-    steps = (_MANY_STEPS if numbers <= _LONG_GRADIENT else _FEW_STEPS).steps
-    each = weight * share / (1 - share) / steps
-    return tuple(Stage(f"label gradient {step + 1}", each) for step in range(steps))
+    classifier: LabelClassifier
+
+
+class ClassifierSampler(MixtureSampler):
+    """A mixture for embeddings, whose samples are labelled by a classifier of the records."""
+
+    @property
+    def reason(self) -> str:
+        """Why this sampler was chosen."""
+        return (
+            "a Gaussian mixture of each class, whose samples a DP classifier labels: "
+            "labels=classifier was asked for"
+        )
+
+    @cached_property
+    def descent(self) -> Descent:
+        """How the classifier is trained: in few steps where a gradient is long."""
+        numbers = self.settings.total * self.params.class_count(self.context)
+        return _MANY_STEPS if numbers <= _LONG_GRADIENT else _FEW_STEPS
+
+    @cached_property
+    def stages(self) -> MixtureStages:
+        """Those of a mixture, and a step of the classifier each, which get `labels_share`."""
+        plan, share, steps = super().stages, self.params.labels_share, self.descent.steps
+        each = math.fsum(stage.weight for stage in stages_of(plan)) * share / (1 - share) / steps
+        gradients = (Stage(f"label gradient {step + 1}", each) for step in range(steps))
+        return replace(plan, gradients=tuple(gradients))
+
+    def check(self) -> None:
+        """Refuse where there is nothing to tell apart, or what it was not built for.
+
+        Raises:
+            ConfigError: As said.
+        """
+        super().check()
+        reason = ""
+        if self.params.class_count(self.context) < 2:
+            reason = "this run has one class: there is nothing to tell apart"
+        elif self.context.decoder is not None:
+            reason = "this run releases images, and samples between two classes decode to neither"
+        elif self.params.filter != "none":
+            filtered = self.params.filter
+            reason = f"filter={filtered} chooses among other samples: take one of the two"
+        if reason:
+            raise ConfigError(f"labels=classifier is for embeddings of several classes: {reason}")
+
+    def fit(self, materials: Materials, space: EmbeddingSpace) -> ClassifiedMixture:
+        """Lines 3 to 8, and then the classifier of the mixture's samples, moved by the records."""
+        fitted = super().fit(materials, space)
+        classifier = trained_on_records(materials, fitted, self.descent, self.stages.gradients)
+        shares = replace(fitted.shares, agreement=classifier.agreement(materials.seed))
+        return ClassifiedMixture(space, fitted.mixture, fitted.size, shares, classifier)
+
+    def batches(
+        self, producer: Producer, fitted: FittedMixture, sizes: Labels
+    ) -> Iterator[SyntheticBatch]:
+        """Lines 10 to 13: so many samples of each component, as the classifier labels them."""
+        if not isinstance(fitted, ClassifiedMixture):
+            raise ConfigError("samples are labelled by a classifier, and none was trained")
+        materials, labels = producer.materials, fitted.mixture.labels
+        components = producer.components(sizes, np.random.default_rng(materials.seed))
+        for first in range(0, len(components), producer.block):
+            part = components[first : first + producer.block]
+            rng = materials.rng_of(f"classified {first}")
+            yield SyntheticBatch(labels[part], embeddings=fitted.classifier.embeddings(part, rng))
 
 
 @dataclass(frozen=True)
 class RectifiedSamples:
-    """Samples of a mixture whose features are never negative, in the encoder's own space.
+    """Samples of a mixture whose features are never negative, in the encoder's own space."""
 
-    Attributes:
-        coordinates: From there into the space of the mixture.
-        gaussians: Cut off at zero, of the mixture's components.
-        centre: (D,) of directions: the mean embedding of the mixture.
-        shortening: Of the leading directions; None: not known yet.
-    """
-
-    coordinates: Space
-    gaussians: RectifiedGaussians
-    centre: Vector
-    shortening: Shortening | None = None
+    coordinates: Space  # from there into the space of the mixture
+    gaussians: RectifiedGaussians  # of the mixture's components
+    centre: Vector  # (D,) of directions: the mean embedding of the mixture
+    shortening: Shortening | None = None  # of the leading directions; None: not known yet
 
     @classmethod
     def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> RectifiedSamples | None:
@@ -95,11 +142,9 @@ class RectifiedSamples:
         if not isinstance(coordinates, Space) or not coordinates.positive or space.sphere:
             return None
         parts = np.bincount(mixture.root_of, weights, len(mixture.roots))
-        roots = [mixture.root(index) for index in range(len(parts))]
-        covariance = sum(
-            (part * root @ root.T for part, root in zip(parts, roots, strict=True)),
-            np.zeros((mixture.dim, mixture.dim)),
-        )
+        covariance = np.zeros((mixture.dim, mixture.dim))
+        for index, part in enumerate(parts):
+            covariance = covariance + part * mixture.root(index) @ mixture.root(index).T
         means, covariance = coordinates.moments(mixture.means, covariance)
         gaussians = RectifiedGaussians.of(means, covariance, weights)
         return cls(coordinates, gaussians, weights @ coordinates.own(mixture.means))
@@ -107,19 +152,12 @@ class RectifiedSamples:
     def directions(self, points: Vector) -> Vector:
         """Directions from the centre to points of the mixture's space: (n, d) to (n, D)."""
         moved = self.coordinates.own(points) - self.centre
-        if self.shortening is not None:
-            moved = self.shortening(moved)
-        norms = np.sqrt(row_squares(moved))
-        return np.asarray(moved / np.maximum(norms, 1e-12)[:, None])
-
-    def shortened(self, points: Vector) -> RectifiedSamples:
-        """With the leading directions to these points shortened: (n, d)."""
-        return replace(self, shortening=Shortening.of(self.directions(points)))
+        return unit_rows(moved if self.shortening is None else self.shortening(moved))
 
     def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
         """An embedding of each of these components, so much wider: (n, D)."""
-        drawn = self.gaussians.draw(components, rng, width)
-        return np.asarray(self.coordinates.unpowered(drawn), dtype=np.float32)
+        samples = self.gaussians.draw(components, rng, width)
+        return np.asarray(self.coordinates.unpowered(samples), dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -129,17 +167,11 @@ class ClassifiedSamples:
     Features that are never negative are sampled from Gaussians that are cut off at zero
     (`RectifiedGaussians`), which overlap as real ones do. The classifier then reads directions in
     the encoder's own space, in which networks read, too.
-
-    Attributes:
-        space: The space of the mixture.
-        mixture: The released mixture.
-        rectified: Of the same components; None: features may be negative, or were projected on a
-            sphere.
     """
 
     space: EmbeddingSpace
     mixture: Mixture
-    rectified: RectifiedSamples | None
+    rectified: RectifiedSamples | None  # of the same components, where features are not negative
 
     @classmethod
     def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> ClassifiedSamples:
@@ -156,7 +188,8 @@ class ClassifiedSamples:
         """With directions whose leading ones, of these points of the space, are shortened."""
         if self.rectified is None:
             return self
-        return replace(self, rectified=self.rectified.shortened(points))
+        shortening = Shortening.of(self.rectified.directions(points))
+        return replace(self, rectified=replace(self.rectified, shortening=shortening))
 
     def of(self, components: Labels, rng: np.random.Generator) -> Embeddings:
         """An embedding of each of these components: (n, D)."""
@@ -171,20 +204,20 @@ class ClassifiedSamples:
         return np.asarray(self.space.forward(self.of(components, rng)), dtype=np.float64)
 
     def near(self, components: Labels, rng: np.random.Generator) -> Embeddings:
-        """Embeddings near these components and in reach of others, for the classifier: (n, D)."""
+        """Embeddings near these components and in reach of others, for the classifier: (n, D).
+
+        Points between wide draws of these components and of any, nearer to the former; or wide
+        draws alone of features that are never negative.
+        """
         if self.rectified is not None:
             return self.rectified.of(components, rng, _WIDER)
-        return self.space.backward(self._between(components, rng), rng)
-
-    def _between(self, components: Labels, rng: np.random.Generator) -> Vector:
-        """Points between wide draws of these components and of any, nearer to the former."""
         weights = self.mixture.weights
         others = rng.choice(len(weights), len(components), p=weights)
         own, other = self._wide(components, rng), self._wide(others, rng)
-        drawn = own + rng.uniform(0.0, 0.5, (len(own), 1)) * (other - own)
+        points = own + rng.uniform(0.0, 0.5, (len(own), 1)) * (other - own)
         if self.space.sphere is not None:
-            drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-        return np.asarray(drawn)
+            points /= np.linalg.norm(points, axis=1, keepdims=True)
+        return self.space.backward(points, rng)
 
     def _wide(self, components: Labels, rng: np.random.Generator) -> Vector:
         means = self.mixture.means[components]
@@ -193,14 +226,9 @@ class ClassifiedSamples:
 
 @dataclass(frozen=True)
 class LabelClassifier:
-    """A softmax regression that says where the classes of a mixture end; it is released: public.
+    """A softmax regression that says where the classes of a mixture end; it is released: public."""
 
-    Attributes:
-        theta: (p + 1, C) weights of `inputs`; the last row is the intercept's.
-        samples: What it reads, and what it labels.
-    """
-
-    theta: Vector
+    theta: Vector  # (p + 1, C) weights of `inputs`; the last row is the intercept's
     samples: ClassifiedSamples
 
     def predict(self, points: Vector) -> Labels:
@@ -218,12 +246,12 @@ class LabelClassifier:
         samples, left = self.samples, np.arange(len(components))
         labels, embeddings = samples.mixture.labels[components], samples.of(components, rng)
         for _ in range(_ROUNDS):
-            drawn = samples.near(rng.permutation(components[left]), rng)
-            given, filled = self.predict(samples.space.forward(drawn)), [left[:0]]
+            near = samples.near(rng.permutation(components[left]), rng)
+            predicted, filled = self.predict(samples.space.forward(near)), [left[:0]]
             for label in np.unique(labels[left]):
-                slots, mine = left[labels[left] == label], np.flatnonzero(given == label)
+                slots, mine = left[labels[left] == label], np.flatnonzero(predicted == label)
                 filled.append(slots[: len(mine)])
-                embeddings[filled[-1]] = drawn[mine[: len(slots)]]
+                embeddings[filled[-1]] = near[mine[: len(slots)]]
             left = np.setdiff1d(left, np.concatenate(filled))
         return embeddings
 
@@ -239,23 +267,10 @@ class LabelClassifier:
 
 
 def trained_on_records(
-    materials: Materials,
-    space: EmbeddingSpace,
-    mixture: Mixture,
-    size: float,
-    stages: tuple[Stage, ...],
-) -> LabelClassifier | None:
-    """The classifier of the mixture's samples, moved by a noisy gradient a stage.
-
-    Args:
-        materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
-        space: The private records.
-        mixture: Where descent begins.
-        size: Noisy number of records.
-        stages: A release each; (): None is given.
-    """
-    if not stages:
-        return None
+    materials: Materials, fitted: FittedMixture, descent: Descent, stages: tuple[Stage, ...]
+) -> LabelClassifier:
+    """The classifier of the mixture's samples, moved by a noisy gradient of the records a stage."""
+    space, mixture = fitted.space, fitted.mixture
     count = mixture.allot(_SAMPLES)
     components = np.repeat(np.arange(len(count)), count)
     samples = ClassifiedSamples.of_mixture(space, mixture)
@@ -270,9 +285,8 @@ def trained_on_records(
         residuals = scipy.special.softmax(rows @ theta, axis=1) - truth
         return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
 
-    descent = next(one for one in (_MANY_STEPS, _FEW_STEPS) if one.steps == len(stages))
     start = np.zeros((rows.shape[1], space.classes))
     start = descend(start, of_samples, moments + ridge, _FIRST_STEPS, MOMENTUM)
     vault = space.vault.view(samples.inputs)
-    theta = descend_on_records(materials, vault, stages, descent, start, moments, size)
+    theta = descend_on_records(materials, vault, stages, descent, start, moments, fitted.size)
     return LabelClassifier(theta, samples)

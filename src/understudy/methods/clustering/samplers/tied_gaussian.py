@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from understudy.core.errors import ConfigError
 from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
 from understudy.core.types import (
     Images,
@@ -32,8 +31,9 @@ from understudy.core.types import (
     Vector,
 )
 from understudy.methods import dp_estimators
-from understudy.methods.base import Materials
+from understudy.methods.base import Context, Materials
 from understudy.methods.clustering.capacity import SIZES, Carried, Noise, Shares
+from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.privacy.block_queries import AveragedSums, BlockSizes
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import FullMoments
@@ -59,21 +59,13 @@ _LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations,
 
 @dataclass(frozen=True)
 class TiedGaussianStages:
-    """The releases, in their order.
+    """The releases, in their order."""
 
-    Attributes:
-        class_sizes: How many records each class has.
-        centre: The mean of all records.
-        block_sizes: How much records vary in each block of numbers.
-        means: The mean of each class.
-        covariance: The covariance within classes.
-    """
-
-    class_sizes: Stage
-    centre: Stage
-    block_sizes: Stage
-    means: Stage
-    covariance: Stage
+    class_sizes: Stage  # how many records each class has
+    centre: Stage  # the mean of all records
+    block_sizes: Stage  # how much records vary in each block of numbers
+    means: Stage  # the mean of each class
+    covariance: Stage  # the covariance within classes
 
 
 TIED_STAGES = TiedGaussianStages(
@@ -91,9 +83,6 @@ def unexplained_part(dim: int) -> float:
 
     Up to 64 numbers carry all the variety that samples have, and networks that are trained on
     these need it; of 128 and more, half makes clearer images and costs networks nothing.
-
-    Args:
-        dim: How many numbers are measured.
     """
     return float(np.clip(1.5 - dim / 128, 0.5, 1.0))
 
@@ -103,11 +92,7 @@ def dimensions(mu: float, size: float, classes: int) -> int:
 
     The noise in the covariance's eigenvalues grows with d^(3/2) / (mu n), that in a mean with
     sqrt(d) / (mu n / classes); the factors were chosen on sets of photographs and drawings.
-
-    Args:
-        mu: Of the run's budget.
-        size: Released number of records.
-        classes: Their classes.
+    ``size``: released number of records of all classes.
     """
     covariance = (1.3 * mu * size) ** (2 / 3)
     means = (0.187 * mu * size / classes) ** 2
@@ -118,24 +103,16 @@ def dimensions(mu: float, size: float, classes: int) -> int:
 class TiedGaussian:
     """Class means and the covariance they share, released: everything here is public.
 
-    Attributes:
-        layout: Which numbers of an embedding they are of.
-        sizes: (classes,) released class sizes.
-        size_sd: Standard deviation of the noise in each.
-        means: (classes, d).
-        block_sizes: (blocks,) deviation of the records in each block, over that of public images.
-        root: (d, d) a square root of the covariance that samples are drawn with, which is less than
-            that of the records where no direction explains it.
-        covariance: (d, d) that of the records, its least eigenvalues raised to the noise in them.
+    Samples are drawn with less covariance than records have where no direction explains it.
     """
 
-    layout: Layout
-    sizes: Vector
-    size_sd: float
-    means: Vector
-    block_sizes: Vector
-    root: Vector
-    covariance: Vector
+    layout: Layout  # which numbers of an embedding they are of
+    sizes: Vector  # (classes,) released class sizes
+    size_sd: float  # of the noise in each
+    means: Vector  # (classes, d)
+    block_sizes: Vector  # (blocks,) deviation of the records, over that of public images
+    root: Vector  # (d, d) a square root of the covariance that samples are drawn with
+    covariance: Vector  # (d, d) of the records, its least eigenvalues raised to the noise in them
 
     @cached_property
     def weights(self) -> tuple[Vector, Vector]:
@@ -184,15 +161,7 @@ class TiedGaussian:
 def measured(
     vault: Vault, encoder: BlockEncoder, classes: int, mu: float, stages: TiedGaussianStages
 ) -> TiedGaussian:
-    """Release the statistics, and make of them what they say.
-
-    Args:
-        vault: Whole embeddings of the records.
-        encoder: Theirs.
-        classes: Number of classes.
-        mu: Of the run's budget.
-        stages: The releases.
-    """
+    """Release the statistics of whole embeddings, and make of them what they say."""
     sizes, size_sd = dp_estimators.class_sizes(vault, classes, encoder.dim, stages.class_sizes)
     sizes = np.maximum(sizes, _LEAST_CLASS)
     layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes))
@@ -288,17 +257,11 @@ def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> V
 
 @dataclass(frozen=True)
 class _SpikedCovariance:
-    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018).
+    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018)."""
 
-    Attributes:
-        diagonal: (d,).
-        spikes: (d, d): what stands out.
-        least: The least eigenvalue of the correlations that a discriminant divides by.
-    """
-
-    diagonal: Vector
-    spikes: Vector
-    least: float
+    diagonal: Vector  # (d,)
+    spikes: Vector  # (d, d): what stands out
+    least: float  # eigenvalue of the correlations that a discriminant divides by
 
     def root(self, least: float, part: float = 1.0) -> Vector:
         """A square root (d, d) of the covariance, no eigenvalue of its correlations below least.
@@ -365,68 +328,88 @@ def moving_average(values: Vector, span: int) -> Vector:
     return np.convolve(padded, np.full(span, 1 / span), mode="valid")
 
 
-def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) -> Release:
-    """Images matched to draws of a tied Gaussian.
+@dataclass(frozen=True)
+class TiedGaussianSampler:
+    """One Gaussian a class, and images that are matched to its draws."""
 
-    Args:
-        materials: A `BlockEncoder` and a `MatchingDecoder` among them.
-        method: The method's name.
-        stages: The releases.
-    """
-    encoder, decoder = materials.encoder, materials.decoder
-    if not isinstance(encoder, BlockEncoder) or not isinstance(decoder, MatchingDecoder):
-        raise ConfigError("a tied Gaussian needs an encoder of blocks and a decoder that matches")
-    classes, mu = materials.classes, materials.context.mu
-    gaussian = measured(materials.vault.map(encoder.encode), encoder, len(classes), mu, stages)
-    materials = materials.for_samples
-    counts = materials.class_sizes(gaussian.sizes / gaussian.sizes.sum(), gaussian.sizes.sum())
-    labels = np.repeat(np.arange(len(classes)), counts)
-    labels = materials.rng_of("classes of samples").permutation(labels)
-    metric, sizes = gaussian.metric, gaussian.block_sizes
+    params: ClusteringParams
+    context: Context
+    encoder: BlockEncoder
+    decoder: MatchingDecoder
+    stages: TiedGaussianStages = TIED_STAGES
 
-    def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
-        rng = materials.rng_of(f"samples {first} round {number}")
-        points = gaussian.draw(part, rng)[samples].astype(np.float32)
-        seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-        return decoder.match(points, gaussian.layout, metric, sizes, seeds=seeds)
+    @property
+    def reason(self) -> str:
+        """Why this sampler was chosen."""
+        return (
+            "one Gaussian a class with a covariance that all classes share: the numbers of "
+            f"{self.encoder.name} lie in blocks, and {self.decoder.name} searches images by them"
+        )
 
-    def batches() -> Iterator[SyntheticBatch]:
+    def check(self) -> None:
+        """Any run of these models will do."""
+
+    def embed(self, materials: Materials) -> Vault:
+        """Whole embeddings of the records."""
+        return materials.vault.map(self.encoder.encode)
+
+    def fit(self, materials: Materials, vault: Vault) -> TiedGaussian:
+        """The released Gaussians."""
+        classes, mu = len(materials.classes), self.context.mu
+        return measured(vault, self.encoder, classes, mu, self.stages)
+
+    def draw(self, materials: Materials, gaussian: TiedGaussian) -> Release:
+        """Images matched to draws of each class."""
+        classes, sizes = materials.classes, gaussian.sizes
+        counts = materials.class_sizes(sizes / sizes.sum(), sizes.sum())
+        labels = np.repeat(np.arange(len(classes)), counts)
+        labels = materials.rng_of("classes of samples").permutation(labels)
+        shares = Shares(
+            classes,
+            sizes,
+            gaussian.size_sd,
+            own_mean=np.ones(len(classes), dtype=bool),
+            clusters=np.ones(len(classes), dtype=np.int64),
+            directions=np.zeros(len(classes), dtype=np.int64),
+        )
+        facts = {
+            "noisy_rows": round(float(sizes.sum())),
+            "components": len(classes),
+            "dimensions": gaussian.layout.dim,
+            **shares.facts(),
+        }
+        return Release(
+            NAME,
+            classes,
+            len(labels),
+            partial(self._batches, materials, gaussian, labels),
+            image_shape=self.decoder.shape,
+            facts=facts,
+            classifier=gaussian.classifier(self.encoder.dim) if len(classes) > 1 else None,
+        )
+
+    def _batches(
+        self, materials: Materials, gaussian: TiedGaussian, labels: Labels
+    ) -> Iterator[SyntheticBatch]:
+        metric = gaussian.metric
+
+        def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
+            rng = materials.rng_of(f"samples {first} round {number}")
+            points = gaussian.draw(part, rng)[samples].astype(np.float32)
+            seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
+            sizes = gaussian.block_sizes
+            return self.decoder.match(points, gaussian.layout, metric, sizes, seeds=seeds)
+
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
             images = materials.selected(len(part), partial(draw, first, part))
             yield SyntheticBatch(part, images=images)
 
-    shares = Shares(
-        classes,
-        gaussian.sizes,
-        gaussian.size_sd,
-        own_mean=np.ones(len(classes), dtype=bool),
-        clusters=np.ones(len(classes), dtype=np.int64),
-        directions=np.zeros(len(classes), dtype=np.int64),
-    )
-    facts = {
-        "noisy_rows": round(float(gaussian.sizes.sum())),
-        "components": len(classes),
-        "dimensions": gaussian.layout.dim,
-        **shares.facts(),
-    }
-    classifier = gaussian.classifier(encoder.dim) if len(classes) > 1 else None
-    return Release(
-        method,
-        classes,
-        len(labels),
-        batches,
-        image_shape=decoder.shape,
-        facts=facts,
-        classifier=classifier,
-    )
-
-
-def carried(classes: int, mu: float, noise: Noise) -> tuple[Carried, ...]:
-    """What classes of several sizes can carry, each among ``classes`` of one size."""
-    stages, table = TIED_STAGES, []
-    for size in SIZES:
-        dim = dimensions(mu, float(size * classes), classes)
-        own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
-        table.append(Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
-    return tuple(table)
+    def carried(self, noise: Noise) -> tuple[Carried, ...]:
+        """What classes of several sizes can carry, each among others of its size."""
+        stages, classes, table = self.stages, len(self.context.classes), []
+        for size in SIZES:
+            dim = dimensions(self.context.mu, float(size * classes), classes)
+            own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
+            table.append(Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
+        return tuple(table)
