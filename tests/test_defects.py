@@ -491,7 +491,6 @@ def test_defect_09_a_setting_that_no_code_reads(kind: type, owners: set[str]) ->
 
 
 NEEDS: dict[str, dict[str, Any]] = {
-    "rank": {"covariance": "low_rank", "clusters": 1, "components": 12},
     "lloyd_steps": {"clusters": 2, "components": 12},
     "threshold": {**QUICK, "filter": "embeddings", "oversample": 2, "threshold": 0.5},
     "oversample": {**QUICK, "filter": "embeddings"},
@@ -499,7 +498,6 @@ NEEDS: dict[str, dict[str, Any]] = {
 """What must be set for a setting of the method to matter."""
 
 OTHER: dict[str, Any] = {
-    "rank": 1,
     "covariance": "spherical",
     "threshold": 40.0,
     "power": 0.5,
@@ -562,7 +560,7 @@ def shown(scans: Path, out: Path, settings: Mapping[str, Any]) -> Shown:
     return (stages, facts), np.cov(pixels.T.astype(float))
 
 
-ELSEWHERE = {"shrink", "whiten", "labels", "labels_share", "residual"}
+ELSEWHERE = {"shrink", "whiten", "labels", "labels_share"}
 """Settings that need noise, public images (tests/methods/test_clustering.py) or embeddings."""
 
 

@@ -15,8 +15,8 @@ from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
 from understudy.methods.clustering.samplers import label_classifier
 from understudy.methods.clustering.samplers.label_classifier import (
-    ClassifiedSamples,
     LabelClassifier,
+    samples_of,
 )
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
@@ -77,7 +77,7 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     settings = SpaceSettings(1, 1, None, whiten=False, bound=None, images=False)
     space = EmbeddingSpace(None, settings, 2, 1.0, Leading(1, 1), np.zeros(1))
     always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
-    samples = ClassifiedSamples.of_mixture(space, mixture)
+    samples = samples_of(space, mixture)
     classifier = LabelClassifier(always_the_first, samples)
     chosen = np.repeat([0, 1], 400)
     drawn = classifier.embeddings(chosen, np.random.default_rng(0))
@@ -137,7 +137,7 @@ def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
     mixture = Mixture(
         np.arange(2), np.full(2, 0.5), means, np.eye(12)[None], np.zeros(2, dtype=np.int64)
     )
-    samples = ClassifiedSamples.of_mixture(space, mixture)
+    samples = samples_of(space, mixture)
     centre = coordinates.backward(means, None).mean(axis=0)
     moved = public - centre
     expected = 10 * moved / np.linalg.norm(moved, axis=1, keepdims=True)

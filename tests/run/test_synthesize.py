@@ -93,7 +93,7 @@ def check_release(result, *, kind, count, classes=3):
     "settings",
     [
         {"covariance": kind, "clusters": clusters, "components": 12}
-        for kind in ("spherical", "diagonal", "tied", "low_rank", "class", "full")
+        for kind in ("spherical", "diagonal", "tied", "class", "full")
         for clusters in (1, 3)
     ],
     ids=lambda s: f"{s['covariance']}-{s['clusters']}",

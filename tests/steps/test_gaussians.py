@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from understudy.methods.clustering.covariance import square_root
-from understudy.methods.clustering.pixels import Contrast
 from understudy.steps import histogram
-from understudy.steps.gaussians import Mixture, RectifiedGaussians, latent_moments
+from understudy.steps.gaussians import Contrast, Mixture, RectifiedGaussians, latent_moments
 from understudy.steps.kmeans import nearest, popular, weighted_kmeans
 
 COVARIANCES = np.array([[[2.0, 0.8], [0.8, 1.0]], [[0.5, -0.2], [-0.2, 0.4]]])

@@ -32,20 +32,12 @@ Gradient = Callable[[Vector], Vector]
 
 @dataclass(frozen=True)
 class Descent:
-    """How the classifier is trained on private records.
+    """How the classifier is trained on private records."""
 
-    Attributes:
-        steps: How many; each is a release.
-        clip_norm: Of gradients, over the length of inputs: none is longer than 1.5 of that.
-        damping: Standard deviations of the noise in a mean gradient, times the length of inputs,
-            added to second moments.
-        momentum: Of each step, what the next one repeats.
-    """
-
-    steps: int
-    clip_norm: float
-    damping: float
-    momentum: float = MOMENTUM
+    steps: int  # how many; each is a release
+    clip_norm: float  # of gradients, over the length of inputs: none is longer than 1.5 of that
+    damping: float  # standard deviations of a mean gradient's noise, over the length of inputs
+    momentum: float = MOMENTUM  # of each step, what the next one repeats
 
 
 def descend_on_records(

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.steps.apportionment import apportion
@@ -25,6 +27,9 @@ _MOST_CORRELATION = 0.99
 _LEAST_MEAN = 1e-3  # of a class, as a part of the mean of all numbers
 _LEAST_EIGENVALUE = 1e-4
 _MOST_DEVIATION = 3.0  # of a pixel before the cut, over the one after it
+_STRONGEST = 4.0  # gain of a contrast
+_BISECTIONS = 24
+_GREYEST = 0.98  # of the mean, which the mean square reaches where all pixels are black or white
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,42 @@ def latent_moments(mean: Vector, sd: Vector) -> tuple[Vector, Vector]:
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """A pixel x of 0 to 1 becomes gain (x - offset), cut to 0 and 1."""
+
+    gain: float = 1.0  # 1 or more
+    offset: float = 0.0  # what becomes black
+
+    @classmethod
+    def of(cls, pixels: Vector, mean: float, square: float) -> Contrast:
+        """The one that gives pixels (n,) a mean and a mean square, or none if they have as much."""
+        square = min(square, _GREYEST * mean)
+        if float(np.square(pixels).mean()) >= square:
+            return cls()
+        low, high = 1.0, _STRONGEST
+        for _ in range(_BISECTIONS):
+            gain = (low * high) ** 0.5
+            contrast = cls(gain, _offset(pixels, gain, mean))
+            lower = np.square(contrast(pixels)).mean() < square
+            low, high = (gain, high) if lower else (low, gain)
+        return contrast
+
+    def __call__(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """Pixels of 0 to 1, any shape."""
+        return np.clip((pixels - self.offset) * self.gain, 0.0, 1.0)
+
+
+def _offset(pixels: Vector, gain: float, mean: float) -> float:
+    """The offset with which pixels of a gain have a mean."""
+    low, high = -1.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        brighter = float(np.clip((pixels - middle) * gain, 0.0, 1.0).mean()) > mean
+        low, high = (middle, high) if brighter else (low, middle)
+    return (low + high) / 2
+
+
+@dataclass(frozen=True)
 class RectifiedGaussians:
     """Latent Gaussians with one covariance; a sample is one of theirs with negative numbers cut."""
 
@@ -121,10 +162,8 @@ class RectifiedGaussians:
     def of(cls, means: Vector, covariance: Vector, weights: Vector) -> RectifiedGaussians:
         """The latent Gaussians of components that have these moments after the cut.
 
-        Args:
-            means: (m, D) of components; what is not positive counts as about zero.
-            covariance: (D, D) within components, on average.
-            weights: (m,) of components, summing to 1.
+        ``means``: (m, D) of components; what is not positive counts as about zero. ``covariance``:
+        (D, D) within components, on average. ``weights``: (m,) of components, summing to 1.
         """
         means = np.maximum(means, _LEAST_MEAN * max(float(means.mean()), 1e-12))
         variances = np.maximum(np.diag(covariance), 1e-12)

@@ -89,15 +89,10 @@ def _groups(shape: Shape) -> list[slice]:
 
 @dataclass(frozen=True)
 class Basis:
-    """Channels along the principal axes that public latents have there.
+    """Channels along the principal axes that public latents have there."""
 
-    Attributes:
-        axes: (C, C) orthonormal, in columns, of falling variance.
-        variances: (C,) public variances along them, positive.
-    """
-
-    axes: Floats
-    variances: Floats
+    axes: Floats  # (C, C) orthonormal, in columns, of falling variance
+    variances: Floats  # (C,) public variances along them, positive
 
     @classmethod
     def of(cls, channels: NDArray[Any]) -> Basis:
@@ -119,23 +114,14 @@ class Basis:
 
 @dataclass(frozen=True)
 class Description:
-    """What is measured of a latent, in terms of what public latents are like.
+    """What is measured of a latent, in terms of what public latents are like."""
 
-    Attributes:
-        shape: (C, H, W).
-        centre: (C,) the public mean of each channel's mean.
-        means: The basis of the channels' means.
-        layout: (C * 15, k) orthonormal directions of the lowest frequencies, of falling variance.
-        octaves: A basis for each octave.
-        usual: (2, d) mean and standard deviation of the public descriptions.
-    """
-
-    shape: Shape
-    centre: Floats
-    means: Basis
-    layout: Floats
-    octaves: tuple[Basis, ...]
-    usual: Floats
+    shape: Shape  # (C, H, W)
+    centre: Floats  # (C,) the public mean of each channel's mean
+    means: Basis  # the basis of the channels' means
+    layout: Floats  # (C * 15, k) orthonormal, of the lowest frequencies, of falling variance
+    octaves: tuple[Basis, ...]  # a basis for each octave
+    usual: Floats  # (2, d) mean and standard deviation of the public descriptions
 
     @classmethod
     def of(cls, public: NDArray[Any], shape: Shape) -> Description:
@@ -243,9 +229,7 @@ class Description:
     def moved(self, latents: NDArray[Any], descriptions: NDArray[Any]) -> Floats:
         """Latents (n, C * H * W) with the means, energies and correlations wanted.
 
-        Args:
-            latents: To be moved.
-            descriptions: (n, d) what is wanted of each.
+        ``latents``: to be moved. ``descriptions``: (n, d) what is wanted of each.
         """
         result = np.empty((len(latents), math.prod(self.shape)), dtype=np.float32)
         for start in range(0, len(latents), _BLOCK):
@@ -277,15 +261,10 @@ class Description:
 
 @dataclass(frozen=True)
 class GridSpace:
-    """Latents as descriptions, and back by way of public latents.
+    """Latents as descriptions, and back by way of public latents."""
 
-    Attributes:
-        description: What is measured of them.
-        public: (p, C * H * W) public latents.
-    """
-
-    description: Description
-    public: Floats
+    description: Description  # what is measured of them
+    public: Floats  # (p, C * H * W) public latents
 
     @classmethod
     def of(cls, public: NDArray[Any], shape: Shape) -> GridSpace:

@@ -12,9 +12,7 @@ _CLEAR = 3.8  # deviations of its noise that a bin must exceed: in 1 of 100 hist
 def clean_histogram(counts: Vector, sd: float) -> Vector:
     """A noisy histogram as weights: bins that are all noise emptied, the rest normalised.
 
-    Args:
-        counts: (bins,) noisy counts.
-        sd: Standard deviation of the noise in each.
+    ``counts``: (bins,) noisy counts. ``sd``: standard deviation of the noise in each.
 
     Returns:
         (bins,) non-negative, summing to 1. All mass in the fullest bin if none stands out.
@@ -29,10 +27,8 @@ def clean_histogram(counts: Vector, sd: float) -> Vector:
 def quantile(weights: Vector, edges: Vector, level: float) -> float:
     """The upper edge of the bin in which the cumulative weight passes ``level``.
 
-    Args:
-        weights: (bins,) from `clean_histogram`.
-        edges: (bins - 1,) increasing; the last, open bin counts as ending at its lower edge.
-        level: In (0, 1).
+    ``weights``: (bins,) from `clean_histogram`. ``edges``: (bins - 1,) increasing; the last, open
+    bin counts as ending at its lower edge. ``level``: in (0, 1).
     """
     index = int(np.searchsorted(np.cumsum(weights), level))
     return float(edges[min(index, len(edges) - 1)])
@@ -44,10 +40,9 @@ def clipping_radius(weights: Vector, edges: Vector, noise: float) -> float:
     The mean of clipped vectors lacks no more than the mean length that is cut off, and has noise
     in proportion to the radius.
 
-    Args:
-        weights: (bins,) from `clean_histogram`.
-        edges: (bins - 1,) increasing; the last, open bin counts as ending at its lower edge.
-        noise: Length of the noise in the mean, for a radius of 1.
+    ``weights``: (bins,) from `clean_histogram`. ``edges``: (bins - 1,) increasing; the last, open
+    bin counts as ending at its lower edge. ``noise``: length of the noise in the mean, for a radius
+    of 1.
     """
     upper = np.concatenate([edges, edges[-1:]])
     lost = np.maximum(upper - edges[:, None], 0.0) @ weights

@@ -30,13 +30,8 @@ def weighted_kmeans(
 ) -> Vector:
     """Centres of weighted points: the best of several greedy k-means++ starts, then Lloyd.
 
-    Args:
-        points: (m, d).
-        weights: (m,) non-negative, at least one positive.
-        clusters: k.
-        rng: Public randomness.
-        tries: Number of starts.
-        iterations: Lloyd steps each.
+    ``points``: (m, d). ``weights``: (m,) non-negative, at least one positive. ``tries``: number of
+    starts. ``iterations``: Lloyd steps each.
 
     Returns:
         (k, d).
@@ -77,11 +72,8 @@ def _plus_plus(
 def redraw(candidates: Vector, weights: Vector, spread: Vector, rng: np.random.Generator) -> Vector:
     """As many candidates again, about the popular ones.
 
-    Args:
-        candidates: (m, d).
-        weights: (m,) from `popular`.
-        spread: (d,) standard deviation of the new ones about the old.
-        rng: Public randomness.
+    ``candidates``: (m, d). ``weights``: (m,) from `popular`. ``spread``: (d,) standard deviation of
+    the new ones about the old.
     """
     chosen = rng.choice(len(candidates), size=len(candidates), p=weights / weights.sum())
     return np.asarray(candidates[chosen] + spread * rng.standard_normal(candidates.shape))
@@ -90,10 +82,8 @@ def redraw(candidates: Vector, weights: Vector, spread: Vector, rng: np.random.G
 def popular(votes: Vector, sd: float, least: int) -> Vector:
     """Noisy votes as weights: those that stand out of the noise, or the highest ``least``.
 
-    Args:
-        votes: (m,) noisy votes, some of them negative.
-        sd: Standard deviation of the noise.
-        least: How many weights must be positive.
+    ``votes``: (m,) noisy votes, some of them negative. ``sd``: standard deviation of the noise.
+    ``least``: how many weights must be positive.
     """
     weights = np.where(votes > 2.5 * sd, votes, 0.0)
     if (weights > 0).sum() < least:

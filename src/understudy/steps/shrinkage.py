@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from understudy.core.types import Vector
@@ -22,11 +23,8 @@ def noisy_means(
 ) -> tuple[Vector, Vector, Vector]:
     """Means from noisy counts and sums, never dividing by a count that is all noise.
 
-    Args:
-        counts: (m,) noisy counts.
-        sums: (m, d) noisy sums.
-        count_sd: Standard deviation of the noise in a count.
-        sum_sd: The same of each number of a sum.
+    ``counts``: (m,) noisy counts. ``sums``: (m, d) noisy sums. ``count_sd``: standard deviation of
+    the noise in a count. ``sum_sd``: the same of each number of a sum.
 
     Returns:
         The counts, raised to twice the noise in them where they are below; the means (m, d);
@@ -39,11 +37,9 @@ def noisy_means(
 def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = None) -> Vector:
     """Positive-part James-Stein estimates of several means, towards their weighted average.
 
-    Args:
-        means: (m, d) noisy means.
-        variances: (m,) variance of the noise in each number of a mean.
-        origin: (d,) for numbers that come in order of importance: blocks of them are shrunk each by
-            its own noise (`shrink_in_blocks`), and the average towards this.
+    ``means``: (m, d) noisy means. ``variances``: (m,) variance of the noise in each number of a
+    mean. ``origin``: (d,) for numbers that come in order of importance: blocks of them are shrunk
+    each by its own noise (`shrink_in_blocks`), and the average towards this.
 
     Returns:
         (m, d). A mean that is all noise becomes the average; with one mean alone, that mean.
@@ -77,9 +73,7 @@ def common_mean(means: Vector, variances: Vector, origin: Vector | None = None) 
 def shrink_to_zero(vectors: Vector, variances: Vector) -> Vector:
     """Positive-part James-Stein estimates towards zero: vectors times signal / (signal + noise).
 
-    Args:
-        vectors: (m, d).
-        variances: (m,) variance of the noise in each number of a vector.
+    ``vectors``: (m, d). ``variances``: (m,) variance of the noise in each number of a vector.
     """
     energy = np.maximum((vectors**2).sum(axis=1), 1e-300)
     keep = np.clip(1 - vectors.shape[1] * variances / energy, 0.0, 1.0)
@@ -93,10 +87,8 @@ def shrink_in_blocks(vectors: Vector, variances: Vector, deviations: float = 1.0
     each block is kept by its own signal / (signal + noise), as in Cai's block James-Stein rule
     (1999).
 
-    Args:
-        vectors: (m, d).
-        variances: (m,) variance of the noise in each number of a vector.
-        deviations: As for `signal_part`.
+    ``vectors``: (m, d). ``variances``: (m,) variance of the noise in each number of a vector.
+    ``deviations``: as for `signal_part`.
     """
     shrunk = np.empty_like(vectors)
     for numbers in importance_blocks(vectors.shape[1]):
@@ -119,10 +111,9 @@ def left_variances(matrix: Vector, explained: Vector, noise_sd: float) -> Vector
     Many axes that each drown in noise have a clear sum: the noise in the mean of a block's
     variances is smaller by the root of their number. A block that is no clearer is left out.
 
-    Args:
-        matrix: (d, d) noisy covariance, the numbers in order of importance.
-        explained: (d,) variance of each number along the kept axes.
-        noise_sd: Standard deviation of the diagonal's noise.
+    ``matrix``: (d, d) noisy covariance, the numbers in order of importance. ``explained``: (d,)
+    variance of each number along the kept axes. ``noise_sd``: standard deviation of the diagonal's
+    noise.
 
     Returns:
         (d,), not negative.
@@ -150,10 +141,8 @@ def signal_part(vectors: Vector, dim: int, variances: Vector, deviations: float 
 def shrink_variances(variances: Vector, noise: float | Vector, floor: float) -> Vector:
     """Noisy variances, shrunk towards the mean of their class by the known noise in them.
 
-    Args:
-        variances: (m, d) noisy, possibly negative.
-        noise: Variance of the noise in each, broadcastable to (m, d).
-        floor: Least variance, as a part of the class's mean.
+    ``variances``: (m, d) noisy, possibly negative. ``noise``: variance of the noise in each,
+    broadcastable to (m, d). ``floor``: least variance, as a part of the class's mean.
 
     Returns:
         (m, d), positive.
@@ -171,11 +160,9 @@ def shrink_to_target(
 ) -> tuple[Vector, Vector]:
     """Noisy variances, moved towards a target by the known noise in them.
 
-    Args:
-        variances: (m, d) noisy, possibly negative.
-        target: (1, d) or (m, d) positive, taken as exact.
-        noise: Variance of the noise in each, broadcastable to (m, d).
-        floor: Least variance, as a part of the target.
+    ``variances``: (m, d) noisy, possibly negative. ``target``: (1, d) or (m, d) positive, taken as
+    exact. ``noise``: variance of the noise in each, broadcastable to (m, d). ``floor``: least
+    variance, as a part of the target.
 
     Returns:
         (m, d), positive; and the part of the difference to the target that is kept, (m,).
@@ -192,10 +179,8 @@ def denoise_covariance(matrix: Vector, noise_sd: float, floor: float = 0.02) -> 
     has eigenvalues l - 2 s^2 H(l), where H is the Hilbert transform of the observed spectrum and
     s^2 the variance of E's semicircle (Bun, Allez, Bouchaud and Potters 2016, equation 18).
 
-    Args:
-        matrix: (d, d) symmetric C + E.
-        noise_sd: Standard deviation of E's diagonal; off the diagonal it is smaller by sqrt(2).
-        floor: Least eigenvalue, as a part of the mean of all.
+    ``matrix``: (d, d) symmetric C + E. ``noise_sd``: standard deviation of E's diagonal; off the
+    diagonal it is smaller by sqrt(2). ``floor``: least eigenvalue, as a part of the mean of all.
 
     Returns:
         (d, d), positive definite.
@@ -214,9 +199,7 @@ def clear_values(values: Vector, noise_sd: float) -> tuple[NDArray[np.bool_], Ve
     noisy eigenvector lies along the true one (the spiked model: Benaych-Georges and Nadakuditi
     2011). It is clear where that is ``_PURE`` or more.
 
-    Args:
-        values: (d,).
-        noise_sd: Standard deviation of the diagonal's noise.
+    ``values``: (d,). ``noise_sd``: standard deviation of the diagonal's noise.
 
     Returns:
         (d,) whether a value is clear; and the signal along its noisy eigenvector,
@@ -245,34 +228,8 @@ def denoise_spectrum(values: Vector, semicircle: float) -> Vector:
     gaps = values[:, None] - values[None]
     smoothing = semicircle / len(values)
     hilbert = (gaps / (gaps**2 + smoothing)).mean(axis=1)
-    return isotonic(values - 2 * semicircle * hilbert)
-
-
-def isotonic(values: Vector) -> Vector:
-    """The non-decreasing numbers nearest to these, by squares: (n,).
-
-    Neighbours that decrease are pooled to their mean (Busing 2022, Algorithm 1). To the last bit
-    what SciPy returns, which has it among its optimisers; to import them takes longer than a fit.
-    """
-    rest = values.tolist()[::-1]  # the next one is the last
-    means: list[float] = []
-    sizes: list[int] = []
-    while rest:
-        mean, size = rest.pop(), 1
-        if means and means[-1] >= mean:
-            size += sizes.pop()
-            total = (size - 1) * means.pop() + mean
-            mean = total / size
-            while rest and mean >= rest[-1]:
-                total, size = total + rest.pop(), size + 1
-                mean = total / size
-            while means and means[-1] >= mean:
-                total += sizes[-1] * means.pop()
-                size += sizes.pop()
-                mean = total / size
-        means.append(mean)
-        sizes.append(size)
-    return np.repeat(means, sizes)
+    monotone = scipy.optimize.isotonic_regression(values - 2 * semicircle * hilbert)
+    return np.asarray(monotone.x)
 
 
 def shrink_leading(
@@ -311,12 +268,3 @@ def shrink_leading(
     moved = target.copy()
     moved[:block, :block] += keep * difference[:block, :block]
     return moved, block, keep
-
-
-def low_rank(matrix: Vector, rank: int) -> Vector:
-    """The leading ``rank`` eigenvalues kept, the rest replaced by their mean: (d, d)."""
-    values, vectors = np.linalg.eigh(matrix)
-    cut = len(values) - rank
-    if cut > 0:
-        values = np.concatenate([np.full(cut, max(values[:cut].mean(), 0.0)), values[cut:]])
-    return np.asarray((vectors * values) @ vectors.T)

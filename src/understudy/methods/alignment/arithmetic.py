@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.steps import shrinkage
 from understudy.steps.kmeans import nearest, square_distances, weighted_kmeans
+from understudy.steps.row_arithmetic import evenly_spread
 from understudy.steps.space import leading_axes
 
 _SAME_LENGTH = 0.01  # lengths that vary by less, in parts of their mean, are one length
@@ -49,12 +50,9 @@ def unclipped(
     differences of length sqrt(delta^2 + u^2). Where that is more than the radius R, clipping left
     a mean of length m = R delta / sqrt(delta^2 + u^2), so delta = m u / sqrt(R^2 - m^2).
 
-    Args:
-        offsets: (m, d) noisy means of clipped differences.
-        variances: (m,) variance of the noise in each number of them.
-        radius: R.
-        usual: u, of the synthetic samples, or of the private records where it is known.
-        farthest: Means are lengthened by no more than this.
+    ``offsets``: (m, d) noisy means of clipped differences. ``variances``: (m,) variance of the
+    noise in each number of them. ``radius``: R. ``usual``: u, of the synthetic samples, or of the
+    private records where it is known. ``farthest``: means are lengthened by no more than this.
     """
     lengths = np.maximum((offsets**2).sum(axis=1) - offsets.shape[1] * variances, 0.0)
     left = np.maximum(radius**2 - lengths, (usual / farthest) ** 2)
@@ -70,12 +68,9 @@ def private_distance(
     The mean square of their distances to the public centres is u^2 plus that of the gaps, which
     `unclipped` finds for a given u; both grow with u, so bisection solves it.
 
-    Args:
-        offsets: (m, d) noisy means of clipped differences.
-        variances: (m,) variance of the noise in each number of them.
-        parts: (m,) part of the records in each class.
-        radius: They were clipped at.
-        square: Mean square of the distances, before clipping.
+    ``offsets``: (m, d) noisy means of clipped differences. ``variances``: (m,) variance of the
+    noise in each number of them. ``parts``: (m,) part of the records in each class. ``radius``:
+    they were clipped at. ``square``: mean square of the distances, before clipping.
     """
     low, high = 0.0, float(np.sqrt(square))
     for _ in range(50):
@@ -91,14 +86,11 @@ def within_axes(
 ) -> tuple[Vector, Vector]:
     """Principal axes about the means of the classes: variances (r,) and axes (d, r), r <= keep.
 
-    Args:
-        embeddings: (n, d).
-        labels: (n,).
-        keep: How many, at most as many as there are dimensions or embeddings.
-        most: Embeddings that are looked at.
+    ``embeddings``: (n, d). ``labels``: (n,). ``keep``: how many, at most as many as there are
+    dimensions or embeddings. ``most``: embeddings that are looked at.
     """
-    chosen = np.linspace(0, len(embeddings) - 1, min(len(embeddings), most)).astype(np.int64)
-    embeddings, labels = embeddings[chosen], labels[chosen]
+    some = evenly_spread(len(embeddings), most)
+    embeddings, labels = embeddings[some], labels[some]
     means = means_by_group(embeddings, labels, int(labels.max()) + 1)
     spread = (embeddings - means[labels]).astype(np.float32)
     return leading_axes(spread, min(keep, embeddings.shape[1], len(embeddings)))
@@ -111,10 +103,8 @@ def shrink_along_axes(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
     of the data. So each block of axes (8, 8, 16, 32, ..., and what lies outside of all) is kept by
     its own signal / (signal + noise), as in Cai's block James-Stein rule (1999).
 
-    Args:
-        gaps: (m, d) noisy.
-        variances: (m,) variance of the noise in each number of a gap.
-        axes: (d, r) orthonormal, the most important first.
+    ``gaps``: (m, d) noisy. ``variances``: (m,) variance of the noise in each number of a gap.
+    ``axes``: (d, r) orthonormal, the most important first.
     """
     along = gaps @ axes
     rest = gaps - along @ axes.T
@@ -126,17 +116,15 @@ def shrink_along_axes(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
 def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
     """Gaps of classes, shrunk towards their common one, and that one towards none, by the noise.
 
-    Args:
-        gaps: (m, d) noisy.
-        variances: (m,) variance of the noise in each number of a gap.
-        axes: See `shrink_along_axes`.
+    ``gaps``: (m, d) noisy. ``variances``: (m,) variance of the noise in each number of a gap.
+    ``axes``: see `shrink_along_axes`.
 
     Returns:
         (m, d). A gap that is all noise becomes the common one, or zero where that is noise too.
     """
-    weights = 1 / np.maximum(variances, 1e-300)
-    average = (weights[:, None] * gaps).sum(axis=0, keepdims=True) / weights.sum()
-    common = shrink_along_axes(average, np.array([1 / weights.sum()]), axes)
+    average = shrinkage.weighted_average(gaps, variances)[None]
+    precision = (1 / np.maximum(variances, 1e-300)).sum()
+    common = shrink_along_axes(average, np.array([1 / precision]), axes)
     if len(gaps) == 1:
         return common
     return np.asarray(common + shrink_along_axes(gaps - common, variances, axes))
@@ -145,9 +133,7 @@ def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
 def match(private: Vector, synthetic: Vector) -> Labels:
     """Hungarian matching by Euclidean distance (section 3.2): (k,) the private centroid of each.
 
-    Args:
-        private: (k, d) noisy centroids.
-        synthetic: (k, d).
+    ``private``: (k, d) noisy centroids. ``synthetic``: (k, d).
     """
     distances = np.sqrt(square_distances(synthetic, private))
     return np.asarray(scipy.optimize.linear_sum_assignment(distances)[1])
@@ -158,10 +144,8 @@ def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> V
 
     Shrunk towards the synthetic parts by the noise; nothing where there are no synthetic samples.
 
-    Args:
-        counts: (m, k) noisy, positive.
-        sd: Standard deviation of the noise in each.
-        synthetic: (m, k) counts of the base set.
+    ``counts``: (m, k) noisy, positive. ``sd``: standard deviation of the noise in each.
+    ``synthetic``: (m, k) counts of the base set.
     """
     totals = counts.sum(axis=1, keepdims=True)
     start = synthetic / synthetic.sum(axis=1, keepdims=True)
@@ -180,11 +164,9 @@ def variance_factors(
     A factor that drowns in noise becomes the common one of its class, which sets the sum of the
     variances right; and that one becomes 1 where it is noise too.
 
-    Args:
-        private: (m, r) noisy mean squares of the private records of each class.
-        noise_sd: (m,) standard deviation of the noise in them.
-        synthetic: (m, r) the same of the synthetic samples, positive.
-        weights: (r,) the variance along each axis.
+    ``private``: (m, r) noisy mean squares of the private records of each class. ``noise_sd``: (m,)
+    standard deviation of the noise in them. ``synthetic``: (m, r) the same of the synthetic
+    samples, positive. ``weights``: (r,) the variance along each axis.
 
     Returns:
         (m, r) in [1/4, 4].
@@ -207,12 +189,8 @@ def stretch(
 ) -> Embeddings:
     """Embeddings with their variances along ``axes`` multiplied, about the centre of their class.
 
-    Args:
-        embeddings: (n, d).
-        labels: (n,).
-        centres: (m, d).
-        axes: (d, r) orthonormal.
-        factors: (m, r) of variances.
+    ``embeddings``: (n, d). ``labels``: (n,). ``centres``: (m, d). ``axes``: (d, r) orthonormal.
+    ``factors``: (m, r) of variances.
     """
     along = (embeddings - centres[labels]) @ axes
     moved = embeddings + (along * (np.sqrt(factors) - 1)[labels]) @ axes.T
@@ -240,11 +218,8 @@ def spectral_clusters(
     neighbour (Zelnik-Manor and Perona 2004), so that no scale has to be chosen. Of many points a
     random part is clustered, and the others join the nearest centroid.
 
-    Args:
-        points: (n, d), n at least ``clusters``.
-        clusters: k.
-        rng: Public randomness.
-        nearest_neighbour: Whose distance is a point's scale: the seventh.
+    ``points``: (n, d), n at least ``clusters``. ``nearest_neighbour``: whose distance is a point's
+    scale: the seventh.
 
     Returns:
         (n,) cluster of each point in [0, k).

@@ -39,8 +39,7 @@ def axes_of(channels: int) -> Levels:
 def noise_levels(images: Images) -> Levels:
     """Standard deviation of the noise in each image along `axes_of`, at most `MOST`.
 
-    Args:
-        images: (n, height, width, channels) uint8; smaller than 3 x 3 pixels they have no noise.
+    ``images``: (n, height, width, channels) uint8; smaller than 3 x 3 pixels they have no noise.
 
     Returns:
         (n, channels) float32, in steps of a pixel's 0 to 255.
@@ -58,10 +57,7 @@ def noise_levels(images: Images) -> Levels:
 def with_sensor_noise(images: Images, levels: Levels, rng: np.random.Generator) -> Images:
     """Images with white noise added until they have these levels; none is taken away.
 
-    Args:
-        images: (n, height, width, channels) uint8.
-        levels: (n, channels) as `noise_levels`.
-        rng: Public randomness.
+    ``images``: (n, height, width, channels) uint8. ``levels``: (n, channels) as `noise_levels`.
     """
     lack = np.maximum(levels, 0.0) ** 2 - noise_levels(images) ** 2
     lack = np.sqrt(np.clip(lack, 0.0, MOST**2)).astype(np.float32)
@@ -127,9 +123,8 @@ def common_gap(gaps: Vector, variances: Vector) -> Vector:
     A gap that may be privacy noise alone is none, or small datasets would get sensor noise by
     chance.
 
-    Args:
-        gaps: (classes, channels) noisy.
-        variances: (classes,) variance of the noise in each number of them.
+    ``gaps``: (classes, channels) noisy. ``variances``: (classes,) variance of the noise in each
+    number of them.
     """
     weights = 1 / np.maximum(variances, 1e-300)
     gap = weights @ gaps / weights.sum()

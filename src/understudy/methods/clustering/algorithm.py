@@ -21,16 +21,18 @@ from understudy.methods.base import (
     Method,
     stages_of,
 )
-from understudy.methods.clustering.capacity import Carried, Noise
-from understudy.methods.clustering.expectation import mixture_expectations, tied_expectations
+from understudy.methods.clustering.capacity import Carried, Noise, mixture_expectations
 from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.methods.clustering.samplers.label_classifier import ClassifierSampler
 from understudy.methods.clustering.samplers.mixture import MixtureSampler
-from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianSampler
+from understudy.methods.clustering.samplers.tied_gaussian import (
+    TiedGaussianSampler,
+    tied_expectations,
+)
 
 
 class Sampler(Protocol):
-    """A model of embeddings: what it asks of the records, how it is fitted, samples of it."""
+    """A density of embeddings: what it asks of the records, how it is fitted, samples of it."""
 
     @property
     def params(self) -> ClusteringParams:
@@ -45,16 +47,16 @@ class Sampler(Protocol):
         """What is drawn from, and why: a clause for the owner."""
 
     def check(self) -> None:
-        """Refuse what does not fit, before anything is charged (ConfigError)."""
+        """Raise ConfigError where something does not fit, before anything is charged."""
 
     def embed(self, materials: Materials) -> Any:
         """The private records as embeddings, still in the vault."""
 
     def fit(self, materials: Materials, embeddings: Any) -> Any:
-        """A density of them: released, and so public."""
+        """The density of these, released and so public."""
 
     def draw(self, materials: Materials, density: Any) -> Release:
-        """Samples of that density."""
+        """Samples of it."""
 
     def carried(self, noise: Noise) -> tuple[Carried, ...]:
         """What classes of several sizes can carry under the noise of a plan."""

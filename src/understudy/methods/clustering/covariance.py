@@ -37,18 +37,11 @@ def within_class_frame(
     spread: Stage | None,
     stage: Stage | None,
 ) -> Frame:
-    """Axes of the covariance within classes, of which images keep those that rise above the noise.
+    """Axes of the covariance within classes, of which images keep those clear of the noise.
 
-    Releases: distances to the class means (``spread``) where the records are not on a sphere and no
-    clipping radius is set; the tied covariance, or its diagonal where no matrix is measured.
-
-    Args:
-        space: The space.
-        centres: (classes, d) released class means.
-        size: Noisy number of records.
-        params: Settled.
-        spread: The release of the distances, or None.
-        stage: The release of the covariance, or None.
+    Releases: ``spread``, distances to the class means (classes, d), where the records are on no
+    sphere and no clipping radius is set; ``stage``, the tied covariance, or its diagonal where no
+    matrix is measured. ``size``: noisy number of records.
     """
     dim, clip = centres.shape[1], params.clip_radius
     radius = space.residual_radius(centres, spread) if clip is None else clip
@@ -74,17 +67,14 @@ def within_class_frame(
     lead = min(lead, max(above, 1))
     most = _MOST_OF_FULL if params.covariance == "full" else _MOST
     frame = principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
-    rest = frame.rest
-    if space.settings.ordered and params.residual:
-        rest = _outside(frame, raw, noise_sd)
+    rest = _outside(frame, raw, noise_sd) if space.settings.ordered else frame.rest
     return replace(frame, rest=rest, clear=above >= least)
 
 
 def _outside(frame: Frame, matrix: Vector, noise_sd: float) -> Vector:
     """A root (d, d) of the covariance outside of a frame's axes, as far as it is clear.
 
-    Without it, samples of few images would be as smooth as the few axes that noise leaves are, and
-    a network that learnt from them is lost where there are edges and thin strokes.
+    Without it, samples of few images would be too smooth for a network to learn edges from.
     """
     explained = ((frame.axes * frame.spread) ** 2).sum(axis=1)
     deviations = np.sqrt(shrinkage.left_variances(matrix, explained, noise_sd))
@@ -94,11 +84,8 @@ def _outside(frame: Frame, matrix: Vector, noise_sd: float) -> Vector:
 def clear_block(matrix: Vector, noise_sd: float) -> tuple[int, int]:
     """The leading coordinates whose covariance shows most signal, and its number of clear axes.
 
-    Noise reaches lower eigenvalues in fewer coordinates (`shrinkage.clear_values`).
-
-    Args:
-        matrix: (d, d) noisy, the coordinates in falling order of importance.
-        noise_sd: Standard deviation of the diagonal's noise.
+    Of a noisy matrix (d, d), the coordinates in falling order of importance: noise reaches lower
+    eigenvalues in fewer of them (`shrinkage.clear_values`).
     """
     best, result, block = -1.0, (1, 0), 1
     while True:
@@ -161,14 +148,9 @@ def covariance_roots(
 ) -> Roots:
     """Roots of the clusters' covariances, shrunk by the noise that is known to be in them.
 
-    Args:
-        vault: Embeddings in the coordinates of ``frame``.
-        clusters: About whose centres is measured.
-        frame: Of the covariance that all share.
-        params: Settled.
-        stage: The release; None: all clusters have the covariance of the frame.
-        lengths: Whether a class may have longer residuals than another: of descriptions, where the
-            leading directions are measured alone (`_led`).
+    ``vault``: embeddings in the coordinates of ``frame``. ``stage``: None where all clusters have
+    the covariance of the frame. ``lengths``: whether a class may have longer residuals than
+    another: of descriptions, where the leading directions are measured alone (`_led`).
     """
     cells, each = Cells(clusters.centres), np.arange(clusters.sizes.size)
     if stage is None:
@@ -189,15 +171,12 @@ def covariance_roots(
         clip = _SHORT * frame.radius if single else frame.radius
         totals, sd = dp_estimators.second_moments(vault, cells, clip, slot, stage)
         sums = _Sums(totals, sizes, sd * shrink)
-        groups = class_of if kind in ("full", "low_rank") else np.arange(len(sizes))
+        groups = class_of if kind == "full" else np.arange(len(sizes))
         matrices, directions = (
             _cleaned(sums, cells.dim / clip**2)
             if single
             else _towards_pooled(sums, groups, clear=frame.whitened or frame.clear)
         )
-    if kind == "low_rank":
-        rank = min(params.rank, cells.dim)
-        matrices = np.stack([shrinkage.low_rank(matrix, rank) for matrix in matrices])
     return Roots(np.stack([square_root(matrix) for matrix in matrices]), slot, directions)
 
 
@@ -212,9 +191,9 @@ def _led(
 ) -> tuple[Vector, Labels]:
     """Covariances (f, d, d) in whitened coordinates, measured along the leading ones.
 
-    Noise grows with the square of the length that is measured, so a few directions, which vary most
-    to the eye, are known well where all of them would drown. What a class has more or less of there
-    than the others have, it gets in the other directions, too.
+    Noise grows with the square of the length that is measured, so a few directions are known well
+    where all would drown. What a class has more or less of there than others, it gets in the other
+    directions.
     """
     unit = FullMoments(Cells(cells.centres[:, :, :1]), 1.0, slot)
     lead = leading_directions(
@@ -259,7 +238,7 @@ def _deviations(sums: _Sums, *, spherical: bool) -> tuple[Vector, Labels]:
 
 
 def _towards_pooled(sums: _Sums, groups: Labels, *, clear: bool) -> tuple[Vector, Labels]:
-    """Covariances (f, d, d), each moved to its group's, and that to the one of all, by the noise.
+    """Covariances (f, d, d), each moved to its class's, and that to the one of all, by the noise.
 
     ``groups``: (f,) the class of each. ``clear``: whether every coordinate is known to hold more
     than noise; else the covariance of all has clear axes alone.
@@ -286,11 +265,9 @@ def _cleaned(sums: _Sums, scale: float | None) -> tuple[Vector, Labels]:
     """Covariances in coordinates where the pooled one is about the identity, each by itself.
 
     The noise that is known leaves the spectrum: a matrix that is all noise becomes a multiple of
-    the pooled one. With a ``scale`` they are of directions: a residual far below the usual length
-    hardly occurs in many dimensions, so with a short clipping radius every residual is clipped to
-    it: all weigh alike, no matter how long, and nothing is lost to outliers. Their trace is known
-    and set to d. On a public benchmark this beat clipping at the usual length by 1 to 2 points.
-    Without a scale, what a class has more or less of than the others, its length included, stays.
+    the pooled one. With a ``scale`` they are of directions: a short clipping radius makes all
+    residuals weigh alike, so nothing is lost to outliers, and their trace is set to d. On a public
+    benchmark this beat clipping at the usual length by 1 to 2 points.
     """
     matrices, directions, factor = [], [], scale or 1.0
     for mean, noise in zip(factor * sums.means, factor * sums.noise, strict=True):

@@ -139,10 +139,7 @@ class EmbeddingSpace:
         return values if self.sphere is None else self.sphere.forward(values)
 
     def backward(self, points: Vector, rng: np.random.Generator | None) -> Embeddings:
-        """Points of the space (n, d) back to embeddings (n, D).
-
-        Without ``rng`` what statistics say nothing of is left out (`Space.backward`).
-        """
+        """Points (n, d) to embeddings (n, D); without ``rng`` less what statistics leave out."""
         if self.sphere is not None and self.radii is not None and rng is not None:
             distances = histogram.draw(*self.radii, len(points), rng)
             points = self.sphere.backward(points, distances)
@@ -186,10 +183,7 @@ def _mean_of_all(vault: Vault, dim: int, bound: float, stage: Stage | None) -> d
 
 
 def _centre(vault: Vault, settings: SpaceSettings, bound: float, stage: Stage | None) -> Vector:
-    """The mean of all records, (d,), as far as it stands out of the noise.
-
-    Differences to it are shorter than the embeddings.
-    """
+    """The mean of all records, (d,), as far as it stands out: differences to it are shorter."""
     groups = _mean_of_all(vault, settings.dim, bound, stage)
     shrink = shrinkage.shrink_in_blocks if settings.ordered else shrinkage.shrink_to_zero
     return np.asarray(shrink(groups.means, groups.variances)[0])

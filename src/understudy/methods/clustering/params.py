@@ -13,7 +13,7 @@ from understudy.methods.base import Context
 
 NAME = "clustering"
 
-Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
+Covariance = Literal["spherical", "diagonal", "tied", "class", "full"]
 Filter = Literal["none", "embeddings", "images", "both"]
 Labelling = Literal["mixture", "classifier"]
 
@@ -41,11 +41,8 @@ class ClusteringParams:
     ] = None
     covariance: Annotated[
         Covariance | None,
-        Option("spherical, diagonal, tied, low_rank, class (a matrix a class) or full"),
+        Option("spherical, diagonal, tied, class (a matrix a class) or full"),
     ] = None
-    rank: Annotated[
-        int, Option("directions kept of each matrix with covariance=low_rank", least=1)
-    ] = 32
     components: Annotated[
         int | None,
         Option("dimensions of the space; default 256, 400 for images, and all for grids", least=2),
@@ -73,10 +70,6 @@ class ClusteringParams:
     ] = None
     shrink: Annotated[
         bool, Option("shrink means and covariances by the noise that is known to be in them")
-    ] = True
-    residual: Annotated[
-        bool,
-        Option("images by a linear codec have the variance and the contrast that their axes leave"),
     ] = True
     conditional: Annotated[
         bool, Option("learn each class by itself; false: one mixture without classes")
@@ -121,10 +114,7 @@ class ClusteringParams:
         return len(context.classes) if self.conditional else 1
 
     def grid(self, context: Context) -> Shape | None:
-        """Shape of the latents whose descriptions are the space; None: a linear space.
-
-        A power or a number of components that is asked for means the linear space.
-        """
+        """Shape of the latents whose descriptions are the space; None: a linear space."""
         return context.grid if self.power is None and self.components is None else None
 
     def wide(self, context: Context) -> bool:
@@ -156,8 +146,8 @@ class ClusteringParams:
 def _usual_clusters(mu: float, classes: int, *, unclip: bool) -> int:
     """The most clusters of a class of images; classes that are too small for them get fewer.
 
-    What an unCLIP decodes has 10 at most: more were not measured there. Nor have many classes more,
-    as the noise of every covariance takes its time.
+    More than 10 were not measured with an unCLIP. Of many classes, the noise of more takes too
+    long.
     """
     (rich, few), (richest, many) = _RICH, _RICHEST
     if mu < rich:

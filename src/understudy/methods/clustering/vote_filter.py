@@ -1,7 +1,6 @@
 """Which samples are released: DP-FilterEmbedding and DP-FilterImage of Algorithm 1, by DP votes.
 
-A class has as many samples after a filter as without one, and the release as many as were asked
-for: a filter only chooses which of the candidates of a class they are.
+A class keeps its number of samples: a filter only chooses which of its candidates they are.
 """
 
 from __future__ import annotations
@@ -48,13 +47,7 @@ class FilterStages:
 def check_filter(
     votes: FilterStages, params: ClusteringParams, context: Context, stages: Sequence[Stage]
 ) -> None:
-    """Refuse a filter that cannot give what it is asked for, before anything is charged.
-
-    Args:
-        votes: The releases of the filter.
-        params: Threshold and candidates for each sample.
-        context: The run's public facts.
-        stages: All stages of the run, those of the filter among them.
+    """Refuse a filter that cannot give what it is asked for; ``stages`` are all of the run.
 
     Raises:
         ConfigError: Images are to be voted on and none are made, or so few candidates can be
@@ -88,12 +81,9 @@ def check_filter(
 def most_survivors(threshold: float, vote: float, votes: float) -> float:
     """The largest share of candidates that can be expected to reach a threshold.
 
-    However the votes are spread: over the share of candidates that makes most of them survive.
-
-    Args:
-        threshold: In standard deviations of the noise.
-        vote: One vote, in standard deviations of the noise.
-        votes: Votes for each candidate, on average.
+    However ``votes`` for each candidate, on average, are spread: over the share of candidates that
+    makes most of them survive. Threshold and ``vote``, one vote, are in standard deviations of the
+    noise.
     """
     voted = np.geomspace(1e-6, 1.0, 2000)
     survive = voted * scipy.special.ndtr(vote * votes / voted - threshold) + (
@@ -105,10 +95,7 @@ def most_survivors(threshold: float, vote: float, votes: float) -> float:
 def filtered(
     producer: Producer, count: int, size: float, params: ClusteringParams, stages: FilterStages
 ) -> tuple[Batches, dict[str, Any]]:
-    """Lines 11 to 17 of Algorithm 1: ``count`` of the candidates, by votes of private records.
-
-    ``size``: noisy number of private records. Returns the samples, and public facts.
-    """
+    """Lines 11 to 17: ``count`` of the candidates, by votes of about ``size`` private records."""
     space, candidates = producer.space, Candidates.of(producer, count, params.oversample)
     votes = []
     if stages.embeddings is not None:
@@ -141,10 +128,7 @@ class Candidates:
 
     @classmethod
     def of(cls, producer: Producer, count: int, oversample: int) -> Candidates:
-        """Draw ``oversample`` candidates for each of ``count`` samples.
-
-        They are as many of each component as its weight says, so the classes keep their shares.
-        """
+        """``oversample`` for each sample, and as many of each component as its weight says."""
         mixture, rng = producer.mixture, producer.materials.rng_of("candidates")
         samples = mixture.allot(count)
         components = producer.components(samples * oversample, rng)
@@ -153,15 +137,9 @@ class Candidates:
         return cls(producer, points, components, mixture.labels[components], sizes)
 
     def vote(self, vault: Vault, points: Vector, stage: Stage) -> tuple[Vector, float]:
-        """The noisy votes of the private records for these points, one release.
+        """The noisy votes of the private records for points (m, d) of candidates, one release.
 
-        Args:
-            vault: Records in the space of ``points``.
-            points: (m, d) what is voted on: the candidates, or their images as they are embedded.
-            stage: The stage.
-
-        Returns:
-            (m,) votes in standard deviations of their noise; and that deviation.
+        Returns (m,) votes in standard deviations of their noise, and that deviation.
         """
         query, slots = self._query(points)
         noise_sd = vault.noise_sd(query, stage=stage.name)
@@ -170,8 +148,7 @@ class Candidates:
     def _query(self, points: Vector) -> tuple[Votes, Labels]:
         """The query of votes for these points, and the slot of each in its answer: (m,).
 
-        Classes are filled up with their first candidate, which wins over its copies; a class
-        without a candidate has the origin, whose votes are not looked at.
+        Classes are filled up with their first candidate, which wins over its copies.
         """
         counts = np.bincount(self.labels, minlength=len(self.sizes))
         sizes = np.maximum(counts, 1)
@@ -188,9 +165,8 @@ class Candidates:
     def most_voted(self, scores: Vector, threshold: float | None) -> tuple[Labels, int]:
         """Which candidates become samples, ascending, and how many of them are below the threshold.
 
-        By scores (m,) in standard deviations of their noise. With a threshold any that reach it
-        will do, since the order of candidates is random; where too few do, the most voted of the
-        others follow.
+        With a threshold any that reach it will do, since the order of candidates is random; where
+        too few do, the most voted of the others follow.
         """
         order = np.argsort(-scores, kind="stable")
         if threshold is not None:

@@ -26,11 +26,12 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.independence import Projection, row_squares
+from understudy.core.independence import Projection
 from understudy.core.types import Embeddings, Images, Stage, Vector
 from understudy.methods.dp_descent import INPUT_LENGTH
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import ClippedSums, Counts, clip_rows
+from understudy.steps.row_arithmetic import unit_rows
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -60,15 +61,10 @@ _CLEAR = 3.0  # standard deviations of the noise that a count has which is judge
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Released numbers of records of each class.
+    """Released numbers of records of each class."""
 
-    Attributes:
-        values: (classes,).
-        sd: Standard deviation of the noise in each.
-    """
-
-    values: Vector
-    sd: float
+    values: Vector  # (classes,)
+    sd: float  # standard deviation of the noise in each
 
     def combined(self, values: Vector, sd: float) -> ClassCounts:
         """With a second count of the same: the mean that has the least noise."""
@@ -99,40 +95,25 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class Whitened:
-    """Features as classifiers read them: whitened in part by public images, all of one length.
+    """Features as classifiers read them: whitened in part by public images, all of one length."""
 
-    Attributes:
-        centre: (d,) mean of the public features.
-        projection: (d, p) their leading axes, each divided by a power of its variance.
-    """
-
-    centre: Vector
-    projection: Projection
+    centre: Vector  # (d,) mean of the public features
+    projection: Projection  # (d, p) their leading axes, each divided by a power of its variance
 
     def __call__(self, features: NDArray[np.floating]) -> Vector:
         """(n, d) to (n, p), each by itself."""
-        rows = self.projection(features - self.centre)
-        lengths = np.sqrt(row_squares(rows))
-        return np.asarray(INPUT_LENGTH * rows / np.maximum(lengths, 1e-12)[:, None])
+        return unit_rows(self.projection(features - self.centre), INPUT_LENGTH)
 
 
 @dataclass(frozen=True)
 class PublicKind:
-    """What the named public images are, for tests of likeness; all of it is public.
+    """What the named public images are, for tests of likeness; all of it is public."""
 
-    Attributes:
-        inputs: What classifiers read of features.
-        theta: (p + 1,) of the classifier of the kind against other images; the intercept is last.
-        held_out: Part of the public images kept from it that it takes for the kind.
-        leading: (d, k) leading axes, divided by the deviation along each.
-        points: (m, k) the public images there, clipped as private records are.
-    """
-
-    inputs: Whitened
-    theta: Vector
-    held_out: float
-    leading: Projection
-    points: Vector
+    inputs: Whitened  # what classifiers read of features
+    theta: Vector  # (p + 1,) of the classifier of the kind against others; intercept last
+    held_out: float  # part of the public images kept from it that it takes for the kind
+    leading: Projection  # (d, k) leading axes, divided by the deviation along each
+    points: Vector  # (m, k) the public images there, clipped as private records are
 
     @classmethod
     def of(cls, public: Embeddings, contrast: Embeddings, rng: np.random.Generator) -> PublicKind:
@@ -182,38 +163,23 @@ class PublicKind:
 
 @dataclass(frozen=True)
 class LikenessStages:
-    """The releases of the tests.
+    """The releases of the tests."""
 
-    Attributes:
-        counts: Private records of each class that are taken for the kind, and those that are not.
-        mean: Their mean in the leading axes.
-    """
-
-    counts: Stage
-    mean: Stage
+    counts: Stage  # private records of each class that are taken for the kind, and the others
+    mean: Stage  # their mean in the leading axes
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """What the tests said; all of it is DP or public.
-
-    Attributes:
-        classes: Names.
-        counts: Class sizes, as released so far.
-        taken: (classes,) released numbers of records taken for the kind.
-        taken_sd: Standard deviation of the noise in each.
-        held_out: Part of held-out public images that is taken for the kind.
-        depth: Of the private mean among the public images, 0 to 1.
-        mean_sd: Noise in each number of that mean, in public deviations.
-    """
+    """What the tests said; all of it is DP or public."""
 
     classes: Sequence[str]
-    counts: ClassCounts
-    taken: Vector
-    taken_sd: float
-    held_out: float
-    depth: float
-    mean_sd: float
+    counts: ClassCounts  # class sizes, as released so far
+    taken: Vector  # (classes,) released numbers of records taken for the kind
+    taken_sd: float  # standard deviation of the noise in each
+    held_out: float  # part of held-out public images that is taken for the kind
+    depth: float  # of the private mean among the public images, 0 to 1
+    mean_sd: float  # noise in each number of that mean, in public deviations
 
     @property
     def share(self) -> float:
@@ -282,12 +248,8 @@ def tested_likeness(
 ) -> Likeness:
     """Ask both tests.
 
-    Args:
-        vault: Private records as `PublicKind.described` describes them.
-        kind: The public images.
-        classes: Class names.
-        sizes: Class sizes, as released before.
-        stages: One for each test.
+    ``vault``: private records as `PublicKind.described` describes them. ``stages``: one for each
+    test.
     """
     length, count = kind.length, len(classes)
     codes = Cells(np.tile(np.array([[0.0], [1.0]]), (count, 1, 1)))
@@ -311,10 +273,8 @@ def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
 
     The length of the noise is taken off: a mean that is all noise is as deep as can be.
 
-    Args:
-        points: (m, k).
-        mean: (k,).
-        noise: Standard deviation of each of its numbers where both have one distribution.
+    ``points``: (m, k). ``mean``: (k,). ``noise``: standard deviation of each of its numbers where
+    both have one distribution.
     """
     offset = mean - points.mean(axis=0)
     length = float(np.linalg.norm(offset))

@@ -1,14 +1,13 @@
 """A mixture whose samples a DP classifier labels: where classes end is asked of the records.
 
-A Gaussian mixture says where a class lies and little of where it ends: in hundreds of dimensions
-its classes hardly overlap, and those of real records do. So a part of the budget trains a softmax
-regression on the private records (`dp_descent`). Samples are then drawn more widely than the
-mixture, and those are released that the classifier gives the class they stand for.
+In hundreds of dimensions the Gaussians of classes hardly overlap, and real classes do. So a part of
+the budget trains a softmax regression on the records (`dp_descent`), from the classifier of the
+mixture's own samples on. Samples are drawn more widely than the mixture, and go to the class that
+it gives them.
 
-The mixture helps twice, at no cost: descent begins at the classifier of the mixture's own samples,
-and their second moments precondition it. A gradient is clipped to a norm, and noise goes by that
-norm. So nothing should fill it that says little of classes: neither the intercept, nor the few
-directions in which all embeddings vary most. Inputs are made long, and those directions short.
+A gradient is clipped to a norm, and noise goes by that norm. So inputs are made long, for the
+intercept to fill little of it, and the few directions in which all embeddings vary most are made
+short.
 """
 
 from __future__ import annotations
@@ -65,13 +64,10 @@ class ClassifiedMixture(FittedMixture):
 class ClassifierSampler(MixtureSampler):
     """A mixture for embeddings, whose samples are labelled by a classifier of the records."""
 
-    @property
-    def reason(self) -> str:
-        """Why this sampler was chosen."""
-        return (
-            "a Gaussian mixture of each class, whose samples a DP classifier labels: "
-            "labels=classifier was asked for"
-        )
+    reason = (
+        "a Gaussian mixture of each class, whose samples a DP classifier labels: "
+        "labels=classifier was asked for"
+    )
 
     @cached_property
     def descent(self) -> Descent:
@@ -88,11 +84,7 @@ class ClassifierSampler(MixtureSampler):
         return replace(plan, gradients=tuple(gradients))
 
     def check(self) -> None:
-        """Refuse where there is nothing to tell apart, or what it was not built for.
-
-        Raises:
-            ConfigError: As said.
-        """
+        """Refuse where there is nothing to tell apart, or what it was not built for."""
         super().check()
         reason = ""
         if self.params.class_count(self.context) < 2:
@@ -119,98 +111,36 @@ class ClassifierSampler(MixtureSampler):
         if not isinstance(fitted, ClassifiedMixture):
             raise ConfigError("samples are labelled by a classifier, and none was trained")
         materials, labels = producer.materials, fitted.mixture.labels
-        components = producer.components(sizes, np.random.default_rng(materials.seed))
-        for first in range(0, len(components), producer.block):
-            part = components[first : first + producer.block]
+        for first, part in producer.blocks(sizes, np.random.default_rng(materials.seed)):
             rng = materials.rng_of(f"classified {first}")
             yield SyntheticBatch(labels[part], embeddings=fitted.classifier.embeddings(part, rng))
 
 
 @dataclass(frozen=True)
-class RectifiedSamples:
-    """Samples of a mixture whose features are never negative, in the encoder's own space."""
-
-    coordinates: Space  # from there into the space of the mixture
-    gaussians: RectifiedGaussians  # of the mixture's components
-    centre: Vector  # (D,) of directions: the mean embedding of the mixture
-    shortening: Shortening | None = None  # of the leading directions; None: not known yet
-
-    @classmethod
-    def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> RectifiedSamples | None:
-        """Those of a mixture of a space; None where features may be negative, or on a sphere."""
-        coordinates, weights = space.coordinates, mixture.weights
-        if not isinstance(coordinates, Space) or not coordinates.positive or space.sphere:
-            return None
-        parts = np.bincount(mixture.root_of, weights, len(mixture.roots))
-        covariance = np.zeros((mixture.dim, mixture.dim))
-        for index, part in enumerate(parts):
-            covariance = covariance + part * mixture.root(index) @ mixture.root(index).T
-        means, covariance = coordinates.moments(mixture.means, covariance)
-        gaussians = RectifiedGaussians.of(means, covariance, weights)
-        return cls(coordinates, gaussians, weights @ coordinates.own(mixture.means))
-
-    def directions(self, points: Vector) -> Vector:
-        """Directions from the centre to points of the mixture's space: (n, d) to (n, D)."""
-        moved = self.coordinates.own(points) - self.centre
-        return unit_rows(moved if self.shortening is None else self.shortening(moved))
-
-    def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
-        """An embedding of each of these components, so much wider: (n, D)."""
-        samples = self.gaussians.draw(components, rng, width)
-        return np.asarray(self.coordinates.unpowered(samples), dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class ClassifiedSamples:
-    """What a classifier of a mixture reads, ten long, and the samples that it labels.
-
-    Features that are never negative are sampled from Gaussians that are cut off at zero
-    (`RectifiedGaussians`), which overlap as real ones do. The classifier then reads directions in
-    the encoder's own space, in which networks read, too.
-    """
+class MixtureSamples:
+    """What a classifier of a mixture reads, ten long, and the samples that it labels."""
 
     space: EmbeddingSpace
     mixture: Mixture
-    rectified: RectifiedSamples | None  # of the same components, where features are not negative
-
-    @classmethod
-    def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> ClassifiedSamples:
-        """Those of a mixture of a space."""
-        return cls(space, mixture, RectifiedSamples.of_mixture(space, mixture))
 
     def inputs(self, points: Vector) -> Vector:
         """What the classifier reads of points of the space, each by itself: (n, d) to (n, p)."""
-        if self.rectified is None:
-            return INPUT_LENGTH * points / self.space.radius
-        return INPUT_LENGTH * self.rectified.directions(points)
+        return INPUT_LENGTH * points / self.space.radius
 
-    def shortened(self, points: Vector) -> ClassifiedSamples:
-        """With directions whose leading ones, of these points of the space, are shortened."""
-        if self.rectified is None:
-            return self
-        shortening = Shortening.of(self.rectified.directions(points))
-        return replace(self, rectified=replace(self.rectified, shortening=shortening))
+    def shortened(self, points: Vector) -> MixtureSamples:
+        """Where directions are read, with the leading ones of these points shortened."""
+        return self
 
     def of(self, components: Labels, rng: np.random.Generator) -> Embeddings:
         """An embedding of each of these components: (n, D)."""
-        if self.rectified is None:
-            return self.space.backward(self.mixture.draw(components, rng), rng)
-        return self.rectified.of(components, rng)
+        return self.space.backward(self.mixture.draw(components, rng), rng)
 
     def points(self, components: Labels, rng: np.random.Generator) -> Vector:
         """A point of the space of each of these components: (n, d)."""
-        if self.rectified is None:
-            return self.mixture.draw(components, rng)
-        return np.asarray(self.space.forward(self.of(components, rng)), dtype=np.float64)
+        return self.mixture.draw(components, rng)
 
     def near(self, components: Labels, rng: np.random.Generator) -> Embeddings:
-        """Embeddings near these components and in reach of others, for the classifier: (n, D).
-
-        Points between wide draws of these components and of any, nearer to the former; or wide
-        draws alone of features that are never negative.
-        """
-        if self.rectified is not None:
-            return self.rectified.of(components, rng, _WIDER)
+        """Embeddings between wide draws of these components and of any: (n, D)."""
         weights = self.mixture.weights
         others = rng.choice(len(weights), len(components), p=weights)
         own, other = self._wide(components, rng), self._wide(others, rng)
@@ -225,11 +155,65 @@ class ClassifiedSamples:
 
 
 @dataclass(frozen=True)
+class RectifiedSamples(MixtureSamples):
+    """The same of features that are never negative, from Gaussians that are cut off at zero.
+
+    These overlap as real ones do, and are read as directions in the encoder's own space, as
+    networks read them.
+    """
+
+    coordinates: Space
+    gaussians: RectifiedGaussians  # of the mixture's components
+    centre: Vector  # (D,) of directions: the mean embedding of the mixture
+    shortening: Shortening | None = None  # of the leading directions
+
+    def _directions(self, points: Vector) -> Vector:
+        moved = self.coordinates.own(points) - self.centre
+        return unit_rows(moved if self.shortening is None else self.shortening(moved))
+
+    def inputs(self, points: Vector) -> Vector:
+        """Directions from the centre to points of the space."""
+        return INPUT_LENGTH * self._directions(points)
+
+    def shortened(self, points: Vector) -> RectifiedSamples:
+        """With the leading directions to these points shortened."""
+        return replace(self, shortening=Shortening.of(self._directions(points)))
+
+    def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
+        """An embedding of each of these components, so much wider: (n, D)."""
+        samples = self.gaussians.draw(components, rng, width)
+        return np.asarray(self.coordinates.unpowered(samples), dtype=np.float32)
+
+    def points(self, components: Labels, rng: np.random.Generator) -> Vector:
+        """A point of the space of each of these components: (n, d)."""
+        return np.asarray(self.space.forward(self.of(components, rng)), dtype=np.float64)
+
+    def near(self, components: Labels, rng: np.random.Generator) -> Embeddings:
+        """Wide draws: they overlap."""
+        return self.of(components, rng, _WIDER)
+
+
+def samples_of(space: EmbeddingSpace, mixture: Mixture) -> MixtureSamples:
+    """Samples of a mixture: rectified where features are never negative and on no sphere."""
+    coordinates, weights = space.coordinates, mixture.weights
+    if not isinstance(coordinates, Space) or not coordinates.positive or space.sphere:
+        return MixtureSamples(space, mixture)
+    parts = np.bincount(mixture.root_of, weights, len(mixture.roots))
+    covariance = np.zeros((mixture.dim, mixture.dim))
+    for index, part in enumerate(parts):
+        covariance = covariance + part * mixture.root(index) @ mixture.root(index).T
+    means, covariance = coordinates.moments(mixture.means, covariance)
+    gaussians = RectifiedGaussians.of(means, covariance, weights)
+    centre = weights @ coordinates.own(mixture.means)
+    return RectifiedSamples(space, mixture, coordinates, gaussians, centre)
+
+
+@dataclass(frozen=True)
 class LabelClassifier:
     """A softmax regression that says where the classes of a mixture end; it is released: public."""
 
     theta: Vector  # (p + 1, C) weights of `inputs`; the last row is the intercept's
-    samples: ClassifiedSamples
+    samples: MixtureSamples
 
     def predict(self, points: Vector) -> Labels:
         """The class of each point of the space: (n, d) to (n,)."""
@@ -239,9 +223,8 @@ class LabelClassifier:
     def embeddings(self, components: Labels, rng: np.random.Generator) -> Embeddings:
         """An embedding for each of these components that is given the component's class: (n, D).
 
-        Embeddings are drawn near several components (`ClassifiedSamples.near`), and each goes to a
-        component of the class that it is given. What is left after some rounds is drawn from the
-        component itself: every class keeps its share.
+        Each embedding that is drawn goes to a component of the class that it is given. What is left
+        after some rounds is drawn from the component itself: every class keeps its share.
         """
         samples, left = self.samples, np.arange(len(components))
         labels, embeddings = samples.mixture.labels[components], samples.of(components, rng)
@@ -273,7 +256,7 @@ def trained_on_records(
     space, mixture = fitted.space, fitted.mixture
     count = mixture.allot(_SAMPLES)
     components = np.repeat(np.arange(len(count)), count)
-    samples = ClassifiedSamples.of_mixture(space, mixture)
+    samples = samples_of(space, mixture)
     points = samples.points(components, materials.rng_of("label classifier"))
     samples = samples.shortened(points)
     inputs = samples.inputs(points)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,13 +67,10 @@ class MixtureSampler:
     params: ClusteringParams  # settled
     context: Context
 
-    @property
-    def reason(self) -> str:
-        """Why this sampler was chosen."""
-        return (
-            "a Gaussian mixture of each class, as in the paper: no encoder whose numbers lie in "
-            "blocks goes together here with a decoder that searches images by them"
-        )
+    reason: ClassVar[str] = (
+        "a Gaussian mixture of each class, as in the paper: no encoder whose numbers lie in blocks "
+        "goes together here with a decoder that searches images by them"
+    )
 
     @cached_property
     def settings(self) -> SpaceSettings:
@@ -113,11 +110,7 @@ class MixtureSampler:
         )
 
     def check(self) -> None:
-        """Refuse what cannot give the samples that are asked for, before anything is charged.
-
-        Raises:
-            ConfigError: As said.
-        """
+        """Refuse what cannot give the samples that are asked for, before anything is charged."""
         check_filter(self.stages.votes, self.params, self.context, stages_of(self.stages))
 
     def embed(self, materials: Materials) -> EmbeddingSpace:

@@ -1,14 +1,9 @@
 """One Gaussian a class with a covariance that all classes share, for images nothing public is like.
 
-A few hundred records of a class pay for a mean and for their part of one covariance, and for no
-more. The means are taken of numbers that say much of any image (`BlockEncoder`), and what little
-the budget says of them is used with care: every block of numbers is scaled by its released size
-before anything else is measured, means are shrunk by the noise that is known to be in them, and of
-the covariance only what stands out of the noise is kept.
-
-Releases, each about one record more or less, and their shares of mu^2: class sizes, a centre, the
-sizes of the blocks, class means, the tied covariance. The rest of this module is post-processing.
-Where these come from, and what was measured: docs/methods/clustering.md.
+A few hundred records of a class pay for a mean, for their part of one covariance, and for no more.
+So they are taken of numbers that say much of any image (`BlockEncoder`), each block over its
+released size; means are shrunk by the noise in them, and of the covariance only what stands out of
+the noise is kept. Where these come from, and what was measured: docs/methods/clustering.md.
 """
 
 from __future__ import annotations
@@ -31,8 +26,8 @@ from understudy.core.types import (
     Vector,
 )
 from understudy.methods import dp_estimators
-from understudy.methods.base import Context, Materials
-from understudy.methods.clustering.capacity import SIZES, Carried, Noise, Shares
+from understudy.methods.base import Context, Expectation, Materials
+from understudy.methods.clustering import capacity
 from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.privacy.block_queries import AveragedSums, BlockSizes
 from understudy.privacy.cells import Cells
@@ -54,12 +49,14 @@ _LEAST_VARIANCE = 0.1  # of its neighbours' mean, that a variance may be at leas
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
 _LEAST_DRAWN = 1e-4  # eigenvalue of the correlations that samples are drawn with
+_COARSE_DIM, _SHAPE_DIM = 80, 150  # numbers of an image, from which layouts and outlines are seen
+_USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 _LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations, by the noise
 
 
 @dataclass(frozen=True)
 class TiedGaussianStages:
-    """The releases, in their order."""
+    """The releases, in their order, with their shares of the budget."""
 
     class_sizes: Stage  # how many records each class has
     centre: Stage  # the mean of all records
@@ -75,7 +72,6 @@ TIED_STAGES = TiedGaussianStages(
     Stage("means", 58.0),
     Stage("covariance", 30.0),
 )
-"""With their shares of the budget."""
 
 
 def unexplained_part(dim: int) -> float:
@@ -88,11 +84,10 @@ def unexplained_part(dim: int) -> float:
 
 
 def dimensions(mu: float, size: float, classes: int) -> int:
-    """How many numbers are measured: as many as the budget pays for.
+    """How many numbers are measured of ``size`` records (DP): as many as the budget pays for.
 
     The noise in the covariance's eigenvalues grows with d^(3/2) / (mu n), that in a mean with
     sqrt(d) / (mu n / classes); the factors were chosen on sets of photographs and drawings.
-    ``size``: released number of records of all classes.
     """
     covariance = (1.3 * mu * size) ** (2 / 3)
     means = (0.187 * mu * size / classes) ** 2
@@ -101,10 +96,7 @@ def dimensions(mu: float, size: float, classes: int) -> int:
 
 @dataclass(frozen=True)
 class TiedGaussian:
-    """Class means and the covariance they share, released: everything here is public.
-
-    Samples are drawn with less covariance than records have where no direction explains it.
-    """
+    """Class means and the covariance they share, released: everything here is public."""
 
     layout: Layout  # which numbers of an embedding they are of
     sizes: Vector  # (classes,) released class sizes
@@ -143,10 +135,7 @@ class TiedGaussian:
         return np.asarray((axes / np.sqrt(np.maximum(values, 0.05))).T * scale)
 
     def draw(self, labels: Labels, rng: np.random.Generator) -> Vector:
-        """A point of each class that the discriminant gives that class: (n, d).
-
-        Others are drawn again, for some rounds.
-        """
+        """A point of each class that the discriminant gives that class, in some rounds: (n, d)."""
         points = np.empty((len(labels), self.layout.dim))
         left = np.arange(len(labels))
         for _ in range(_ROUNDS):
@@ -200,8 +189,7 @@ def _without_colour(
 ) -> tuple[Layout, Vector, Vector]:
     """As many numbers of images without colour, with what was released of those among them.
 
-    Numbers that come in addition are centred like public images, and their blocks are of the size
-    of the last one that is known.
+    Others are centred like public images, and of the size of the last block that is known.
     """
     grey = encoder.layout(layout.dim, colour=False)
     whole, sizes = np.zeros(encoder.dim), np.full(encoder.dim, np.nan)
@@ -264,9 +252,9 @@ class _SpikedCovariance:
     least: float  # eigenvalue of the correlations that a discriminant divides by
 
     def root(self, least: float, part: float = 1.0) -> Vector:
-        """A square root (d, d) of the covariance, no eigenvalue of its correlations below least.
+        """A square root (d, d), with a ``part`` of the diagonal's deviations.
 
-        With only a ``part`` of the diagonal's deviations.
+        No eigenvalue of its correlations is below ``least``.
         """
         scale = np.sqrt(self.diagonal)
         matrix = np.diag(part**2 * self.diagonal) + self.spikes
@@ -308,9 +296,8 @@ def _spiked(values: Vector, edge: float) -> Vector:
     """Eigenvalues without noise, 0 where they do not reach beyond the edge of the noise's.
 
     Of a spike theta in noise whose eigenvalues end at ``edge`` the measured value is
-    theta + (edge / 2)^2 / theta, along a direction that is the spike's own by
-    1 - (edge / 2)^2 / theta^2 (Benaych-Georges and Nadakuditi 2011). Negative ones count where the
-    noise is small.
+    theta + (edge / 2)^2 / theta, along a direction that is its own by 1 - (edge / 2)^2 / theta^2
+    (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
     """
     beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
     lengths = np.abs(values)
@@ -364,7 +351,7 @@ class TiedGaussianSampler:
         counts = materials.class_sizes(sizes / sizes.sum(), sizes.sum())
         labels = np.repeat(np.arange(len(classes)), counts)
         labels = materials.rng_of("classes of samples").permutation(labels)
-        shares = Shares(
+        shares = capacity.Shares(
             classes,
             sizes,
             gaussian.size_sd,
@@ -405,11 +392,62 @@ class TiedGaussianSampler:
             images = materials.selected(len(part), partial(draw, first, part))
             yield SyntheticBatch(part, images=images)
 
-    def carried(self, noise: Noise) -> tuple[Carried, ...]:
+    def carried(self, noise: capacity.Noise) -> tuple[capacity.Carried, ...]:
         """What classes of several sizes can carry, each among others of its size."""
         stages, classes, table = self.stages, len(self.context.classes), []
-        for size in SIZES:
+        for size in capacity.SIZES:
             dim = dimensions(self.context.mu, float(size * classes), classes)
             own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
-            table.append(Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
+            table.append(capacity.Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
         return tuple(table)
+
+
+def tied_expectations(
+    context: Context, noise: capacity.Noise, units: float
+) -> tuple[Expectation, ...]:
+    """What to expect of one Gaussian a class, of so many units, with a shared covariance."""
+    classes = len(context.classes)
+    dim = dimensions(context.mu, units * classes, classes)
+    rules = [_detail(dim), _difference(dim, noise(TIED_STAGES.means), units)]
+    if units * context.mu < capacity.LEAST_DECODED:
+        rules.insert(0, capacity.few_units(units, context.mu, classifies=classes > 1))
+    return tuple(rules)
+
+
+def _detail(dim: int) -> Expectation:
+    """Rule "numbers": what is seen of an image follows from how many numbers of it are measured.
+
+    The first ones are the lowest cosines and the coarsest energies; outlines take many. The bounds
+    were seen on sheets of public drawings.
+    """
+    part = f"the budget pays for {dim} of at most {MOST_DIM} numbers of an image"
+    if dim < _COARSE_DIM:
+        words = f"expect blobs: {part}, so colours and where it is light and dark"
+    elif dim < _SHAPE_DIM:
+        words = f"expect textures and layouts without outlines: {part}"
+    else:
+        words = (
+            f"expect shapes, with outlines where things are alike in place and size: {part}; no "
+            "fine details, no faces and no writing"
+        )
+    return Expectation("numbers", words)
+
+
+def _difference(dim: int, noise: float, units: float) -> Expectation:
+    """Rule "class means": the noise in a class's mean beside what classes differ by.
+
+    Clipped at a norm of sqrt(d), each number of the mean of u units has noise of sqrt(d) noise / u
+    (Dwork and Roth 2014). Classes of public drawings differ by 0.3 (scenes) to 0.6 (shapes).
+    """
+    error = np.sqrt(dim) * noise / max(units, 1.0)
+    verdict = "so classes will differ"
+    if error > _USUAL_DIFFERENCE:
+        verdict = "so classes will look much alike"
+    elif error > _USUAL_DIFFERENCE / 2:
+        verdict = "so classes will differ where they differ much"
+    return Expectation(
+        "class means",
+        f"the mean of a class of {capacity.about(units)} has noise of {error:.2f} deviations of "
+        f"the images in each number, and classes of public scenes differ by "
+        f"{_USUAL_DIFFERENCE:g}, {verdict}",
+    )
