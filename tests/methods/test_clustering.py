@@ -1,8 +1,6 @@
 """Clustering end to end on small clouds: what is released resembles what went in."""
 
-import itertools
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,12 +11,10 @@ from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.cli import show
 from understudy.core.errors import ConfigError
-from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, sampler_of
 from understudy.methods.clustering.covariance import leading_directions
-from understudy.methods.clustering.params import Covariance
 from understudy.methods.clustering.samplers.label_classifier import ClassifierSampler
 from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.run.config import make_config
@@ -149,33 +145,6 @@ def planned(source, settings, **options):
     return {stage.name for stage in dry_run(config).stages}
 
 
-EVERY = list(itertools.product(get_args(Covariance), (1, 2), (False, True)))
-FEW = [(one, 1 + number % 2, number % 4 < 2) for number, one in enumerate(get_args(Covariance))]
-"""Every covariance, with one cluster and two in turn (each alone: tests/methods/test_stages.py)."""
-
-
-@pytest.mark.parametrize(
-    ("covariance", "clusters", "normalise"),
-    [case if case in FEW else pytest.param(*case, marks=pytest.mark.slow) for case in EVERY],
-)
-def test_what_is_planned_is_what_is_released(tmp_path, covariance, clusters, normalise):
-    source = embeddings(tmp_path / "small.npz")
-    given = {"covariance": covariance, "clusters": clusters, "normalise": normalise}
-    for settings in (given, {**given, "clip_radius": 1.5, "shrink": False, "lloyd_steps": 1}):
-        _, _, made = released(source, tmp_path / str(len(settings)), **settings)
-        assert planned(source, settings) == {stage.stage for stage in made.receipt.stages}
-
-
-@pytest.mark.parametrize("settings", [{}, {"covariance": "diagonal"}, {"clip_radius": 2.0}])
-def test_what_is_planned_is_released_of_images_with_a_known_bound(tmp_path, settings):
-    source = class_folders(tmp_path / "scans")
-    _, _, made = released(source, tmp_path, **settings, components=12)
-    stages = {stage.stage for stage in made.receipt.stages}
-    assert planned(source, {**settings, "components": 12}) == stages
-    assert {"centre", "scale", "class sizes"} <= stages
-    assert ("spread" in stages) == ("clip_radius" not in settings)
-
-
 # Small and unbalanced classes
 
 UNBALANCED = {"common": 1500, "rare": 240, "scarce": 60}
@@ -301,26 +270,6 @@ def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_
     assert capsys.readouterr().out.count("16 or more directions") == len(table)
     noisy = METHOD.carried(ClusteringParams(), context, lambda _: 20.0)
     assert not noisy[0].or_more
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"clusters": 0},
-        {"components": 1},
-        {"power": 0.0},
-        {"oversample": 0},
-        {"clip_radius": 0.0},
-    ],
-)
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        ClusteringParams(**settings)
-
-
-def test_every_setting_is_described():
-    declared = declared_options(ClusteringParams)
-    assert [name for name, hint in declared.items() if not option_of(hint).help] == []
 
 
 def test_embeddings_and_images_have_their_own_defaults():

@@ -86,20 +86,6 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     assert classifier.agreement(0).tolist() == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-def test_what_is_planned_is_released_and_the_statement_says_so(tmp_path, normalise):
-    source = embeddings(tmp_path / "small.npz")
-    settings = {**CLASSIFIER, "normalise": normalise}
-    _, _, made = released(source, tmp_path / "run", epsilon=1.0, **settings)
-    stages = {stage.stage for stage in made.receipt.stages}
-    assert planned(source, settings) == stages
-    statement = json.loads((made.release / "privacy.json").read_text())
-    steps = [one for one in statement["stages"] if one["stage"].startswith("label gradient")]
-    assert len(steps) == 80
-    assert {one["query"] for one in steps} == {ClippedGradients.description}
-    assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
-
-
 @pytest.fixture(scope="module")
 def rectified(tmp_path_factory):
     """Two classes of rectified features, half of them zero, and public ones of no class."""
@@ -172,9 +158,15 @@ def test_a_plan_says_what_classes_can_carry_of_what_is_left(tmp_path):
     assert noise["classifier"] == pytest.approx(noise["mixture"] / np.sqrt(0.3), rel=1e-6)
 
 
-def test_a_resumed_run_asks_at_the_same_weights_and_more_samples_are_free(tmp_path, monkeypatch):
+def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeypatch):
     source = embeddings(tmp_path / "small.npz")
-    rows, *_ = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
+    rows, _, made = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
+    assert planned(source, CLASSIFIER) == {stage.stage for stage in made.receipt.stages}
+    statement = json.loads((made.release / "privacy.json").read_text())
+    steps = [one for one in statement["stages"] if one["stage"].startswith("label gradient")]
+    assert len(steps) == 80
+    assert {one["query"] for one in steps} == {ClippedGradients.description}
+    assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
     monkeypatch.setattr(label_classifier, "_RIDGE", 3e-5)  # other weights, were they not stored
     more = resample(tmp_path / "run" / "out", count=50, seed=9)
     batch = next(iter(open_source(more.release).batches(100)))

@@ -51,14 +51,10 @@ def descend_on_records(
 ) -> Vector:
     """Weights of a softmax regression of private records: (p + 1, C), released and public.
 
-    Args:
-        materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
-        vault: What the classifier reads of the records, (n, p), `INPUT_LENGTH` long.
-        stages: One for each step.
-        descent: How the steps are made.
-        start: (p + 1, C) weights; the last row is the intercept's.
-        moments: (p + 1, p + 1) second moments of public inputs, each with a 1 behind it.
-        size: Noisy number of records.
+    ``materials``: keeps the weights that a step asks at. ``vault``: what is read of the records,
+    (n, p), `INPUT_LENGTH` long. ``stages``: one a step. ``start``: weights, the intercept's last.
+    ``moments``: second moments of public inputs, each with a 1 behind it. ``size``: noisy number of
+    records.
     """
     asked, bound = iter(stages), descent.clip_norm * INPUT_LENGTH
 

@@ -114,10 +114,9 @@ def norm_histogram(vault: Vault, cells: Cells, edges: Vector, stage: Stage) -> V
 def least_cluster(sigma: float, dim: int) -> float:
     """How many records a cluster needs so that its count and its mean stand out of the noise.
 
-    The count must be `CLEAR` times its noise, and the noise in the mean of q numbers no more than
-    half of the deviation within the class (clipped at 1.1 times that, as `Frame.radius`).
-
-    ``sigma``: noise multiplier of the release of counts and sums. ``dim``: q.
+    The count must be `CLEAR` times its noise, and the noise (of multiplier ``sigma``) in the mean
+    of ``dim`` numbers no more than half of the deviation within the class (clipped at 1.1 times
+    that, as `Frame.radius`).
     """
     root = np.sqrt(dim)
     count, mean = np.sqrt(1 / (1 + root)), np.sqrt(root / (1 + root))
@@ -150,15 +149,10 @@ def clusters_of_classes(
 ) -> Clusters:
     """Centres and sizes of the clusters of every class, as far as they stand out of the noise.
 
-    Args:
-        vault: Records in the coordinates of ``frame``.
-        frame: Where the clusters are looked for.
-        start: (classes, q) released class means.
-        sizes: (classes,) noisy class sizes: the clusters divide them.
-        clusters: k, the most clusters of a class.
-        stages: The releases; None: the class means are the clusters, and nothing is released.
-        rng: Public randomness.
-        shrink: Whether a cluster's mean is shrunk to its centre by the noise in it.
+    ``vault``: records in the coordinates of ``frame``. ``start``: (classes, q) released class
+    means. ``sizes``: (classes,) noisy class sizes, which clusters divide. ``clusters``: k, at most.
+    ``stages``: None where the class means are the clusters. ``shrink``: whether a cluster's mean is
+    shrunk to its centre by its noise.
     """
     if stages is None:
         return Clusters(start[:, None], sizes[:, None])
@@ -208,19 +202,13 @@ def dp_kmeans(
     rng: np.random.Generator,
     candidates: int = 64,
 ) -> Vector:
-    """DP Lloyd from a public initialisation that was chosen by DP votes.
+    """DP Lloyd from a public initialisation that was chosen by DP votes: (classes, k, d).
 
-    Candidates are drawn about each class's mean along the leading axes, which are released already.
-    Every private record votes for its nearest; the noisy winners are drawn about again and voted on
-    once more; weighted k-means on the winners gives the first centres, and Lloyd steps on noisy
-    (count, sum) pairs improve them. A centre whose step is all noise stays where it was.
-
-    ``start``: (classes, d) released class means. ``axes``: (d, s) leading axes of the within-class
-    covariance. ``spread``: (s,) standard deviation along each. ``clusters``: k, or how many
-    clusters each class is divided into, (classes,). ``candidates``: candidates per cluster.
-
-    Returns:
-        (classes, k, d), with the largest k; a class with fewer clusters repeats its first.
+    Candidates are drawn about each class's mean along the released leading axes, (d, s), with a
+    deviation (s,). Every private record votes for its nearest; the noisy winners are drawn about
+    again and voted on once more; weighted k-means on the winners gives the first centres, and Lloyd
+    steps on noisy (count, sum) pairs improve them. A centre whose step is all noise stays; a class
+    with fewer clusters than the most repeats its first.
     """
     numbers = np.broadcast_to(clusters, len(start))
     centres = _voted_centres(vault, start, axes, spread, numbers, stages.votes, rng, candidates)

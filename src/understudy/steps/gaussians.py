@@ -1,9 +1,9 @@
-"""Mixtures of Gaussians with classes, and Gaussians that are cut off at zero.
+"""Mixtures of Gaussians with classes, and Gaussians whose numbers are cut off.
 
-Features behind a rectifier are never negative, and many are exactly zero; a pixel is not below 0
-nor above 1. Where the numbers of a Gaussian are cut off, its mean and its variance are no more what
-was released. So a latent Gaussian is chosen such that the moments hold *after* the cut: the Tobit
-model (Tobin 1958). All of it is post-processing.
+Features behind a rectifier are never negative; a pixel is not below 0 nor above 1. Where the
+numbers of a Gaussian are cut off, its moments are no more what was released. So a latent Gaussian
+is chosen such that they hold *after* the cut: the Tobit model (Tobin 1958). All of it is
+post-processing.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ class RectifiedGaussians:
     def of(cls, means: Vector, covariance: Vector, weights: Vector) -> RectifiedGaussians:
         """The latent Gaussians of components that have these moments after the cut.
 
-        ``means``: (m, D) of components; what is not positive counts as about zero. ``covariance``:
-        (D, D) within components, on average. ``weights``: (m,) of components, summing to 1.
+        ``means``: (m, D); what is not positive counts as about zero. ``covariance``: (D, D) within
+        components, on average. ``weights``: (m,), summing to 1.
         """
         means = np.maximum(means, _LEAST_MEAN * max(float(means.mean()), 1e-12))
         variances = np.maximum(np.diag(covariance), 1e-12)
@@ -176,10 +176,7 @@ class RectifiedGaussians:
         return cls(locations, deviations, np.asarray(root))
 
     def draw(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
-        """A sample of each of these components, never negative: (n, D) float32.
-
-        ``width``: times the deviations before the cut.
-        """
+        """A sample of each of these components, so much wider: (n, D) float32, 0 or more."""
         noise = rng.standard_normal((len(components), len(self.root)), dtype=np.float32)
         latent = self.locations[components].astype(np.float32)
         latent += noise @ (width * self.root.T).astype(np.float32)

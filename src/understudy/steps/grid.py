@@ -1,20 +1,17 @@
 """Latents on a grid: what they have in common with others of their kind, and the way back.
 
-A latent of shape (C, H, W) is taken apart by an orthonormal discrete cosine transform of each
-channel. Its *description* says how it looks: the mean of each channel; the *layout*, the leading
-directions of the lowest frequencies, with their signs; how skewed the leading channels are; how
+A latent (C, H, W) is taken apart by an orthonormal cosine transform of each channel. Its
+*description* says how it looks: the mean of each channel; the *layout*, the leading directions of
+the lowest frequencies, which say roughly where things are; how skewed the leading channels are; how
 much the fine detail gathers in a few places; and for each octave of frequencies the energy of each
-channel and how the leading channels go together. All but the layout are the statistics that
-textures are made from (Portilla and Simoncelli 2000). The layout says roughly where things are: an
-object in the middle or many, a bright centre, an outline. All of it is few numbers, which
-can be measured under noise.
+channel and how the leading channels go together: the statistics that textures are made from
+(Portilla and Simoncelli 2000). It is few numbers, which can be measured under noise.
 
 What is a description is settled by public latents (`Description`). The way back goes by the public
-latent whose description is nearest (`GridSpace`): its means are moved to those wanted, and in each
-octave its channels to the energies and correlations wanted, by the linear map that moves Gaussians
-with the least change (optimal transport). Edges and lines stay what they were and get the colours,
-contrast and texture that were asked for. Neither way costs privacy: forward is a public function of
-a record, backward sees no record.
+latent whose description is nearest (`GridSpace`): its means are moved to those that are asked for,
+and in each octave its channels to the energies and correlations, by the linear map that moves
+Gaussians with the least change (optimal transport). Neither way costs privacy: forward is a public
+function of a record, backward sees none.
 """
 
 from __future__ import annotations
@@ -227,10 +224,7 @@ class Description:
         return weights
 
     def moved(self, latents: NDArray[Any], descriptions: NDArray[Any]) -> Floats:
-        """Latents (n, C * H * W) with the means, energies and correlations wanted.
-
-        ``latents``: to be moved. ``descriptions``: (n, d) what is wanted of each.
-        """
+        """Latents (n, C * H * W) with the means, energies, correlations of descriptions (n, d)."""
         result = np.empty((len(latents), math.prod(self.shape)), dtype=np.float32)
         for start in range(0, len(latents), _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -282,10 +276,7 @@ class GridSpace:
         return self.description.forward(values)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
-        """Descriptions (n, d) to latents (n, C * H * W) that have about these; ``rng`` is unused.
-
-        Two equal descriptions give equal latents.
-        """
+        """Descriptions (n, d) to latents (n, C * H * W), ``rng`` is unused."""
         return self.description.moved(self.public[self._nearest(_within_reach(values))], values)
 
     @cached_property

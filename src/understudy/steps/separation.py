@@ -41,10 +41,7 @@ class Separation:
 def separation(
     embeddings: NDArray[np.floating], labels: Labels, count: int, rng: np.random.Generator
 ) -> Separation:
-    """How well classes are told apart, compared with permutations of the labels.
-
-    ``embeddings``: (n, d), two or more of each class. ``labels``: (n,) in [0, count).
-    """
+    """How well embeddings (n, d) of labels (n,) are told apart, compared with shuffled labels."""
     some = evenly_spread(len(embeddings), _MOST_COMPARED)
     values, labels = embeddings[some].astype(np.float64), labels[some]
     values = values - values.mean(axis=0)
@@ -96,13 +93,9 @@ def vote_spread(votes: Vector, sd: float) -> tuple[float, float]:
 def separation_fit(
     embeddings: NDArray[np.floating], labels: Labels, names: Sequence[str]
 ) -> Fit | None:
-    """How well the encoder tells public images of the classes apart.
+    """How well the encoder tells public images (n, d) of the named classes apart.
 
-    ``embeddings``: (n, d) of images that were drawn, or given, for the classes. ``labels``: (n,)
-    the class of each. ``names``: of the classes; none where all are drawn from the same prompt.
-
-    Returns:
-        None where there are fewer than two classes, or two images of one.
+    None where there are fewer than two classes, or two images of one, or one prompt draws all.
     """
     if len(names) < 2 or np.bincount(labels, minlength=len(names)).min() < 2:
         return None
@@ -126,10 +119,7 @@ def separation_fit(
 
 
 def vote_fit(votes: Vector, sd: float) -> Fit:
-    """What the first noisy votes say of the candidates. Post-processing: free.
-
-    ``votes``: (classes, m) noisy. ``sd``: standard deviation of the noise in each.
-    """
+    """What the first noisy votes (classes, m) say of the candidates. Post-processing: free."""
     (effective, chance), size = vote_spread(votes, sd), votes.shape[1]
     warning = None
     if chance > _SURE:

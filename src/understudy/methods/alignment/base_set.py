@@ -107,11 +107,8 @@ def enough_samples(
 ) -> tuple[Base, NDArray[np.int64]]:
     """The base set with enough samples for a release, and how many of each class are released.
 
-    A base set that was given stays as large as it is, and so does the release, unless a count is
-    asked for.
-
-    ``base``: the samples so far. ``counts``: (classes,) noisy counts of the private records.
-    ``multiple``: samples of the release for each private record, where no count is asked for.
+    By noisy counts (classes,) of the private records. A base set that was given stays as large as
+    it is, and so does the release, unless a count is asked for.
     """
     total = max(1, round(params.multiple * float(counts.sum())))
     if materials.base is not None:
@@ -127,11 +124,9 @@ def enough_samples(
 def _generated(
     materials: Materials, sizes: NDArray[np.int64], params: AlignmentParams, name: str
 ) -> Base:
-    """Base Dataset Generation (section 3.2): images from a template, drawn and embedded.
+    """Base Dataset Generation (section 3.2): so many images of each phrase, drawn and embedded.
 
     What was drawn is stored with the run a part at a time, so a resumed run draws none of it again.
-
-    ``sizes``: (phrases,) how many of each phrase.
     """
     prompts = prompts_of(materials.context.called, params.template)
     prompt_of = np.repeat(np.arange(len(prompts)), sizes)
@@ -195,10 +190,7 @@ def _read(materials: Materials, params: AlignmentParams) -> Base:
 
 
 def _embedded(context: Context, values: NDArray[Any]) -> dict[str, Embeddings]:
-    """Images by the encoder, and by that of the partition where it is another.
-
-    Embeddings stay what they are.
-    """
+    """Images by the encoder, and by that of the partition; embeddings stay what they are."""
     encoder, other = context.encoder, context.cluster_encoder
     embedded = {"embeddings": values if encoder is None else encoder.encode(values)}
     return embedded if other is None else embedded | {"cluster_embeddings": other.encode(values)}

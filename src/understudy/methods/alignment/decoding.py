@@ -71,12 +71,7 @@ def release_aligned(
     params: AlignmentParams,
     facts: Mapping[str, Any],
 ) -> Release:
-    """D(pasda) <- unCLIP(v + gap) (line 15).
-
-    ``aligned``: its samples, moved. ``sizes``: (classes,) samples of the release. ``sphere``:
-    whether embeddings keep their length; None: where the base set's are of one length.
-    ``noise_level``: of an unCLIP decoder.
-    """
+    """D(pasda) <- unCLIP(v + gap) (line 15), so many samples of each class, (classes,)."""
     moved = _on_sphere(materials.context, base.embeddings, aligned.embeddings, params.sphere)
     order = _order(aligned, sizes, materials.seed)
     aligned = replace(aligned, embeddings=moved)
@@ -160,9 +155,6 @@ def _chosen(cluster: Labels, sizes: NDArray[np.int64], seed: int) -> NDArray[np.
     """Which base samples make a release with so many of each cluster, in a random order.
 
     Those of a cluster that has too few come again and again.
-
-    ``cluster``: (n,) cluster of each sample. ``sizes``: (clusters,) how many; 0 where there are
-    none.
     """
     rng = np.random.default_rng([seed, 5])
     picks = [

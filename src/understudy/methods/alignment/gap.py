@@ -245,10 +245,7 @@ def movement(
     params: AlignmentParams,
     stages: AlignmentStages,
 ) -> Movement:
-    """Lines 11 to 13: clusters, and the gap of each.
-
-    With one cluster a class, that is the gap of the class.
-    """
+    """Lines 11 to 13: clusters, and the gap of each; of one cluster, the gap of its class."""
     stage = stages.cluster_gaps
     if stage is None:
         return Movement(space, None, gaps, np.ones((space.classes, 1)))
@@ -384,9 +381,8 @@ def _cluster_radius(
 ) -> float:
     """Where differences to a cluster's expected mean are clipped.
 
-    At as many usual distances as for classes. Where the noise allows, further, since a cluster's
-    own gap may be long: as far as for classes, and no further than where the noise in a cluster's
-    mean is a part of ``usual``.
+    At as many usual distances as for classes; where the noise in a cluster's mean is a small part
+    of ``usual``, as far as for classes, since a cluster's own gap may be long.
     """
     records = float(private.groups.counts.sum()) / split.count
     widest = _NOISE_PART * usual * records / _unit_noise(vault, split, stage)

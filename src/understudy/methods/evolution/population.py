@@ -50,10 +50,7 @@ class RoundSettings:
     def looked_ahead(
         self, population: Population, degree: float, number: int, caption: str
     ) -> Embeddings:
-        """Lines 4 to 10: the embeddings of K variations of each candidate: (n, K, d).
-
-        With K = 0 the candidate itself: (n, 1, d).
-        """
+        """Lines 4 to 10: embeddings of K variations of each candidate, or of itself: (n, K, d)."""
         items, phrase_of = population.flat, population.phrase_of.ravel()
         ahead = max(self.lookahead, 1)
 
@@ -138,9 +135,8 @@ class RoundSettings:
     ) -> Arrays:
         """Candidates made a few at a time, and stored: a resumed run makes none of them again.
 
-        ``name``: A name for these candidates; another name gives other candidates. ``caption``: of
-        the progress bar. ``count``: how many. ``make``: A part of the candidates and a seed to
-        arrays of that length. ``images``: that are drawn for each.
+        ``make``: a part of the ``count`` candidates and a seed, by ``name``, to arrays of that
+        length. ``images``: that are drawn for each.
         """
         bar = self.materials.progress(caption, count * images)
         parts = []

@@ -73,10 +73,7 @@ def sizes_of_classes(
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
     """Samples to make of each class, (classes,), and public facts about the private records.
 
-    Releases them, unless the owner states them.
-
-    ``materials``: how many samples are wanted; None in all: as many as are known. ``sizes``: as
-    `given_sizes`. ``stage``: the release; None where the sizes are stated.
+    Releases the class sizes, unless the owner states them.
     """
     parts, facts = given_sizes(sizes, classes), {}
     if parts is None:
@@ -102,12 +99,7 @@ class FinalCandidates:
 def final_candidates(
     voted: Population, chosen: Labels, variants: list[Population], release: str, degree: float
 ) -> FinalCandidates:
-    """The voted of the last round, the variants of them, or both.
-
-    ``voted``: the candidates that were voted for. ``chosen``: (classes, N) their positions in the
-    generation before. ``variants``: variations of them. ``release``: ``voted``, ``variants`` or
-    ``both``. ``degree``: of the last round.
-    """
+    """The voted of the last round, (classes, N) positions in it, the variants of them, or both."""
     if release == "voted":
         return FinalCandidates(voted, chosen, degree)
     others = variants[0].extended(variants[1:])
@@ -128,11 +120,10 @@ def release_candidates(
 ) -> Release:
     """The release: so many samples of each class, shuffled.
 
-    Captions are rendered as often as they are drawn, each time anew, by the renderer where there
-    is one, and released beside their images: what is made of noisy votes is public. An image
-    stands for itself once; where more samples are wanted than there are images, and where the votes
-    took one more than once, variations follow. Of samples that are drawn anew all are variations,
-    for the images themselves are in the earlier release.
+    Captions are rendered as often as they are drawn, each time anew, and released beside their
+    images: what is made of noisy votes is public. An image stands for itself once; where more
+    samples are wanted, variations follow. Of samples that are drawn anew all are variations, for
+    the images are in the earlier release.
     """
     again, materials = materials.resampling is not None, materials.for_samples
     renderer = materials.context.renderer or generator_of(materials.context)

@@ -2,17 +2,16 @@
 
 Both cost about a hundredth of a run's squared mu, and both have to be passed.
 
-1. *The kind.* A classifier of the named public images against other public images (the role
-   ``contrast``, drawings unless the owner names others, and the named images with scrambled phases,
-   which have their colours and spectra and nothing of their shapes) is trained on public images
-   alone. A DP count says how many private records of each class it takes for the named kind; beside
-   it stands the part of public images that it takes for it and has never seen.
-2. *The depth.* A classifier knows only what it was shown: to one of photos against drawings, all
-   photos are of the named kind. So the private images are themselves held against the public ones.
-   Their DP mean, in the leading axes of the public images, is a point; its half-space depth
-   (Tukey 1975) along the line to the public mean is the part of the public images that lie beyond
-   it. Where a part of the public images is distributed as the private ones are, half of that part
-   does. Where none is, next to none do, however wide the public images spread around.
+*The kind.* A classifier of the named public images against other public images (the role
+``contrast``, and the named images with scrambled phases, which have their colours and spectra and
+nothing of their shapes) is trained on public images alone. A DP count says how many private records
+of each class it takes for the kind; beside it stands the part of public images that it takes for it
+and has never seen.
+
+*The depth.* A classifier knows only what it was shown. So the DP mean of the private images, in the
+leading axes of the public ones, is a point; its half-space depth (Tukey 1975) along the line to the
+public mean is the part of the public images that lie beyond it. Where a part of the public images
+is distributed as the private ones are, half of that part does; where none is, next to none do.
 """
 
 from __future__ import annotations
@@ -145,8 +144,8 @@ class PublicKind:
     def described(self, features: Embeddings) -> Embeddings:
         """Features (n, d) to what is asked about, each by itself: (n, p + 1 + k) float32.
 
-        What classifiers read, 1 where a record is taken for the kind (or else 0), and the place in
-        the leading axes.
+        What classifiers read, 1 where a record is taken for the kind (or else 0), its place in the
+        leading axes.
         """
         rows = features.astype(np.float64)
         inputs = self.inputs(rows)
@@ -246,11 +245,7 @@ def tested_likeness(
     sizes: ClassCounts,
     stages: LikenessStages,
 ) -> Likeness:
-    """Ask both tests.
-
-    ``vault``: private records as `PublicKind.described` describes them. ``stages``: one for each
-    test.
-    """
+    """Ask both tests of records as `PublicKind.described` describes them."""
     length, count = kind.length, len(classes)
     codes = Cells(np.tile(np.array([[0.0], [1.0]]), (count, 1, 1)))
     query = Counts(codes)
@@ -269,12 +264,10 @@ def tested_likeness(
 
 
 def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
-    """Part of the points beyond a noisy mean, on the line to it from theirs.
+    """Part of the points (m, k) beyond a noisy mean (k,), on the line to it from theirs.
 
-    The length of the noise is taken off: a mean that is all noise is as deep as can be.
-
-    ``points``: (m, k). ``mean``: (k,). ``noise``: standard deviation of each of its numbers where
-    both have one distribution.
+    The length of the noise, of a deviation in each number, is taken off: a mean of noise alone is
+    deep.
     """
     offset = mean - points.mean(axis=0)
     length = float(np.linalg.norm(offset))
