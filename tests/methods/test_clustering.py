@@ -13,10 +13,11 @@ from understudy.cli import show
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
-from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, sampler_of
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import leading_directions
 from understudy.methods.clustering.samplers.label_classifier import ClassifierSampler
 from understudy.methods.clustering.samplers.mixture import MixtureSampler
+from understudy.methods.clustering.samplers.sampler import sampler_of
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 from understudy.steps.gaussians import Contrast

@@ -18,6 +18,7 @@ from understudy.methods.clustering.samplers.label_classifier import (
     LabelClassifier,
     samples_of,
 )
+from understudy.methods.dp_descent import Descent
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
@@ -48,6 +49,12 @@ def test_long_gradients_are_asked_for_less_often(dim: int, steps: int) -> None:
     assert sum(name.startswith("label gradient") for name in names) == steps
 
 
+@pytest.fixture
+def few_steps(monkeypatch):
+    """What does not depend on how good a classifier is takes a tenth of the time."""
+    monkeypatch.setattr(label_classifier, "_MANY_STEPS", Descent(8, 0.2, 48.0))
+
+
 def astray(rows, labels):
     """The part of a release on the wrong side."""
     return float(((rows[:, 0] > 0) != (labels == 1)).mean())
@@ -62,7 +69,7 @@ def test_samples_end_where_private_records_say_that_a_class_ends(sides, tmp_path
     assert agreement["right"] < 0.9 < agreement["left"]
 
 
-def test_classes_keep_their_shares_and_none_vanishes(tmp_path):
+def test_classes_keep_their_shares_and_none_vanishes(few_steps, tmp_path):
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(3), [1000, 180, 20])
     values = np.array([[0.0, 0], [6, 0], [0.5, 0]])[labels] + rng.normal(size=(1200, 2))
@@ -103,7 +110,7 @@ def rectified(tmp_path_factory):
     return folder / "private.npz", str(folder / "public.npz"), values
 
 
-def test_features_that_are_never_negative_keep_their_zeros(rectified, tmp_path):
+def test_features_that_are_never_negative_keep_their_zeros(few_steps, rectified, tmp_path):
     source, public, values = rectified
     rows, labels, _ = released(source, tmp_path / "run", public=public, **CLASSIFIER)
     assert rows.min() == 0.0

@@ -14,7 +14,8 @@ from understudy.core.errors import ConfigError
 from understudy.core.matching import Layout
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, stages_of, weights_of
-from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, sampler_of
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
+from understudy.methods.clustering.samplers.sampler import sampler_of
 from understudy.methods.clustering.samplers.tied_gaussian import (
     LEAST_DIM,
     MOST_DIM,

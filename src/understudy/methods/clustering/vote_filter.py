@@ -116,6 +116,14 @@ def filtered(
     return partial(candidates.batches, samples, scores), facts
 
 
+def _positions(labels: Labels) -> Labels:
+    """The number of each row among those of its label: (n,)."""
+    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
+    positions = np.empty(len(labels), dtype=np.int64)
+    positions[order] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return positions
+
+
 @dataclass(frozen=True)
 class Candidates:
     """Candidates of a filter, in a random order."""
@@ -151,15 +159,11 @@ class Candidates:
         Classes are filled up with their first candidate, which wins over its copies.
         """
         counts = np.bincount(self.labels, minlength=len(self.sizes))
-        sizes = np.maximum(counts, 1)
-        order = np.argsort(self.labels, kind="stable")
+        sizes, position = np.maximum(counts, 1), _positions(self.labels)
         spread = np.zeros((len(sizes), sizes.max(), points.shape[1]))
-        slots, start = np.empty(len(points), dtype=np.int64), np.cumsum(sizes) - sizes
-        for label, mine in enumerate(np.split(order, np.cumsum(counts)[:-1])):
-            if len(mine):
-                spread[label] = points[mine[0]]
-                spread[label, : len(mine)] = points[mine]
-                slots[mine] = start[label] + np.arange(len(mine))
+        spread[self.labels[position == 0]] = points[position == 0][:, None]
+        spread[self.labels, position] = points
+        slots = (np.cumsum(sizes) - sizes)[self.labels] + position
         return Votes(spread, sizes), slots
 
     def most_voted(self, scores: Vector, threshold: float | None) -> tuple[Labels, int]:
@@ -181,14 +185,10 @@ class Candidates:
     def batches(self, samples: Labels, scores: Vector) -> Iterator[SyntheticBatch]:
         """These candidates; those left out stand in, most voted first, for images too poor."""
         producer, size = self.producer, self.producer.block
-        classes = range(len(self.sizes))
         spare = np.setdiff1d(np.arange(len(scores)), samples)
         spare = spare[np.argsort(-scores[spare], kind="stable")]
-        spares = [spare[self.labels[spare] == label] for label in classes]
-        position = np.empty(len(samples), dtype=np.int64)  # of each sample in its class
-        for label in classes:
-            mine = self.labels[samples] == label
-            position[mine] = np.arange(mine.sum())
+        spares = [spare[self.labels[spare] == label] for label in range(len(self.sizes))]
+        position = _positions(self.labels[samples])
 
         def another(first: int, rows: Labels, number: int) -> tuple[Vector, Labels]:
             others = samples[first + rows]

@@ -82,11 +82,6 @@ class ClassCounts:
         return max(float(self.values.sum()), 1.0)
 
     @property
-    def total_sd(self) -> float:
-        """Standard deviation of the noise in their sum."""
-        return float(self.sd * len(self.values) ** 0.5)
-
-    @property
     def clear(self) -> NDArray[np.bool_]:
         """(classes,) which stand out of the noise."""
         return np.asarray(self.values >= _CLEAR * self.sd)

@@ -11,8 +11,14 @@ import numpy as np
 
 from understudy.core.types import Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
-from understudy.methods.base import UNLABELLED, Context, Materials, stages_of
-from understudy.methods.clustering.capacity import Carried, Noise, Shares, capacity
+from understudy.methods.base import UNLABELLED, Context, Expectation, Materials, stages_of
+from understudy.methods.clustering.capacity import (
+    Carried,
+    Noise,
+    Shares,
+    capacity,
+    mixture_expectations,
+)
 from understudy.methods.clustering.covariance import Roots, covariance_roots, within_class_frame
 from understudy.methods.clustering.embedding_space import (
     EmbeddingSpace,
@@ -80,33 +86,24 @@ class MixtureSampler:
     @cached_property
     def stages(self) -> MixtureStages:
         """The releases."""
-        params, grid = self.params, self.settings.grid is not None
-        space, sizes = SpaceStages.of(self.settings, params), Stage("class sizes", 4.0)
-        votes, covariances = FilterStages.of(params.filter, 15.0), "cluster covariances"
-        if (params.clusters or 1) > 1:
+        params, clusters = self.params, None
+        means, common, own = _WEIGHTS if self.settings.grid is None else _GRID_WEIGHTS
+        several, separate = (params.clusters or 1) > 1, params.covariance != "tied"
+        if several:
             kmeans = KMeansStages.of(params.lloyd_steps, 4.0, 8.0)
-            return MixtureStages(
-                space,
-                sizes,
-                Stage("means", 12.0),
-                Stage("covariance", 16.0 if params.matrix else 4.0),
-                ClusterStages(kmeans, Stage("cluster means", 10.0)),
-                Stage(covariances, 40.0),
-                votes,
-            )
-        means, common, own = _GRID_WEIGHTS if grid else _WEIGHTS
-        separate = params.covariance != "tied"
-        if not separate:
+            clusters = ClusterStages(kmeans, Stage("cluster means", 10.0))
+            means, common, own = 12.0, 16.0 if params.matrix else 4.0, 40.0
+        elif not separate:
             part = means / (means + common)
             means, common = means + part * own, common + (1 - part) * own
         return MixtureStages(
-            space,
-            sizes,
+            SpaceStages.of(self.settings, params),
+            Stage("class sizes", 4.0),
             Stage("means", means),
-            Stage("covariance", common) if params.matrix else None,
-            None,
-            Stage(covariances, own) if separate else None,
-            votes,
+            Stage("covariance", common) if several or params.matrix else None,
+            clusters,
+            Stage("cluster covariances", own) if several or separate else None,
+            FilterStages.of(params.filter, 15.0),
         )
 
     def check(self) -> None:
@@ -172,8 +169,7 @@ class MixtureSampler:
         space, mixture = fitted.space, fitted.mixture
         producer = Producer(materials, space, mixture)
         count = materials.count or max(1, round(fitted.size))
-        facts: dict[str, Any] = {"noisy_rows": round(fitted.size)}
-        facts["components"] = len(mixture.weights)
+        facts: dict[str, Any] = {"noisy_rows": round(fitted.size), "components": len(mixture.means)}
         if self.stages.votes:
             batches, votes = filtered(producer, count, fitted.size, self.params, self.stages.votes)
             facts |= votes
@@ -197,6 +193,10 @@ class MixtureSampler:
     def carried(self, noise: Noise) -> tuple[Carried, ...]:
         """What classes of several sizes can carry under the noise of a plan."""
         return capacity(self.params, self.settings, self.stages, noise)
+
+    def expected(self, noise: Noise, units: float) -> tuple[Expectation, ...]:
+        """What to expect of a release of classes of so many units."""
+        return mixture_expectations(self.context, self.carried(noise), units)
 
 
 def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) -> Mixture:

@@ -401,6 +401,10 @@ class TiedGaussianSampler:
             table.append(capacity.Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
         return tuple(table)
 
+    def expected(self, noise: capacity.Noise, units: float) -> tuple[Expectation, ...]:
+        """What to expect of a release of classes of so many units."""
+        return tied_expectations(self.context, noise, units)
+
 
 def tied_expectations(
     context: Context, noise: capacity.Noise, units: float
