@@ -16,7 +16,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.types import Release, Stage
 from understudy.methods.alignment.base_set import Base, check_base, enough_samples, first_samples
-from understudy.methods.alignment.decoding import NAME, check_decoder, decoded, release_aligned
+from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
 from understudy.methods.alignment.gap import (
     AlignmentStages,
     align_variances,
@@ -237,7 +237,7 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
 
 
 METHOD = Method(
-    name=NAME,
+    name="alignment",
     summary="a public or generated base set, moved across the DP gap to the private one, decoded",
     source="Advancing Differential Privacy through Synthetic Dataset Alignment (PASDA)",
     params=AlignmentParams,

@@ -21,8 +21,6 @@ from understudy.steps.apportionment import apportion
 if TYPE_CHECKING:  # which imports this module
     from understudy.methods.alignment.algorithm import AlignmentParams
 
-NAME = "alignment"
-
 _AT_ONCE = 64
 
 
@@ -94,7 +92,7 @@ def release_aligned(
     decoder = materials.decoder
     classes = materials.classes if params.conditional else UNLABELLED
     dim, shape = (embeddings.shape[1], None) if decoder is None else (None, decoder.shape)
-    return Release(NAME, classes, len(labels), batches, dim, shape, facts)
+    return Release("alignment", classes, len(labels), batches, dim, shape, facts)
 
 
 def _images(

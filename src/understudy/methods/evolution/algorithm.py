@@ -27,7 +27,6 @@ from understudy.methods.evolution.candidates import (
 )
 from understudy.methods.evolution.population import RoundSettings
 from understudy.methods.evolution.result import (
-    NAME,
     check_count,
     final_candidates,
     given_sizes,
@@ -281,7 +280,7 @@ def _check_resample(params: EvolutionParams, context: Context) -> None:
 
 
 METHOD = Method(
-    name=NAME,
+    name="evolution",
     summary="captions or images that evolve by DP votes of the private images, then rendered",
     source="Synthesize Privacy-Preserving High-Resolution Images via Private Textual Intermediaries"
     " (SPTI), and Private Evolution",

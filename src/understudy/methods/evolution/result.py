@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.methods.evolution.algorithm import EvolutionParams
     from understudy.privacy.vault import Vault
 
-NAME = "evolution"
-
 COUNTED, BALANCED = "count", "balanced"
 
 _AT_ONCE = 64  # final images that are made at a time: a handful is looked at first
@@ -141,7 +139,7 @@ def release_candidates(
     classes = materials.classes if params.conditional else UNLABELLED
     captioned = not isinstance(kind, ImageCandidates)
     shape = renderer.shape
-    return Release(NAME, classes, len(labels), batches, None, shape, facts, captioned)
+    return Release("evolution", classes, len(labels), batches, None, shape, facts, captioned)
 
 
 def _drawn(
