@@ -24,7 +24,7 @@ from tests.methods.shapes_world import folder_of_frames, folder_of_shapes
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
 from understudy.methods.base import stages_of
-from understudy.methods.clustering.tied_gaussian import TIED_STAGES
+from understudy.methods.clustering.samplers.tied_gaussian import TIED_STAGES
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 

@@ -23,7 +23,7 @@ from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.replay import ReplayVault
 from understudy.methods import dp_estimators
 from understudy.methods.alignment import gap
-from understudy.methods.clustering import tied_gaussian
+from understudy.methods.clustering.samplers import tied_gaussian
 from understudy.metrics.privacy_bounds import audit_pairs
 from understudy.privacy import block_queries, noise, queries
 from understudy.privacy.account import Plan

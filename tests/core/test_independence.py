@@ -14,9 +14,9 @@ from understudy.core.independence import (
     rounded,
     row_softmax,
 )
-from understudy.methods.evolution.algorithm import unit_vectors
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.grid import GridSpace
+from understudy.steps.row_arithmetic import unit_rows
 from understudy.steps.space import Frame, Leading, Sphere, principal_frame, whitening
 
 RNG = np.random.default_rng(0)
@@ -42,7 +42,7 @@ TRANSFORMS = {
     "leading": (WIDE, Leading(40, 13, 0.5).forward),
     "sphere": (WIDE, Sphere(np.full(40, 0.3)).forward),
     "frame": (WIDE, frame().forward),
-    "unit length": (WIDE, unit_vectors),
+    "unit length": (WIDE, unit_rows),
     "probabilities": (WIDE, lambda rows: row_softmax(50.0 * rows.astype(np.float64))),
     "gradients": (WIDE, lambda rows: gradients(rows)),
     "descriptions": (GRID, GridSpace.of(GRID, (5, 8, 8)).forward),

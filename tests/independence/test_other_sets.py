@@ -15,10 +15,13 @@ from scipy import stats
 from tests.independence.test_records import CASES, Case, few, gaps, needed, onnx_cases
 from tests.independence.worlds import Diverged, Notes, Records
 
+from understudy.methods import dp_estimators
 from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
-from understudy.methods.clustering import algorithm, covariance, embedding_space, tied_gaussian
+from understudy.methods.clustering import covariance, embedding_space
 from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
 from understudy.methods.clustering.algorithm import ClusteringParams
+from understudy.methods.clustering.samplers import tied_gaussian
+from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.privacy import account
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -254,13 +257,12 @@ def clusters(plain):
 
 def first_record(plain):
     """The seed is one of the records."""
-    return lambda materials, *more, **options: plain(
-        replace(
-            materials, seed=int(next(iter(materials.vault._inside.source.batches(1))).values.sum())
-        ),
-        *more,
-        **options,
-    )
+
+    def draw(sampler, materials, fitted):
+        record = next(iter(materials.vault._inside.source.batches(1))).values
+        return plain(sampler, replace(materials, seed=int(record.sum())), fitted)
+
+    return draw
 
 
 COUNT = [0]
@@ -280,17 +282,17 @@ PLANTS = {
     "colour is looked up": ("clustering, energies", tied_gaussian, "_block_sizes", grey),
     "classes without records are left out": (
         "clustering, dct to images",
-        algorithm.dp_estimators,
+        dp_estimators,
         "class_sizes",
         present,
     ),
     "exact class sizes divide classes": (
         "clustering, dct to images",
-        algorithm.dp_estimators,
+        dp_estimators,
         "clusters_of_classes",
         clusters,
     ),
-    "the seed is a record": ("clustering, dct to images", algorithm, "produce", first_record),
+    "the seed is a record": ("clustering, dct to images", MixtureSampler, "draw", first_record),
 }
 
 

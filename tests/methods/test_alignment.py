@@ -10,7 +10,6 @@ from tests.run.samples import class_folders, save, with_manifest
 from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
-from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods.alignment.algorithm import (
@@ -114,10 +113,10 @@ def test_variances_are_aligned_where_asked(sets, tmp_path):
 
 
 def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
-    """The middle of nine runs: one in fifty keeps more than 0.4 of its noise."""
+    """The middle of five runs: one in fifty keeps more than 0.4 of its noise."""
     (source, *_), (base, *_) = sets
     parts = {True: [], False: []}
-    for shrink, run in itertools.product(parts, range(9)):
+    for shrink, run in itertools.product(parts, range(5)):
         place = tmp_path / f"{shrink}-{run}"
         rows, _, made = released(source, base, place, epsilon=0.003, shrink=shrink)
         assert np.isfinite(rows).all()
@@ -183,8 +182,7 @@ def errors_of_gaps(tmp_path, dim, spread, own_gap=1.0, **settings):
     return np.array(errors)
 
 
-@pytest.mark.parametrize("dim", [4, 400])
-@pytest.mark.parametrize("spread", [0.3, 1.0, 1.5])
+@pytest.mark.parametrize(("dim", "spread"), [(4, 1.0), (400, 0.3), (400, 1.5)])
 def test_gaps_are_right_to_two_percent_where_the_norm_is_unknown(tmp_path, dim, spread):
     """Private rows vary less than the base set, as much or more: their distances are measured."""
     classes = errors_of_gaps(tmp_path / "classes", dim, spread, clusters=1)[[0, 3]]
@@ -285,13 +283,6 @@ def test_a_partition_of_its_own_encoder(scans, tmp_path):
     assert images.shape[1:] == SHAPE
     assert stages(made) == ["gap", "cluster gaps"]
     np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
-
-
-def test_a_release_of_embeddings_of_images(scans, tmp_path):
-    source, base = scans
-    options = {"encoder": "embedded:dct", "decoder": "none"}
-    rows, _, _ = released(source, base, tmp_path, MUCH, options)
-    assert rows.shape == (100, 64)
 
 
 def test_units_of_several_images(tmp_path):
@@ -601,23 +592,6 @@ def test_a_base_set_that_is_given_needs_no_generator():
     assert "generator" not in METHOD.roles(AlignmentParams(), frozenset({"base"}))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"clusters": 0},
-        {"multiple": 0.0},
-        {"clip_norm": -1.0},
-        {"clip_radius": np.inf},
-        {"first": 1},
-        {"noise_level": -1},
-        {"partition": "private"},
-    ],
-)
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        AlignmentParams(**settings)
-
-
 def test_the_papers_partition_is_refused_with_the_reason():
     with pytest.raises(ConfigError, match=r"not differentially private.*partition=public"):
         AlignmentParams(partition="paper")
@@ -649,8 +623,3 @@ def test_a_base_set_with_next_to_nothing_of_a_class_is_refused(scans, tmp_path):
         released(source, base, tmp_path, 1.0, DCT)
     with Ledger(tmp_path / "ledger.db") as ledger:
         assert not [row for row in ledger.rows() if row.kind == "charge"]
-
-
-def test_every_setting_is_described():
-    declared = declared_options(AlignmentParams)
-    assert [name for name, hint in declared.items() if not option_of(hint).help] == []

@@ -25,7 +25,6 @@ from tests.methods.colour_world import (
 from understudy import synthesize
 from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError, ConfigError
-from understudy.core.option import declared_options, option_of
 from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
 from understudy.data import write_release
@@ -139,20 +138,22 @@ def test_one_prompt_for_all_says_nothing_of_classes(squares, tmp_path):
     assert [fit.kind for fit in site.fits] == ["DP"]
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "says"), [(MUCH, None), (0.05, "cannot be told from votes that fall anywhere")]
-)
-def test_the_first_votes_say_whether_they_stand_out_of_the_noise(squares, tmp_path, epsilon, says):
-    site = Site(tmp_path, squares, epsilon=epsilon, count=20)
+def test_the_first_votes_say_that_they_stand_out_of_the_noise(squares, tmp_path):
+    site = Site(tmp_path, squares, epsilon=MUCH, count=20)
     site.run(**QUICK, sizes="90,90")
-    fit = site.fits[-1]
-    assert fit.kind == "DP"
-    if says is None:
-        assert fit.warning is None
-        assert 1 < fit.value < 16
-    else:
-        assert fit.warning is not None  # noise alone stands out now and then: then it is run again
-        assert says in fit.warning
+    assert site.fits[-1].kind == "DP"
+    assert site.fits[-1].warning is None
+    assert 1 < site.fits[-1].value < 16
+
+
+def test_the_first_votes_say_that_they_do_not(squares, tmp_path):
+    """Noise alone stands out in one run of twenty: not in four at once."""
+    site = Site(tmp_path, squares, epsilon=0.05, count=20)
+    for number in range(4):
+        site.run(f"out{number}", **QUICK, sizes="90,90")
+    warnings = [fit.warning for fit in site.fits if fit.kind == "DP" and fit.warning]
+    assert warnings
+    assert "cannot be told from votes that fall anywhere" in warnings[0]
 
 
 # What it costs
@@ -452,25 +453,6 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"population": 0},
-        {"rounds": 0},
-        {"rounds": 101},
-        {"variations": 0},
-        {"lookahead": -1},
-        {"threshold": -0.1},
-        {"degree": 1.5},
-        {"last_degree": -0.5},
-        {"vote": "text", "candidates": "images"},
-    ],
-)
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        EvolutionParams(**settings)
-
-
-@pytest.mark.parametrize(
     ("settings", "models", "says"),
     [
         ({}, {"encoder": None}, "--encoder"),
@@ -562,8 +544,3 @@ def test_roles_are_those_that_are_used():
     images = METHOD.roles(EvolutionParams(candidates="images"), none)
     assert set(images) == {"encoder", "generator"}
     assert METHOD.roles(EvolutionParams(vote="text"), none)["captioner"] == "embedded:studio"
-
-
-def test_every_setting_is_described():
-    declared = declared_options(EvolutionParams)
-    assert [name for name, hint in declared.items() if not option_of(hint).help] == []

@@ -11,14 +11,18 @@ from understudy import resample, synthesize
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
-from understudy.methods.clustering import label_classifier
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
-from understudy.methods.clustering.label_classifier import ClassifiedSamples, LabelClassifier
+from understudy.methods.clustering.samplers import label_classifier
+from understudy.methods.clustering.samplers.label_classifier import (
+    LabelClassifier,
+    samples_of,
+)
+from understudy.methods.dp_descent import Descent
 from understudy.planning.dry import dry_run
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
-from understudy.steps.mixture import Mixture
+from understudy.steps.gaussians import Mixture
 from understudy.steps.space import Leading, whitening
 
 CLASSIFIER = {"labels": "classifier"}
@@ -45,6 +49,12 @@ def test_long_gradients_are_asked_for_less_often(dim: int, steps: int) -> None:
     assert sum(name.startswith("label gradient") for name in names) == steps
 
 
+@pytest.fixture
+def few_steps(monkeypatch):
+    """What does not depend on how good a classifier is takes a tenth of the time."""
+    monkeypatch.setattr(label_classifier, "_MANY_STEPS", Descent(8, 0.2, 48.0))
+
+
 def astray(rows, labels):
     """The part of a release on the wrong side."""
     return float(((rows[:, 0] > 0) != (labels == 1)).mean())
@@ -59,7 +69,7 @@ def test_samples_end_where_private_records_say_that_a_class_ends(sides, tmp_path
     assert agreement["right"] < 0.9 < agreement["left"]
 
 
-def test_classes_keep_their_shares_and_none_vanishes(tmp_path):
+def test_classes_keep_their_shares_and_none_vanishes(few_steps, tmp_path):
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(3), [1000, 180, 20])
     values = np.array([[0.0, 0], [6, 0], [0.5, 0]])[labels] + rng.normal(size=(1200, 2))
@@ -72,30 +82,15 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     means, each = np.array([[-3.0], [3.0]]), np.arange(2)
     mixture = Mixture(each, np.array([0.5, 0.5]), means, np.ones((1, 1, 1)), np.zeros_like(each))
     settings = SpaceSettings(1, 1, None, whiten=False, bound=None, images=False)
-    whole, none = Leading(1, 1), np.zeros(0)
-    space = EmbeddingSpace(None, settings, 2, 1.0, whole, None, None, none, np.zeros(1))
+    space = EmbeddingSpace(None, settings, 2, 1.0, Leading(1, 1), np.zeros(1))
     always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
-    samples = ClassifiedSamples.of_mixture(space, mixture)
+    samples = samples_of(space, mixture)
     classifier = LabelClassifier(always_the_first, samples)
     chosen = np.repeat([0, 1], 400)
     drawn = classifier.embeddings(chosen, np.random.default_rng(0))
     assert drawn[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
     assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
     assert classifier.agreement(0).tolist() == [1.0, 0.0]
-
-
-@pytest.mark.parametrize("normalise", [False, True])
-def test_what_is_planned_is_released_and_the_statement_says_so(tmp_path, normalise):
-    source = embeddings(tmp_path / "small.npz")
-    settings = {**CLASSIFIER, "normalise": normalise}
-    _, _, made = released(source, tmp_path / "run", epsilon=1.0, **settings)
-    stages = {stage.stage for stage in made.receipt.stages}
-    assert planned(source, settings) == stages
-    statement = json.loads((made.release / "privacy.json").read_text())
-    steps = [one for one in statement["stages"] if one["stage"].startswith("label gradient")]
-    assert len(steps) == 80
-    assert {one["query"] for one in steps} == {ClippedGradients.description}
-    assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +110,7 @@ def rectified(tmp_path_factory):
     return folder / "private.npz", str(folder / "public.npz"), values
 
 
-def test_features_that_are_never_negative_keep_their_zeros(rectified, tmp_path):
+def test_features_that_are_never_negative_keep_their_zeros(few_steps, rectified, tmp_path):
     source, public, values = rectified
     rows, labels, _ = released(source, tmp_path / "run", public=public, **CLASSIFIER)
     assert rows.min() == 0.0
@@ -130,14 +125,12 @@ def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
         public = file["embeddings"]
     coordinates = whitening(public, None, None)
     settings = SpaceSettings(12, 12, None, whiten=True, bound=None, images=False)
-    space = EmbeddingSpace(
-        None, settings, 2, 1.0, coordinates, None, None, np.zeros(0), np.zeros(12)
-    )
+    space = EmbeddingSpace(None, settings, 2, 1.0, coordinates, np.zeros(12))
     means = rng.normal(size=(2, 12))
     mixture = Mixture(
         np.arange(2), np.full(2, 0.5), means, np.eye(12)[None], np.zeros(2, dtype=np.int64)
     )
-    samples = ClassifiedSamples.of_mixture(space, mixture)
+    samples = samples_of(space, mixture)
     centre = coordinates.backward(means, None).mean(axis=0)
     moved = public - centre
     expected = 10 * moved / np.linalg.norm(moved, axis=1, keepdims=True)
@@ -172,9 +165,15 @@ def test_a_plan_says_what_classes_can_carry_of_what_is_left(tmp_path):
     assert noise["classifier"] == pytest.approx(noise["mixture"] / np.sqrt(0.3), rel=1e-6)
 
 
-def test_a_resumed_run_asks_at_the_same_weights_and_more_samples_are_free(tmp_path, monkeypatch):
+def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeypatch):
     source = embeddings(tmp_path / "small.npz")
-    rows, *_ = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
+    rows, _, made = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
+    assert planned(source, CLASSIFIER) == {stage.stage for stage in made.receipt.stages}
+    statement = json.loads((made.release / "privacy.json").read_text())
+    steps = [one for one in statement["stages"] if one["stage"].startswith("label gradient")]
+    assert len(steps) == 80
+    assert {one["query"] for one in steps} == {ClippedGradients.description}
+    assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
     monkeypatch.setattr(label_classifier, "_RIDGE", 3e-5)  # other weights, were they not stored
     more = resample(tmp_path / "run" / "out", count=50, seed=9)
     batch = next(iter(open_source(more.release).batches(100)))

@@ -15,11 +15,12 @@ from understudy.core.matching import Layout
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, stages_of, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.tied_gaussian import (
+from understudy.methods.clustering.samplers.sampler import sampler_of
+from understudy.methods.clustering.samplers.tied_gaussian import (
     LEAST_DIM,
     MOST_DIM,
     TIED_STAGES,
-    carried,
+    TiedGaussianSampler,
     dimensions,
     measured,
     moving_average,
@@ -174,7 +175,7 @@ def test_a_moving_average_keeps_a_constant_and_halves_nothing() -> None:
 
 
 def test_what_classes_carry_grows_with_their_size() -> None:
-    table = carried(5, 0.3, lambda stage: 10.0)
+    table = METHOD.carried(ClusteringParams(), context(classes=tuple("abcde")), lambda _: 10.0)
     assert [row.clusters for row in table] == [1] * len(table)
     own = [row.own_mean for row in table]
     assert own == sorted(own)
@@ -191,6 +192,12 @@ def context(**more: Any) -> Context:
 def test_a_setting_of_a_mixture_is_refused_beside_the_codec_of_the_tied_gaussian() -> None:
     with pytest.raises(ConfigError, match="clusters: a setting of a mixture"):
         METHOD.stages(ClusteringParams(clusters=3), context())
+
+
+def test_models_of_blocks_that_are_matched_mean_one_gaussian_a_class() -> None:
+    sampler = sampler_of(ClusteringParams(), context())
+    assert isinstance(sampler, TiedGaussianSampler)
+    assert "embedded:energies" in sampler.reason
 
 
 def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:

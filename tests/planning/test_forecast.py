@@ -25,12 +25,8 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data.encoded_images import RecordSource
 from understudy.methods.base import Context, Materials
-from understudy.methods.clustering.capacity import Carried
-from understudy.methods.clustering.expectation import (
-    LEAST_DECODED,
-    mixture_expectations,
-    tied_expectations,
-)
+from understudy.methods.clustering.capacity import LEAST_DECODED, Carried, mixture_expectations
+from understudy.methods.clustering.samplers.tied_gaussian import tied_expectations
 from understudy.planning import forecast, public_drawings, recommendation
 from understudy.planning.check import check_source
 from understudy.planning.forecast import forecast_of

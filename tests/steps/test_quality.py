@@ -23,14 +23,9 @@ from PIL import Image, ImageFilter
 from understudy.core.errors import InputError, SourceError
 from understudy.data import open_source
 from understudy.steps.mscn import gaussian_taps
-from understudy.steps.quality import (
-    NiqeModel,
-    QualityFilter,
-    fit_niqe,
-    niqe,
-    piqe,
-    piqe_masks,
-)
+from understudy.steps.niqe import NiqeModel, fit_niqe, niqe
+from understudy.steps.piqe import piqe
+from understudy.steps.quality import QualityFilter
 
 
 def scramble(numbers):
@@ -167,15 +162,6 @@ def test_niqe_is_basicsr_s(images, block, golden):
 )
 def test_piqe_is_pypiqe_s(images, golden):
     assert piqe(images)[0] == pytest.approx(golden, abs=1e-9)
-
-
-def test_piqe_s_masks_are_pypiqe_s():
-    masks = piqe_masks(HALF_NOISE)
-    found = [int(mask.sum()) for mask in (masks.impaired, masks.noisy, masks.active)]
-    assert found == [5888, 7488, 14144]
-    assert masks.noisy.shape == (1, 104, 136)
-    assert not masks.noisy[0, :, :64].any()
-    assert masks.noisy[0, :, 64:].all()
 
 
 def test_photographs_score_as_published(photos, published):
@@ -341,7 +327,7 @@ def test_images_too_small_for_a_model_say_which_would_do(shape, words):
         niqe(np.zeros(shape, dtype=np.uint8), made_up_model(96))
 
 
-@pytest.mark.parametrize("score", [partial(niqe, model=made_up_model(16)), piqe, piqe_masks])
+@pytest.mark.parametrize("score", [partial(niqe, model=made_up_model(16)), piqe])
 def test_only_images_are_scored(score):
     for images in (np.zeros((2, 64, 64), np.uint8), np.zeros((2, 64, 64, 3), np.float32)):
         with pytest.raises(InputError, match="takes uint8 images of shape"):

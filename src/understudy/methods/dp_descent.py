@@ -32,20 +32,12 @@ Gradient = Callable[[Vector], Vector]
 
 @dataclass(frozen=True)
 class Descent:
-    """How the classifier is trained on private records.
+    """How the classifier is trained on private records."""
 
-    Attributes:
-        steps: How many; each is a release.
-        clip_norm: Of gradients, over the length of inputs: none is longer than 1.5 of that.
-        damping: Standard deviations of the noise in a mean gradient, times the length of inputs,
-            added to second moments.
-        momentum: Of each step, what the next one repeats.
-    """
-
-    steps: int
-    clip_norm: float
-    damping: float
-    momentum: float = MOMENTUM
+    steps: int  # how many; each is a release
+    clip_norm: float  # of gradients, over the length of inputs: none is longer than 1.5 of that
+    damping: float  # standard deviations of a mean gradient's noise, over the length of inputs
+    momentum: float = MOMENTUM  # of each step, what the next one repeats
 
 
 def descend_on_records(
@@ -59,14 +51,10 @@ def descend_on_records(
 ) -> Vector:
     """Weights of a softmax regression of private records: (p + 1, C), released and public.
 
-    Args:
-        materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
-        vault: What the classifier reads of the records, (n, p), `INPUT_LENGTH` long.
-        stages: One for each step.
-        descent: How the steps are made.
-        start: (p + 1, C) weights; the last row is the intercept's.
-        moments: (p + 1, p + 1) second moments of public inputs, each with a 1 behind it.
-        size: Noisy number of records.
+    ``materials``: keeps the weights that a step asks at. ``vault``: what is read of the records,
+    (n, p), `INPUT_LENGTH` long. ``stages``: one a step. ``start``: weights, the intercept's last.
+    ``moments``: second moments of public inputs, each with a 1 behind it. ``size``: noisy number of
+    records.
     """
     asked, bound = iter(stages), descent.clip_norm * INPUT_LENGTH
 

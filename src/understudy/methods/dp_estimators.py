@@ -31,15 +31,10 @@ CLEAR = 3.0
 
 @dataclass(frozen=True)
 class KMeansStages:
-    """The releases of `dp_kmeans`.
+    """The releases of `dp_kmeans`."""
 
-    Attributes:
-        votes: Two rounds of votes for the first centres.
-        lloyd: Any number of Lloyd steps.
-    """
-
-    votes: tuple[Stage, Stage]
-    lloyd: tuple[Stage, ...]
+    votes: tuple[Stage, Stage]  # two rounds of votes for the first centres
+    lloyd: tuple[Stage, ...]  # any number of Lloyd steps
 
     @classmethod
     def of(cls, lloyd_steps: int, votes: float, lloyd: float) -> KMeansStages:
@@ -50,32 +45,20 @@ class KMeansStages:
 
 @dataclass(frozen=True)
 class ClusterStages:
-    """The releases of `clusters_of_classes`.
+    """The releases of `clusters_of_classes`."""
 
-    Attributes:
-        kmeans: Those that find the centres.
-        means: Counts and means of the clusters.
-    """
-
-    kmeans: KMeansStages
-    means: Stage
+    kmeans: KMeansStages  # those that find the centres
+    means: Stage  # counts and means of the clusters
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Noisy counts and means of cells.
+    """Noisy counts and means of cells."""
 
-    Attributes:
-        counts: (m,) positive.
-        means: (m, d) noisy.
-        variances: (m,) variance of the noise in each number of a mean.
-        count_sd: Standard deviation of the noise in a count of this release.
-    """
-
-    counts: Vector
-    means: Vector
-    variances: Vector
-    count_sd: float
+    counts: Vector  # (m,) positive
+    means: Vector  # (m, d) noisy
+    variances: Vector  # (m,) variance of the noise in each number of a mean
+    count_sd: float  # standard deviation of the noise in a count of this release
 
 
 def class_sizes(vault: Vault, classes: int, dim: int, stage: Stage) -> tuple[Vector, float]:
@@ -90,12 +73,7 @@ def group_means(
 ) -> Groups:
     """Counts and means of every cell, residuals clipped to ``radius``. One release.
 
-    Args:
-        vault: Embeddings.
-        cells: Whose counts and means.
-        radius: Clipping radius.
-        stage: The stage.
-        sizes: (cells,) counts that were released with less noise; None: those of this release.
+    ``sizes``: (cells,) counts that were released with less noise; None: those of this release.
     """
     query = CountAndSum(cells, radius)
     answer = vault.release(query, stage=stage.name)
@@ -136,12 +114,9 @@ def norm_histogram(vault: Vault, cells: Cells, edges: Vector, stage: Stage) -> V
 def least_cluster(sigma: float, dim: int) -> float:
     """How many records a cluster needs so that its count and its mean stand out of the noise.
 
-    The count must be `CLEAR` times its noise, and the noise in the mean of q numbers no more than
-    half of the deviation within the class (clipped at 1.1 times that, as `Frame.radius`).
-
-    Args:
-        sigma: Noise multiplier of the release of counts and sums.
-        dim: q.
+    The count must be `CLEAR` times its noise, and the noise (of multiplier ``sigma``) in the mean
+    of ``dim`` numbers no more than half of the deviation within the class (clipped at 1.1 times
+    that, as `Frame.radius`).
     """
     root = np.sqrt(dim)
     count, mean = np.sqrt(1 / (1 + root)), np.sqrt(root / (1 + root))
@@ -150,15 +125,10 @@ def least_cluster(sigma: float, dim: int) -> float:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of classes that stand out of the noise.
+    """The clusters of classes that stand out of the noise."""
 
-    Attributes:
-        centres: (classes, k, q); a class with fewer clusters than k repeats its first.
-        sizes: (classes, k) records of each cluster, in all those of the class; 0 for a repetition.
-    """
-
-    centres: Vector
-    sizes: Vector
+    centres: Vector  # (classes, k, q); a class with fewer clusters than k repeats its first
+    sizes: Vector  # (classes, k) records of each cluster, of all in the class; 0: a repetition
 
     @property
     def alive(self) -> NDArray[np.bool_]:
@@ -179,15 +149,10 @@ def clusters_of_classes(
 ) -> Clusters:
     """Centres and sizes of the clusters of every class, as far as they stand out of the noise.
 
-    Args:
-        vault: Records in the coordinates of ``frame``.
-        frame: Where the clusters are looked for.
-        start: (classes, q) released class means.
-        sizes: (classes,) noisy class sizes: the clusters divide them.
-        clusters: k, the most clusters of a class.
-        stages: The releases; None: the class means are the clusters, and nothing is released.
-        rng: Public randomness.
-        shrink: Whether a cluster's mean is shrunk to its centre by the noise in it.
+    ``vault``: records in the coordinates of ``frame``. ``start``: (classes, q) released class
+    means. ``sizes``: (classes,) noisy class sizes, which clusters divide. ``clusters``: k, at most.
+    ``stages``: None where the class means are the clusters. ``shrink``: whether a cluster's mean is
+    shrunk to its centre by its noise.
     """
     if stages is None:
         return Clusters(start[:, None], sizes[:, None])
@@ -237,26 +202,13 @@ def dp_kmeans(
     rng: np.random.Generator,
     candidates: int = 64,
 ) -> Vector:
-    """DP Lloyd from a public initialisation that was chosen by DP votes.
+    """DP Lloyd from a public initialisation that was chosen by DP votes: (classes, k, d).
 
-    Candidates are drawn about each class's mean along the leading axes, which are released already.
-    Every private record votes for its nearest; the noisy winners are drawn about again and voted on
-    once more; weighted k-means on the winners gives the first centres, and Lloyd steps on noisy
-    (count, sum) pairs improve them. A centre whose step is all noise stays where it was.
-
-    Args:
-        vault: Embeddings.
-        start: (classes, d) released class means.
-        axes: (d, s) leading axes of the within-class covariance.
-        spread: (s,) standard deviation along each.
-        clusters: k, or how many clusters each class is divided into, (classes,).
-        radius: Clipping radius of residuals to a centre.
-        stages: The releases.
-        rng: Public randomness.
-        candidates: Candidates per cluster.
-
-    Returns:
-        (classes, k, d), with the largest k; a class with fewer clusters repeats its first.
+    Candidates are drawn about each class's mean along the released leading axes, (d, s), with a
+    deviation (s,). Every private record votes for its nearest; the noisy winners are drawn about
+    again and voted on once more; weighted k-means on the winners gives the first centres, and Lloyd
+    steps on noisy (count, sum) pairs improve them. A centre whose step is all noise stays; a class
+    with fewer clusters than the most repeats its first.
     """
     numbers = np.broadcast_to(clusters, len(start))
     centres = _voted_centres(vault, start, axes, spread, numbers, stages.votes, rng, candidates)

@@ -11,9 +11,7 @@ from understudy.core.types import Vector
 def apportion(total: int, shares: Vector) -> NDArray[np.int64]:
     """``total`` samples in proportion to ``shares``, by the largest remainders (Hamilton).
 
-    Args:
-        total: How many in all.
-        shares: (m,) in any unit; negative ones count as 0.
+    ``shares``: (m,) in any unit; negative ones count as 0.
 
     Returns:
         (m,) whole numbers that add up to ``total``.

@@ -1,20 +1,17 @@
 """Latents on a grid: what they have in common with others of their kind, and the way back.
 
-A latent of shape (C, H, W) is taken apart by an orthonormal discrete cosine transform of each
-channel. Its *description* says how it looks: the mean of each channel; the *layout*, the leading
-directions of the lowest frequencies, with their signs; how skewed the leading channels are; how
+A latent (C, H, W) is taken apart by an orthonormal cosine transform of each channel. Its
+*description* says how it looks: the mean of each channel; the *layout*, the leading directions of
+the lowest frequencies, which say roughly where things are; how skewed the leading channels are; how
 much the fine detail gathers in a few places; and for each octave of frequencies the energy of each
-channel and how the leading channels go together. All but the layout are the statistics that
-textures are made from (Portilla and Simoncelli 2000). The layout says roughly where things are: an
-object in the middle or many, a bright centre, an outline. All of it is few numbers, which
-can be measured under noise.
+channel and how the leading channels go together: the statistics that textures are made from
+(Portilla and Simoncelli 2000). It is few numbers, which can be measured under noise.
 
 What is a description is settled by public latents (`Description`). The way back goes by the public
-latent whose description is nearest (`GridSpace`): its means are moved to those wanted, and in each
-octave its channels to the energies and correlations wanted, by the linear map that moves Gaussians
-with the least change (optimal transport). Edges and lines stay what they were and get the colours,
-contrast and texture that were asked for. Neither way costs privacy: forward is a public function of
-a record, backward sees no record.
+latent whose description is nearest (`GridSpace`): its means are moved to those that are asked for,
+and in each octave its channels to the energies and correlations, by the linear map that moves
+Gaussians with the least change (optimal transport). Neither way costs privacy: forward is a public
+function of a record, backward sees none.
 """
 
 from __future__ import annotations
@@ -89,15 +86,10 @@ def _groups(shape: Shape) -> list[slice]:
 
 @dataclass(frozen=True)
 class Basis:
-    """Channels along the principal axes that public latents have there.
+    """Channels along the principal axes that public latents have there."""
 
-    Attributes:
-        axes: (C, C) orthonormal, in columns, of falling variance.
-        variances: (C,) public variances along them, positive.
-    """
-
-    axes: Floats
-    variances: Floats
+    axes: Floats  # (C, C) orthonormal, in columns, of falling variance
+    variances: Floats  # (C,) public variances along them, positive
 
     @classmethod
     def of(cls, channels: NDArray[Any]) -> Basis:
@@ -119,23 +111,14 @@ class Basis:
 
 @dataclass(frozen=True)
 class Description:
-    """What is measured of a latent, in terms of what public latents are like.
+    """What is measured of a latent, in terms of what public latents are like."""
 
-    Attributes:
-        shape: (C, H, W).
-        centre: (C,) the public mean of each channel's mean.
-        means: The basis of the channels' means.
-        layout: (C * 15, k) orthonormal directions of the lowest frequencies, of falling variance.
-        octaves: A basis for each octave.
-        usual: (2, d) mean and standard deviation of the public descriptions.
-    """
-
-    shape: Shape
-    centre: Floats
-    means: Basis
-    layout: Floats
-    octaves: tuple[Basis, ...]
-    usual: Floats
+    shape: Shape  # (C, H, W)
+    centre: Floats  # (C,) the public mean of each channel's mean
+    means: Basis  # the basis of the channels' means
+    layout: Floats  # (C * 15, k) orthonormal, of the lowest frequencies, of falling variance
+    octaves: tuple[Basis, ...]  # a basis for each octave
+    usual: Floats  # (2, d) mean and standard deviation of the public descriptions
 
     @classmethod
     def of(cls, public: NDArray[Any], shape: Shape) -> Description:
@@ -241,12 +224,7 @@ class Description:
         return weights
 
     def moved(self, latents: NDArray[Any], descriptions: NDArray[Any]) -> Floats:
-        """Latents (n, C * H * W) with the means, energies and correlations wanted.
-
-        Args:
-            latents: To be moved.
-            descriptions: (n, d) what is wanted of each.
-        """
+        """Latents (n, C * H * W) with the means, energies, correlations of descriptions (n, d)."""
         result = np.empty((len(latents), math.prod(self.shape)), dtype=np.float32)
         for start in range(0, len(latents), _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -277,15 +255,10 @@ class Description:
 
 @dataclass(frozen=True)
 class GridSpace:
-    """Latents as descriptions, and back by way of public latents.
+    """Latents as descriptions, and back by way of public latents."""
 
-    Attributes:
-        description: What is measured of them.
-        public: (p, C * H * W) public latents.
-    """
-
-    description: Description
-    public: Floats
+    description: Description  # what is measured of them
+    public: Floats  # (p, C * H * W) public latents
 
     @classmethod
     def of(cls, public: NDArray[Any], shape: Shape) -> GridSpace:
@@ -303,10 +276,7 @@ class GridSpace:
         return self.description.forward(values)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
-        """Descriptions (n, d) to latents (n, C * H * W) that have about these; ``rng`` is unused.
-
-        Two equal descriptions give equal latents.
-        """
+        """Descriptions (n, d) to latents (n, C * H * W), ``rng`` is unused."""
         return self.description.moved(self.public[self._nearest(_within_reach(values))], values)
 
     @cached_property

@@ -48,9 +48,8 @@ _FINE = 4  # drawn so much larger, then made small: smooth lines
 def edges(images: Images, *, sigma: float = 0.8) -> NDArray[np.uint8]:
     """Canny's edges (Canny 1986): (n, height, width) uint8, 255 on an edge and 0 elsewhere.
 
-    Args:
-        images: (n, height, width, channels) uint8.
-        sigma: Of the Gaussian that smooths first, in pixels.
+    ``images``: (n, height, width, channels) uint8. ``sigma``: of the Gaussian that smooths first,
+    in pixels.
 
     Raises:
         MissingExtra: scikit-image is not installed.
@@ -70,11 +69,8 @@ def skeleton(
 ) -> Images:
     """One drawn skeleton: (height, width, 3) uint8 on black, every limb in its own colour.
 
-    Args:
-        points: (k, 3): x and y in pixels, and 0 where a keypoint is not seen.
-        names: Of the k keypoints.
-        kind: ``"person"`` or ``"dog"``.
-        size: Height and width.
+    ``points``: (k, 3): x and y in pixels, and 0 where a keypoint is not seen. ``names``: of the k
+    keypoints. ``kind``: ``"person"`` or ``"dog"``. ``size``: height and width.
 
     Raises:
         KeyError: There is no such kind, or a name of its limbs is missing.

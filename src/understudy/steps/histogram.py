@@ -1,4 +1,8 @@
-"""Reading quantiles, radii and samples off a noisy histogram of norms."""
+"""Reading quantiles, radii and samples off a noisy histogram of norms.
+
+It has weights (bins,) from `clean_histogram` and increasing edges (bins - 1,); the last, open bin
+counts as ending at its lower edge.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,9 @@ _CLEAR = 3.8  # deviations of its noise that a bin must exceed: in 1 of 100 hist
 
 
 def clean_histogram(counts: Vector, sd: float) -> Vector:
-    """A noisy histogram as weights: bins that are all noise emptied, the rest normalised.
+    """Noisy counts (bins,) as weights of sum 1: bins that are all noise (of ``sd``) are emptied.
 
-    Args:
-        counts: (bins,) noisy counts.
-        sd: Standard deviation of the noise in each.
-
-    Returns:
-        (bins,) non-negative, summing to 1. All mass in the fullest bin if none stands out.
+    All mass is in the fullest bin if none stands out.
     """
     clear = np.where(counts > _CLEAR * sd, counts, 0.0)
     if clear.sum() <= 0:
@@ -27,13 +26,7 @@ def clean_histogram(counts: Vector, sd: float) -> Vector:
 
 
 def quantile(weights: Vector, edges: Vector, level: float) -> float:
-    """The upper edge of the bin in which the cumulative weight passes ``level``.
-
-    Args:
-        weights: (bins,) from `clean_histogram`.
-        edges: (bins - 1,) increasing; the last, open bin counts as ending at its lower edge.
-        level: In (0, 1).
-    """
+    """The upper edge of the bin in which the cumulative weight passes ``level``, in (0, 1)."""
     index = int(np.searchsorted(np.cumsum(weights), level))
     return float(edges[min(index, len(edges) - 1)])
 
@@ -41,13 +34,8 @@ def quantile(weights: Vector, edges: Vector, level: float) -> float:
 def clipping_radius(weights: Vector, edges: Vector, noise: float) -> float:
     """The edge to clip norms at whose two errors are least together, in their squares.
 
-    The mean of clipped vectors lacks no more than the mean length that is cut off, and has noise
-    in proportion to the radius.
-
-    Args:
-        weights: (bins,) from `clean_histogram`.
-        edges: (bins - 1,) increasing; the last, open bin counts as ending at its lower edge.
-        noise: Length of the noise in the mean, for a radius of 1.
+    The mean of clipped vectors lacks no more than the mean length that is cut off, and has noise in
+    proportion to the radius: of a length of ``noise`` for a radius of 1.
     """
     upper = np.concatenate([edges, edges[-1:]])
     lost = np.maximum(upper - edges[:, None], 0.0) @ weights

@@ -28,19 +28,7 @@ def weighted_kmeans(
     tries: int = 6,
     iterations: int = 15,
 ) -> Vector:
-    """Centres of weighted points: the best of several greedy k-means++ starts, then Lloyd.
-
-    Args:
-        points: (m, d).
-        weights: (m,) non-negative, at least one positive.
-        clusters: k.
-        rng: Public randomness.
-        tries: Number of starts.
-        iterations: Lloyd steps each.
-
-    Returns:
-        (k, d).
-    """
+    """Centres (k, d) of weighted points (m, d): the best of k-means++ starts, then Lloyd."""
     points, weights = points[weights > 0], weights[weights > 0]
     distances = square_distances(points, points)
     best, best_cost = points[:1].repeat(clusters, axis=0), np.inf
@@ -75,26 +63,13 @@ def _plus_plus(
 
 
 def redraw(candidates: Vector, weights: Vector, spread: Vector, rng: np.random.Generator) -> Vector:
-    """As many candidates again, about the popular ones.
-
-    Args:
-        candidates: (m, d).
-        weights: (m,) from `popular`.
-        spread: (d,) standard deviation of the new ones about the old.
-        rng: Public randomness.
-    """
+    """As many candidates (m, d) again, about those with weights (m,), and a ``spread`` (d,)."""
     chosen = rng.choice(len(candidates), size=len(candidates), p=weights / weights.sum())
     return np.asarray(candidates[chosen] + spread * rng.standard_normal(candidates.shape))
 
 
 def popular(votes: Vector, sd: float, least: int) -> Vector:
-    """Noisy votes as weights: those that stand out of the noise, or the highest ``least``.
-
-    Args:
-        votes: (m,) noisy votes, some of them negative.
-        sd: Standard deviation of the noise.
-        least: How many weights must be positive.
-    """
+    """Noisy votes (m,) as weights: those that stand out of the noise, or the highest ``least``."""
     weights = np.where(votes > 2.5 * sd, votes, 0.0)
     if (weights > 0).sum() < least:
         weights = np.zeros_like(votes)

@@ -55,9 +55,8 @@ def chunks(images: Images) -> Iterator[slice]:
 def normalize(planes: Planes, taps: Vector) -> tuple[Planes, Planes]:
     """MSCN coefficients and local deviations; borders are replicated.
 
-    Args:
-        planes: (n, height, width), values 0 to 255.
-        taps: (odd,) weights along each axis, of sum 1.
+    ``planes``: (n, height, width), values 0 to 255. ``taps``: (odd,) weights along each axis, of
+    sum 1.
 
     Returns:
         (x - mu) / (sigma + 1) and sigma, each (n, height, width).

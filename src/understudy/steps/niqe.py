@@ -43,10 +43,8 @@ _HALF = np.array([-3, -9, 29, 111, 111, 29, -9, -3]) / 256
 def niqe(images: Images, model: NiqeModel) -> Vector:
     """NIQE of each image; lower is better.
 
-    Args:
-        images: (n, height, width, 1 or 3) uint8; at least two of the model's blocks. RGB is read
-            as its luma from 16 to 235, grey as it is; what remains beside whole blocks is cropped.
-        model: From :func:`fit_niqe` or :meth:`NiqeModel.load`.
+    ``images``: (n, height, width, 1 or 3) uint8; at least two of the model's blocks. RGB is read as
+    its luma from 16 to 235, grey as it is; what remains beside whole blocks is cropped.
 
     Returns:
         (n,) float64, 0 or more; infinite where no block has any texture. Flat blocks say nothing;
@@ -67,11 +65,9 @@ def niqe(images: Images, model: NiqeModel) -> Vector:
 def fit_niqe(batches: Iterable[Images], *, block: int = 96, sharpness: float = 0.75) -> NiqeModel:
     """A pristine model from public images: never from private ones, it is not made private.
 
-    Args:
-        batches: Batches of (n, height, width, 1 or 3) uint8, which may differ in size.
-        block: Pixels a side, even: 96 for photographs of some 500 pixels, 16 for 64 x 64.
-        sharpness: A block counts if its mean local deviation is over this share of its image's
-            largest.
+    ``batches``: batches of (n, height, width, 1 or 3) uint8, which may differ in size. ``block``:
+    pixels a side, even: 96 for photographs of some 500 pixels, 16 for 64 x 64. ``sharpness``: a
+    block counts if its mean local deviation is over this share of its image's largest.
 
     Raises:
         InputError: Unusable options, images too small, or too few sharp blocks to fit.
@@ -79,43 +75,22 @@ def fit_niqe(batches: Iterable[Images], *, block: int = 96, sharpness: float = 0
     check_block(block)
     if not 0 <= sharpness < 1:
         raise InputError(f"sharpness is a share from 0 to below 1, found {sharpness}")
-    taps, moments = gaussian_taps(), _Moments()
+    taps, parts = gaussian_taps(), [np.empty((0, FEATURES))]
     for images in batches:
         check_images(images, "NIQE")
         _check_size(images, block, least=1)
         for part in chunks(images):
             features, sharp = _examine(images[part], taps, block)
-            chosen = sharp > sharpness * sharp.max(axis=1, keepdims=True)
-            sharp_features = features[chosen]
-            moments.add(sharp_features[np.isfinite(sharp_features).all(axis=1)])
-    if moments.count <= FEATURES:
+            features = features[sharp > sharpness * sharp.max(axis=1, keepdims=True)]
+            parts.append(features[np.isfinite(features).all(axis=1)])
+    rows = np.concatenate(parts)
+    if len(rows) <= FEATURES:
         raise InputError(
-            f"a NIQE model needs more than {FEATURES} sharp blocks, found {moments.count} of "
+            f"a NIQE model needs more than {FEATURES} sharp blocks, found {len(rows)} of "
             f"{block} x {block}: give more or larger images, or a smaller block"
         )
-    covariance = moments.scatter / (moments.count - 1)
-    return NiqeModel(moments.mean, covariance, np.outer(taps, taps), block)
-
-
-class _Moments:
-    """Mean and scatter of features that come in parts (Chan, Golub and LeVeque 1983)."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean = np.zeros(FEATURES)
-        self.scatter = np.zeros((FEATURES, FEATURES))
-
-    def add(self, features: Vector) -> None:
-        """Take in (n, 36) features."""
-        if len(features) == 0:
-            return
-        mean = features.mean(axis=0)
-        centred, apart = features - mean, mean - self.mean
-        total = self.count + len(features)
-        self.scatter += centred.T @ centred
-        self.scatter += np.outer(apart, apart) * (self.count * len(features) / total)
-        self.mean = self.mean + apart * (len(features) / total)
-        self.count = total
+    covariance = np.cov(rows, rowvar=False)
+    return NiqeModel(rows.mean(axis=0), covariance, np.outer(taps, taps), block)
 
 
 def _check_size(images: Images, block: int, least: int) -> None:

@@ -29,20 +29,14 @@ _DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImp
 class NiqeModel:
     """A Gaussian over the features of pristine images' blocks.
 
-    Attributes:
-        mu: (36,) float64, the mean.
-        cov: (36, 36) float64, the covariance.
-        window: (odd, odd) float64, the weights of local means: a product of one row and itself.
-        block: Pixels a side of the blocks it was fitted to, even.
-
     Raises:
         InputError: Arrays of another shape, not finite, or a window that is no such product.
     """
 
-    mu: Vector
-    cov: Vector
-    window: Vector
-    block: int
+    mu: Vector  # (36,) float64, the mean
+    cov: Vector  # (36, 36) float64, the covariance
+    window: Vector  # (odd, odd) float64 weights of local means: a row times itself
+    block: int  # pixels a side of the blocks it was fitted to, even
 
     def __post_init__(self) -> None:
         check_block(self.block)

@@ -14,13 +14,11 @@ compare: on photographs they agree with pypiqe's to rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.core.types import Images, Masks, Vector
+from understudy.core.types import Images, Vector
 from understudy.steps.mscn import (
     Planes,
     blocks,
@@ -44,37 +42,11 @@ _SURROUND = [column for column in range(SIDE) if column not in (7, 9)]
 _GREY = np.array([9798, 19235, 3735]) / 2**15
 
 
-@dataclass(frozen=True, slots=True)
-class PiqeMasks:
-    """Where PIQE found what.
-
-    Attributes:
-        active: (n, height, width) bool, blocks that counted.
-        impaired: The same, active blocks with a flat stretch of border: blockiness, blur.
-        noisy: The same, active blocks that look like Gaussian noise.
-    """
-
-    active: Masks
-    impaired: Masks
-    noisy: Masks
-
-
-@dataclass(frozen=True, slots=True)
-class _Blocks:
-    """Each (n, rows, columns)."""
-
-    variance: NDArray[np.float64]
-    active: NDArray[np.bool_]
-    impaired: NDArray[np.bool_]
-    noisy: NDArray[np.bool_]
-
-
 def piqe(images: Images) -> Vector:
     """PIQE of each image; lower is better.
 
-    Args:
-        images: (n, height, width, 1 or 3) uint8, at least 16 x 16. Where a side is no multiple of
-            16, its end is mirrored.
+    ``images``: (n, height, width, 1 or 3) uint8, at least 16 x 16. Where a side is no multiple of
+    16, its end is mirrored.
 
     Returns:
         (n,) float64, from 0 to 100.
@@ -82,54 +54,22 @@ def piqe(images: Images) -> Vector:
     Raises:
         InputError: Another shape or type, or smaller images.
     """
-    _check(images)
-    scores = np.empty(len(images))
-    for part in chunks(images):
-        damage = _examine(images[part])
-        harm = damage.impaired * (1 - damage.variance) + damage.noisy * damage.variance
-        # One more above and below, against a division by zero.
-        scores[part] = 100 * (harm.sum(axis=(1, 2)) + 1) / (damage.active.sum(axis=(1, 2)) + 1)
-    return scores
-
-
-def piqe_masks(images: Images) -> PiqeMasks:
-    """Which pixels lie in blocks that PIQE found active, impaired or noisy.
-
-    Raises:
-        InputError: As :func:`piqe`.
-    """
-    _check(images)
-    n, height, width, _ = images.shape
-    masks = np.zeros((3, n, height, width), dtype=np.bool_)
-    for part in chunks(images):
-        damage = _examine(images[part])
-        for mask, small in zip(
-            masks,
-            (damage.active, damage.impaired, damage.noisy),
-            strict=True,
-        ):
-            whole = small.repeat(SIDE, axis=1).repeat(SIDE, axis=2)
-            mask[part] = whole[:, :height, :width]
-    return PiqeMasks(*masks)
-
-
-def _check(images: Images) -> None:
     check_images(images, "PIQE")
     if min(images.shape[1:3]) < SIDE:
         raise InputError(
             f"PIQE takes images of at least {SIDE} x {SIDE} pixels, "
             f"found {images.shape[1]} x {images.shape[2]}: enlarge them or leave the filter out"
         )
-
-
-def _examine(images: Images) -> _Blocks:
-    coefficients, _ = normalize(_planes(images), gaussian_taps())
-    squares = blocks(coefficients, SIDE)
-    variance = squares.var(axis=(3, 4), ddof=1)
-    active = variance > _ACTIVE
-    return _Blocks(
-        variance, active, active & _has_flat_border(squares), active & _is_noisy(squares, variance)
-    )
+    scores = np.empty(len(images))
+    for part in chunks(images):
+        squares = blocks(normalize(_planes(images[part]), gaussian_taps())[0], SIDE)
+        variance = squares.var(axis=(3, 4), ddof=1)
+        active = variance > _ACTIVE
+        impaired, noisy = active & _has_flat_border(squares), active & _is_noisy(squares, variance)
+        harm = impaired * (1 - variance) + noisy * variance
+        # One more above and below, against a division by zero.
+        scores[part] = 100 * (harm.sum(axis=(1, 2)) + 1) / (active.sum(axis=(1, 2)) + 1)
+    return scores
 
 
 def _planes(images: Images) -> Planes:

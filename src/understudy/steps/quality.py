@@ -14,21 +14,6 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Vector
-from understudy.steps.niqe import NiqeModel, fit_niqe, niqe
-from understudy.steps.piqe import PiqeMasks, piqe, piqe_masks
-
-__all__ = [
-    "ROUNDS",
-    "Draw",
-    "NiqeModel",
-    "PiqeMasks",
-    "QualityFilter",
-    "Score",
-    "fit_niqe",
-    "niqe",
-    "piqe",
-    "piqe_masks",
-]
 
 Score = Callable[[Images], Vector]
 """(n, height, width, channels) uint8 to (n,) float64; lower is better, as NIQE and PIQE are."""
@@ -54,26 +39,17 @@ class QualityFilter:
     Every sample gets an image, so a filtered release has its count and its class sizes: where no
     image of `ROUNDS` rounds is good enough, the best of them stays and is counted in ``unmet``.
 
-    Attributes:
-        measure: The name of the score, such as ``"piqe"``.
-        score: Lower is better; NaN is worse than anything.
-        threshold: An image is good enough if it scores below it; None: any is.
-        images_per_embedding: How many are drawn of an embedding, of which the best goes on.
-        drawn: Images drawn so far.
-        unmet: Samples whose image reaches no threshold.
-        worst: The worst images that were left out so far, at most 64, the worst first.
-
     Raises:
         InputError: Settings that choose nothing, or make no sense.
     """
 
-    measure: str
-    score: Score
-    threshold: float | None = None
-    images_per_embedding: int = 1
-    drawn: int = 0
-    unmet: int = 0
-    worst: list[tuple[float, Images]] = field(default_factory=list)
+    measure: str  # the name of the score, such as ``"piqe"``
+    score: Score  # lower is better; NaN is worse than anything
+    threshold: float | None = None  # an image is good enough if it scores below it; None: any is
+    images_per_embedding: int = 1  # how many are drawn of an embedding, of which the best goes on
+    drawn: int = 0  # images drawn so far
+    unmet: int = 0  # samples whose image reaches no threshold
+    worst: list[tuple[float, Images]] = field(default_factory=list)  # left out, 64 at most
     _samples: int = 0
 
     def __post_init__(self) -> None:
@@ -90,11 +66,7 @@ class QualityFilter:
             )
 
     def __call__(self, count: int, draw: Draw) -> Images:
-        """The best image of each of ``count`` samples: (count, height, width, channels) uint8.
-
-        Raises:
-            InputError: The score does not give a number an image.
-        """
+        """The best image of each of ``count`` samples: (count, height, width, channels) uint8."""
         best = draw(np.arange(count), 0, 0)
         scores = self._scores(best)
         pending = np.arange(count)

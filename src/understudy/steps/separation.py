@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.types import Fit, Labels, Vector
+from understudy.steps.row_arithmetic import evenly_spread
 
 INSTEAD = (
     f"Consider --method {DEFAULT_METHOD}, which needs no generator; public images of the classes "
@@ -30,35 +31,19 @@ _SHUFFLES = 99
 
 @dataclass(frozen=True)
 class Separation:
-    """How often an embedding is nearest to the mean of its own class, itself left out of it.
+    """How often an embedding is nearest to the mean of its own class, itself left out of it."""
 
-    Attributes:
-        accuracy: Part of the embeddings.
-        recalls: (classes,) part of the embeddings of each class.
-        chance: Mean accuracy with the labels shuffled.
-        significant: Whether the labels do better than every one of the shuffles.
-    """
-
-    accuracy: float
-    recalls: Vector
-    chance: float
-    significant: bool
+    accuracy: float  # part of the embeddings
+    recalls: Vector  # (classes,) part of the embeddings of each class
+    chance: float  # mean accuracy with the labels shuffled
+    significant: bool  # whether the labels do better than every one of the shuffles
 
 
 def separation(
     embeddings: NDArray[np.floating], labels: Labels, count: int, rng: np.random.Generator
 ) -> Separation:
-    """How well classes are told apart, compared with permutations of the labels.
-
-    Args:
-        embeddings: (n, d), two or more of each class.
-        labels: (n,) in [0, count).
-        count: Number of classes.
-        rng: Public randomness of the shuffles.
-    """
-    some = np.linspace(0, len(embeddings) - 1, min(len(embeddings), _MOST_COMPARED)).astype(
-        np.int64
-    )
+    """How well embeddings (n, d) of labels (n,) are told apart, compared with shuffled labels."""
+    some = evenly_spread(len(embeddings), _MOST_COMPARED)
     values, labels = embeddings[some].astype(np.float64), labels[some]
     values = values - values.mean(axis=0)
     products = values @ values.T
@@ -88,30 +73,13 @@ def _nearest_means(products: Vector, labels: Labels, count: int) -> Labels:
     return np.asarray(distances.argmin(axis=1))
 
 
-@dataclass(frozen=True)
-class VoteSpread:
-    """What a noisy histogram of votes says of its candidates.
+def vote_spread(votes: Vector, sd: float) -> tuple[float, float]:
+    """How votes (classes, m) are spread over the candidates, under noise of ``sd`` in each.
 
-    Attributes:
-        effective: Number of candidates that would share the votes of a class equally with the same
-            collision probability (exp of the Renyi entropy of order 2), the noise taken off; the
-            mean over the classes.
-        chance: Probability of votes as uneven as these if each fell on any candidate alike.
-    """
-
-    effective: float
-    chance: float
-
-
-def vote_spread(votes: Vector, sd: float) -> VoteSpread:
-    """How votes are spread over the candidates of each class, by what noise alone would do.
-
-    Votes that fall anywhere alike have the variance of a multinomial, total / m each, and noise
-    adds its own: the sum of squared differences from the mean follows chi squared.
-
-    Args:
-        votes: (classes, m) noisy.
-        sd: Standard deviation of the noise in each.
+    Returns the number of candidates of a class that would share its votes alike (of the same
+    collision probability, the noise taken off), in the mean; and the probability of votes as uneven
+    as these if each fell on any candidate alike. Then they have the variance of a multinomial,
+    total / m each, and noise its own: squared differences from the mean follow chi squared.
     """
     classes, size = votes.shape
     totals = np.maximum(votes.sum(axis=1), 0.0)
@@ -120,21 +88,15 @@ def vote_spread(votes: Vector, sd: float) -> VoteSpread:
     chance = scipy.special.chdtrc(max(classes * (size - 1), 1), float((apart / expected).sum()))
     squares = np.maximum((votes**2).sum(axis=1) - size * sd**2, 1e-300)
     effective = np.clip(totals**2 / squares, 1, size)
-    return VoteSpread(float(effective.mean()), float(chance))
+    return float(effective.mean()), float(chance)
 
 
 def separation_fit(
     embeddings: NDArray[np.floating], labels: Labels, names: Sequence[str]
 ) -> Fit | None:
-    """How well the encoder tells public images of the classes apart.
+    """How well the encoder tells public images (n, d) of the named classes apart.
 
-    Args:
-        embeddings: (n, d) of images that were drawn, or given, for the classes.
-        labels: (n,) the class of each.
-        names: Of the classes; none where all are drawn from the same prompt.
-
-    Returns:
-        None where there are fewer than two classes, or two images of one.
+    None where there are fewer than two classes, or two images of one, or one prompt draws all.
     """
     if len(names) < 2 or np.bincount(labels, minlength=len(names)).min() < 2:
         return None
@@ -158,15 +120,10 @@ def separation_fit(
 
 
 def vote_fit(votes: Vector, sd: float) -> Fit:
-    """What the first noisy votes say of the candidates. Post-processing: free.
-
-    Args:
-        votes: (classes, m) noisy.
-        sd: Standard deviation of the noise in each.
-    """
-    spread, size = vote_spread(votes, sd), votes.shape[1]
+    """What the first noisy votes (classes, m) say of the candidates. Post-processing: free."""
+    (effective, chance), size = vote_spread(votes, sd), votes.shape[1]
     warning = None
-    if spread.chance > _SURE:
+    if chance > _SURE:
         warning = (
             f"the votes of round 1 cannot be told from votes that fall anywhere, under noise of "
             f"{sd:.3g} votes on each of {votes.size} candidates: all candidates are as far from "
@@ -175,14 +132,14 @@ def vote_fit(votes: Vector, sd: float) -> Fit:
         )
     return Fit(
         f"effective number of candidates of a class, of {size}, by the votes of round 1",
-        round(spread.effective, 2),
+        round(effective, 2),
         float(size),
         "DP",
         warning,
     )
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], most: int = _NAMED) -> str:
     """``"a, b and 3 more"``."""
-    shown, more = list(names[:_NAMED]), len(names) - _NAMED
+    shown, more = list(names[:most]), len(names) - most
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

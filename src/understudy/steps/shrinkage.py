@@ -1,6 +1,8 @@
 """Estimates from noisy sums: what of them is signal, given the noise that is known to be in them.
 
-All of it is post-processing of released values, so it costs no privacy.
+All of it is post-processing of released values, so it costs no privacy. Of vectors (m, d),
+``variances`` (m,) are those of the noise in each number; of symmetric matrices (d, d), ``noise_sd``
+is the standard deviation of the diagonal's noise, and off the diagonal it is smaller by sqrt(2).
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from understudy.core.types import Vector
@@ -20,33 +23,21 @@ _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn al
 def noisy_means(
     counts: Vector, sums: Vector, count_sd: float, sum_sd: float
 ) -> tuple[Vector, Vector, Vector]:
-    """Means from noisy counts and sums, never dividing by a count that is all noise.
+    """Means (m, d) from noisy counts (m,) and sums (m, d), and the variances of their noise.
 
-    Args:
-        counts: (m,) noisy counts.
-        sums: (m, d) noisy sums.
-        count_sd: Standard deviation of the noise in a count.
-        sum_sd: The same of each number of a sum.
-
-    Returns:
-        The counts, raised to twice the noise in them where they are below; the means (m, d);
-        and the variance of the noise in each number of a mean, (m,).
+    The counts, returned first, are raised to twice their noise: none is divided by that is all
+    noise.
     """
     counts = np.maximum(counts, max(2 * count_sd, 1.0))
     return counts, sums / counts[:, None], (sum_sd / counts) ** 2
 
 
 def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = None) -> Vector:
-    """Positive-part James-Stein estimates of several means, towards their weighted average.
+    """Positive-part James-Stein estimates (m, d) of means, towards their weighted average.
 
-    Args:
-        means: (m, d) noisy means.
-        variances: (m,) variance of the noise in each number of a mean.
-        origin: (d,) for numbers that come in order of importance: blocks of them are shrunk each by
-            its own noise (`shrink_in_blocks`), and the average towards this.
-
-    Returns:
-        (m, d). A mean that is all noise becomes the average; with one mean alone, that mean.
+    A mean that is all noise becomes the average; one mean alone stays. With an ``origin`` (d,), of
+    numbers in order of importance, blocks are shrunk each by its own noise, and the average towards
+    the origin.
     """
     average = weighted_average(means, variances)
     if origin is not None:
@@ -75,12 +66,7 @@ def common_mean(means: Vector, variances: Vector, origin: Vector | None = None) 
 
 
 def shrink_to_zero(vectors: Vector, variances: Vector) -> Vector:
-    """Positive-part James-Stein estimates towards zero: vectors times signal / (signal + noise).
-
-    Args:
-        vectors: (m, d).
-        variances: (m,) variance of the noise in each number of a vector.
-    """
+    """Positive-part James-Stein estimates towards zero: vectors times signal / (signal + noise)."""
     energy = np.maximum((vectors**2).sum(axis=1), 1e-300)
     keep = np.clip(1 - vectors.shape[1] * variances / energy, 0.0, 1.0)
     return np.asarray(keep[:, None] * vectors)
@@ -89,14 +75,8 @@ def shrink_to_zero(vectors: Vector, variances: Vector) -> Vector:
 def shrink_in_blocks(vectors: Vector, variances: Vector, deviations: float = 1.0) -> Vector:
     """Vectors shrunk towards zero in blocks of 8, 8, 16, 32, ... numbers, the most important first.
 
-    Noise is the same in all numbers, and signal is not: most of it lies in the leading ones. So
-    each block is kept by its own signal / (signal + noise), as in Cai's block James-Stein rule
-    (1999).
-
-    Args:
-        vectors: (m, d).
-        variances: (m,) variance of the noise in each number of a vector.
-        deviations: As for `signal_part`.
+    Noise is the same in all numbers, and signal lies mostly in the leading ones. So each block is
+    kept by its own signal / (signal + noise), as in Cai's block James-Stein rule (1999).
     """
     shrunk = np.empty_like(vectors)
     for numbers in importance_blocks(vectors.shape[1]):
@@ -114,18 +94,10 @@ def importance_blocks(dim: int) -> Iterator[slice]:
 
 
 def left_variances(matrix: Vector, explained: Vector, noise_sd: float) -> Vector:
-    """What a noisy covariance has beyond its kept axes, one variance for each block of numbers.
+    """What a noisy covariance has beyond its kept axes, which explain so much of each number: (d,).
 
-    Many axes that each drown in noise have a clear sum: the noise in the mean of a block's
-    variances is smaller by the root of their number. A block that is no clearer is left out.
-
-    Args:
-        matrix: (d, d) noisy covariance, the numbers in order of importance.
-        explained: (d,) variance of each number along the kept axes.
-        noise_sd: Standard deviation of the diagonal's noise.
-
-    Returns:
-        (d,), not negative.
+    One variance for each block of numbers: many axes that each drown in noise have a clear sum. A
+    block that is no clearer is left out.
     """
     left, smooth = np.diag(matrix) - explained, np.zeros(len(matrix))
     for block in importance_blocks(len(matrix)):
@@ -148,15 +120,9 @@ def signal_part(vectors: Vector, dim: int, variances: Vector, deviations: float 
 
 
 def shrink_variances(variances: Vector, noise: float | Vector, floor: float) -> Vector:
-    """Noisy variances, shrunk towards the mean of their class by the known noise in them.
+    """Noisy variances (m, d), shrunk towards the mean of their row by the noise: positive.
 
-    Args:
-        variances: (m, d) noisy, possibly negative.
-        noise: Variance of the noise in each, broadcastable to (m, d).
-        floor: Least variance, as a part of the class's mean.
-
-    Returns:
-        (m, d), positive.
+    ``noise``: its variance, broadcastable. ``floor``: least variance, as a part of the mean.
     """
     noise = np.broadcast_to(np.asarray(noise, dtype=np.float64), variances.shape)
     mean = np.maximum(variances.mean(axis=1, keepdims=True), 1e-12)
@@ -169,16 +135,9 @@ def shrink_variances(variances: Vector, noise: float | Vector, floor: float) -> 
 def shrink_to_target(
     variances: Vector, target: Vector, noise: float | Vector, floor: float
 ) -> tuple[Vector, Vector]:
-    """Noisy variances, moved towards a target by the known noise in them.
+    """Noisy variances (m, d), moved towards a target by the noise; and the parts kept, (m,).
 
-    Args:
-        variances: (m, d) noisy, possibly negative.
-        target: (1, d) or (m, d) positive, taken as exact.
-        noise: Variance of the noise in each, broadcastable to (m, d).
-        floor: Least variance, as a part of the target.
-
-    Returns:
-        (m, d), positive; and the part of the difference to the target that is kept, (m,).
+    ``noise``: its variance, broadcastable. ``floor``: least variance, as a part of the target.
     """
     noise = np.broadcast_to(np.asarray(noise, dtype=np.float64), variances.shape)
     keep = signal_part(variances - target, variances.shape[1], noise.mean(axis=1))
@@ -186,19 +145,12 @@ def shrink_to_target(
 
 
 def denoise_covariance(matrix: Vector, noise_sd: float, floor: float = 0.02) -> Vector:
-    """A noisy symmetric matrix with its eigenvalues cleaned of the noise.
+    """A noisy symmetric matrix with its eigenvalues cleaned of the noise: positive definite.
 
     For C + E with E a Gaussian orthogonal ensemble, the best estimate that keeps the eigenvectors
     has eigenvalues l - 2 s^2 H(l), where H is the Hilbert transform of the observed spectrum and
     s^2 the variance of E's semicircle (Bun, Allez, Bouchaud and Potters 2016, equation 18).
-
-    Args:
-        matrix: (d, d) symmetric C + E.
-        noise_sd: Standard deviation of E's diagonal; off the diagonal it is smaller by sqrt(2).
-        floor: Least eigenvalue, as a part of the mean of all.
-
-    Returns:
-        (d, d), positive definite.
+    ``floor``: of the mean eigenvalue.
     """
     values, vectors = np.linalg.eigh(matrix)
     clean = denoise_spectrum(values, len(values) * noise_sd**2 / 2)
@@ -207,20 +159,12 @@ def denoise_covariance(matrix: Vector, noise_sd: float, floor: float = 0.02) -> 
 
 
 def clear_values(values: Vector, noise_sd: float) -> tuple[NDArray[np.bool_], Vector]:
-    """Which eigenvalues of a noisy symmetric matrix stand out of the noise, and their signal.
+    """Which eigenvalues (d,) of a noisy symmetric matrix are clear of the noise; and their signal.
 
-    Noise in (d, d) numbers reaches eigenvalues of 2 s, s^2 = d noise_sd^2 / 2. An observed one l
-    above it comes of a true one of t = (l + sqrt(l^2 - 4 s^2)) / 2, and a part 1 - s^2 / t^2 of its
-    noisy eigenvector lies along the true one (the spiked model: Benaych-Georges and Nadakuditi
-    2011). It is clear where that is ``_PURE`` or more.
-
-    Args:
-        values: (d,).
-        noise_sd: Standard deviation of the diagonal's noise.
-
-    Returns:
-        (d,) whether a value is clear; and the signal along its noisy eigenvector,
-        t - s^2 / t = sqrt(l^2 - 4 s^2), (d,), 0 where there is none.
+    Noise reaches eigenvalues of 2 s, s^2 = d noise_sd^2 / 2. An observed one l above it comes of a
+    true one of t = (l + sqrt(l^2 - 4 s^2)) / 2, and a part 1 - s^2 / t^2 of its noisy eigenvector
+    lies along the true one (the spiked model: Benaych-Georges and Nadakuditi 2011): clear where
+    that is ``_PURE`` or more. The signal along it is t - s^2 / t = sqrt(l^2 - 4 s^2).
     """
     deviation = np.sqrt(len(values) / 2) * noise_sd
     least = deviation / np.sqrt(1 - _PURE)
@@ -245,34 +189,8 @@ def denoise_spectrum(values: Vector, semicircle: float) -> Vector:
     gaps = values[:, None] - values[None]
     smoothing = semicircle / len(values)
     hilbert = (gaps / (gaps**2 + smoothing)).mean(axis=1)
-    return isotonic(values - 2 * semicircle * hilbert)
-
-
-def isotonic(values: Vector) -> Vector:
-    """The non-decreasing numbers nearest to these, by squares: (n,).
-
-    Neighbours that decrease are pooled to their mean (Busing 2022, Algorithm 1). To the last bit
-    what SciPy returns, which has it among its optimisers; to import them takes longer than a fit.
-    """
-    rest = values.tolist()[::-1]  # the next one is the last
-    means: list[float] = []
-    sizes: list[int] = []
-    while rest:
-        mean, size = rest.pop(), 1
-        if means and means[-1] >= mean:
-            size += sizes.pop()
-            total = (size - 1) * means.pop() + mean
-            mean = total / size
-            while rest and mean >= rest[-1]:
-                total, size = total + rest.pop(), size + 1
-                mean = total / size
-            while means and means[-1] >= mean:
-                total += sizes[-1] * means.pop()
-                size += sizes.pop()
-                mean = total / size
-        means.append(mean)
-        sizes.append(size)
-    return np.repeat(means, sizes)
+    monotone = scipy.optimize.isotonic_regression(values - 2 * semicircle * hilbert)
+    return np.asarray(monotone.x)
 
 
 def shrink_leading(
@@ -280,22 +198,14 @@ def shrink_leading(
 ) -> tuple[Vector, int, float]:
     """A noisy symmetric matrix moved to a target, but for the leading block that shows most signal.
 
-    Of a difference D to the target, the leading (b, b) block of noise has an expected energy of
-    noise_sd^2 b (b + 1) / 2 with a standard deviation of noise_sd^2 b. The block is kept whose
-    energy exceeds the former by two of the latter and most, by signal / (signal + noise), but none
-    that is less than half signal, unless the noise that stays is faint beside the target; the rest
-    becomes the target.
+    Of a difference to the target, the leading (b, b) block of noise has an expected energy of
+    noise_sd^2 b (b + 1) / 2 with a deviation of noise_sd^2 b. The block is kept whose energy
+    exceeds the former by two of the latter and most, by signal / (signal + noise), but none that is
+    less than half signal, unless the noise that stays is faint beside the target, which is known
+    where every coordinate of it is ``clear``.
 
-    Args:
-        matrix: (d, d) noisy, noise as in `denoise_covariance`, coordinates in order of importance.
-        target: (d, d), taken as exact.
-        noise_sd: Standard deviation of the diagonal's noise.
-        clear: Whether every coordinate of the target is known to hold more than noise: only then is
-            it known what is faint.
-
-    Returns:
-        The matrix, (d, d); b, which is 0 where nothing stands out of the noise; and the part of
-        the difference that is kept there.
+    Returns the matrix; b, which is 0 where nothing stands out; and the part of the difference that
+    is kept.
     """
     difference = matrix - target
     squares = difference**2
@@ -311,12 +221,3 @@ def shrink_leading(
     moved = target.copy()
     moved[:block, :block] += keep * difference[:block, :block]
     return moved, block, keep
-
-
-def low_rank(matrix: Vector, rank: int) -> Vector:
-    """The leading ``rank`` eigenvalues kept, the rest replaced by their mean: (d, d)."""
-    values, vectors = np.linalg.eigh(matrix)
-    cut = len(values) - rank
-    if cut > 0:
-        values = np.concatenate([np.full(cut, max(values[:cut].mean(), 0.0)), values[cut:]])
-    return np.asarray((vectors * values) @ vectors.T)

@@ -25,24 +25,14 @@ _EXACT_DIM = 512  # up to here all axes are computed; beyond, the leading ones a
 
 @dataclass(frozen=True)
 class Space:
-    """An invertible linear change of the embeddings, after a signed power.
+    """An invertible linear change of the embeddings, after a signed power."""
 
-    Attributes:
-        power: Each number x becomes sign(x) |x|^power first; 1 leaves it.
-        centre: (D,) subtracted next.
-        axes: (D, d) orthonormal directions that are kept.
-        scales: (d,) what each is divided by.
-        residuals: (p, D) float32: public samples less what the axes say of them, for the way back;
-            (0, D) where nothing is left out.
-        positive: Whether embeddings are never negative.
-    """
-
-    power: float
-    centre: Vector
-    axes: Vector
-    scales: Vector
-    residuals: NDArray[np.float32]
-    positive: bool
+    power: float  # each number x becomes sign(x) |x|^power first; 1 leaves it
+    centre: Vector  # (D,) subtracted next
+    axes: Vector  # (D, d) orthonormal directions that are kept
+    scales: Vector  # (d,) what each is divided by
+    residuals: NDArray[np.float32]  # (p, D) of public samples, for the way back
+    positive: bool  # whether embeddings are never negative
 
     @property
     def dim(self) -> int:
@@ -59,10 +49,7 @@ class Space:
         return self._projection(moved).astype(np.float32)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> NDArray[np.float32]:
-        """The space (n, d) to embeddings (n, D); what was left out is that of public samples.
-
-        Without ``rng`` it stays left out.
-        """
+        """The space (n, d) to embeddings (n, D); with ``rng`` the rest is of public samples."""
         back = (self.axes * self.scales).T.astype(np.float32)
         moved = values.astype(np.float32) @ back + self.centre.astype(np.float32)
         if rng is not None and len(self.residuals):
@@ -74,10 +61,7 @@ class Space:
         return Projection((self.axes * self.scales).T)
 
     def own(self, values: NDArray[Any]) -> Vector:
-        """The space (n, d) to embeddings (n, D) as `backward` without what was left out.
-
-        Each record by itself to the last bit, so it may be a view of private records.
-        """
+        """As `backward` without ``rng``, each record by itself to the last bit: a private view."""
         return np.asarray(self.unpowered(self._way_back(values) + self.centre))
 
     def unpowered(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -87,12 +71,9 @@ class Space:
         return np.asarray(signed_power(values, 1 / self.power))
 
     def moments(self, means: Vector, covariance: Vector) -> tuple[Vector, Vector]:
-        """Moments of the space, (m, d) and (d, d), as those of embeddings after the signed power.
+        """Moments of the space, (m, d) and (d, d), to those of powered embeddings, (m, D), (D, D).
 
         What was left out has those of public samples.
-
-        Returns:
-            (m, D) and (D, D).
         """
         back = (self.axes * self.scales).T
         means, covariance = means @ back + self.centre, back.T @ covariance @ back
@@ -110,13 +91,11 @@ def signed_power(values: NDArray[Any], power: float) -> NDArray[Any]:
 
 
 def whitening(public: NDArray[Any], power: float | None, components: int | None) -> Space:
-    """The space in which public embeddings have about unit covariance.
+    """The space in which public embeddings (n, D) have about unit covariance.
 
-    Args:
-        public: (n, D) public embeddings.
-        power: See `Space`; None: 1/2 where no public number is negative (pooled rectified
-            features are skewed, and their roots are much less so), else 1.
-        components: How many of the leading directions are kept; None: all.
+    Of the power None, it is 1/2 where no public number is negative (pooled rectified features are
+    skewed, and their roots are much less so), else 1. ``components``: leading directions that are
+    kept; None: all.
     """
     positive = bool(public.min(initial=0.0) >= 0)
     power = power if power is not None else (0.5 if positive else 1.0)
@@ -137,8 +116,8 @@ def whitening(public: NDArray[Any], power: float | None, components: int | None)
 def leading_axes(samples: NDArray[np.float32], keep: int) -> tuple[Vector, Vector]:
     """The largest variances of centred samples (n, D), (keep,), and their axes, (D, keep).
 
-    Of many dimensions by subspace iteration from a fixed random start (Halko, Martinsson and Tropp
-    2011, algorithm 4.4), which spares the decomposition of a (D, D) matrix.
+    Of many dimensions by subspace iteration from a fixed start (Halko, Martinsson and Tropp 2011,
+    4.4).
     """
     count, dim = samples.shape
     size = min(dim, keep + 64)
@@ -158,17 +137,11 @@ def leading_axes(samples: NDArray[np.float32], keep: int) -> tuple[Vector, Vecto
 
 @dataclass(frozen=True)
 class Leading:
-    """The first coordinates of embeddings that are ordered by importance (or all), after a power.
+    """The first coordinates of embeddings in order of importance (or all), after a power."""
 
-    Attributes:
-        total: D.
-        dim: d.
-        power: As in `Space`.
-    """
-
-    total: int
-    dim: int
-    power: float = 1.0
+    total: int  # D
+    dim: int  # d
+    power: float = 1.0  # as in `Space`
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, D) to (n, d)."""
@@ -185,12 +158,9 @@ class Sphere:
     """Directions from a centre: x becomes (x - centre) / ||x - centre||.
 
     On the unit sphere every record has norm 1: nothing is clipped and no radius has to be chosen.
-
-    Attributes:
-        centre: (d,).
     """
 
-    centre: Vector
+    centre: Vector  # (d,)
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, d) to (n, d) of unit norm."""
@@ -209,17 +179,12 @@ class Shortening:
     """Leading directions of rows made shorter, so that no few numbers fill the norm of a row.
 
     What is clipped to a norm, and gets noise in proportion, is better measured where that norm is
-    spread: of embeddings, a few directions have most of it and say little of classes. Each is
-    divided by a power of its second moment, over that of the first which stays as it is. Whitening
-    would go too far, since in the last directions there is noise alone.
-
-    Attributes:
-        onto: From rows (n, D) to what is taken off them: (n, k).
-        back: From there to rows.
+    spread. Each direction is divided by a power of its second moment, over that of the first which
+    stays as it is; whitening would go too far, since in the last directions there is noise alone.
     """
 
-    onto: Projection
-    back: Projection
+    onto: Projection  # from rows (n, D) to what is taken off them: (n, k)
+    back: Projection  # from there to rows
 
     @classmethod
     def of(cls, rows: Vector) -> Shortening:
@@ -238,26 +203,15 @@ class Shortening:
 
 @dataclass(frozen=True)
 class Frame:
-    """Coordinates for the clusters of a class: axes of the released within-class covariance.
+    """Coordinates for the clusters of a class: axes of the released within-class covariance."""
 
-    Attributes:
-        axes: (d, q) orthonormal.
-        scales: (q,) what each coordinate is divided by: 1 (Euclidean), or the standard deviation
-            along it (Mahalanobis).
-        spread: (q,) standard deviation of each coordinate within a class.
-        lead: (q, s) the leading directions among the coordinates.
-        lead_spread: (s,) standard deviation along those.
-        rest: (d, r) root of the covariance of what lies outside of the axes.
-        clear: Whether every axis stands out of the noise in the covariance that it is of.
-    """
-
-    axes: Vector
-    scales: Vector
-    spread: Vector
-    lead: Vector
-    lead_spread: Vector
-    rest: Vector
-    clear: bool = True
+    axes: Vector  # (d, q) orthonormal
+    scales: Vector  # (q,) what each is divided by: 1, or the deviation along it (Mahalanobis)
+    spread: Vector  # (q,) standard deviation of each coordinate within a class
+    lead: Vector  # (q, s) the leading directions among the coordinates
+    lead_spread: Vector  # (s,) standard deviation along those
+    rest: Vector  # (d, r) root of the covariance of what lies outside of the axes
+    clear: bool = True  # whether every axis stands out of the noise in the covariance that it is of
 
     @cached_property
     def plain(self) -> bool:
@@ -301,14 +255,10 @@ class Frame:
 def principal_frame(
     covariance: Vector, keep: int, lead: int, *, mahalanobis: bool, rest: bool
 ) -> Frame:
-    """The frame of the leading ``keep`` axes of a covariance.
+    """The frame of the leading ``keep`` axes of a covariance (d, d), the first ``lead`` leading.
 
-    Args:
-        covariance: (d, d) positive semidefinite.
-        keep: q.
-        lead: s, at most q.
-        mahalanobis: Scale the coordinates to unit variance.
-        rest: Keep the variance outside of the axes too.
+    ``mahalanobis``: scale coordinates to unit variance. ``rest``: keep the variance outside of the
+    axes.
     """
     values, axes = np.linalg.eigh(covariance)
     sd, axes = np.sqrt(np.maximum(values[::-1], 1e-12)), axes[:, ::-1]
@@ -320,17 +270,11 @@ def principal_frame(
 
 
 def plain_frame(dim: int, radius: float, variances: Vector | None, lead: int) -> Frame:
-    """The coordinates as they are, with leading directions where variances are known.
+    """The coordinates as they are, with ``lead`` leading directions where variances (d,) are known.
 
-    The directions are random ones of a fixed seed, drawn with those variances: they tell clusters
-    apart as well as others of their number (Johnson and Lindenstrauss 1984), lie mostly along the
-    coordinates that vary, and need no covariance matrix.
-
-    Args:
-        dim: d.
-        radius: About the norm of a residual.
-        variances: (d,) positive, or None.
-        lead: s.
+    These are random ones of a fixed seed, drawn with those variances: they tell clusters apart as
+    well as others of their number (Johnson and Lindenstrauss 1984) and need no covariance matrix.
+    ``radius``: about the norm of a residual.
     """
     spread = np.full(dim, radius / 1.1 / np.sqrt(dim))
     axes, along = np.zeros((dim, 0)), np.zeros(0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -20,7 +19,6 @@ from understudy.methods.alignment.base_set import Base, check_base, enough_sampl
 from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
 from understudy.methods.alignment.gap import (
     AlignmentStages,
-    GapSettings,
     align_variances,
     class_gaps,
     class_means,
@@ -147,11 +145,7 @@ def _measures_radius(params: AlignmentParams, context: Context) -> bool:
 
 
 def _check_clip_norm(params: AlignmentParams, context: Context) -> None:
-    """Refuse to add noise for norms that no embedding has.
-
-    Raises:
-        ConfigError: ``clip_norm`` is above the encoder's bound.
-    """
+    """Refuse to add noise for norms that no embedding has."""
     encoder, norm = context.encoder, params.clip_norm
     bound = None if encoder is None else encoder.norm_bound
     if encoder is not None and norm is not None and bound is not None and norm > bound:
@@ -182,7 +176,7 @@ def _stages(params: AlignmentParams, context: Context) -> tuple[Stage, ...]:
         raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
     _check_clip_norm(params, context)
     check_decoder(context, params.noise_level)
-    check_base(context, params.template, conditional=params.conditional)
+    check_base(context, params)
     return stages_of(_plan(params, context))
 
 
@@ -203,11 +197,7 @@ def _report_separation(materials: Materials, params: AlignmentParams, base: Base
 
 
 def _check_resample(params: AlignmentParams, context: Context) -> None:
-    """Refuse more samples where variances were measured about the means of the samples moved.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse more samples where variances were measured about the means of the samples moved."""
     if params.second_moment:
         raise ConfigError(
             "second_moment=true measures variances about the very samples that are released: a run "
@@ -222,57 +212,30 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     context = with_noise_levels(materials.context, params.sensor_noise)
     materials = replace(materials, context=context)
     # Step 1: D(syn). What the decoder would refuse, it refuses now, before anything is paid.
-    base = first_samples(
-        materials,
-        params.template,
-        params.first,
-        least=2 * (params.clusters or 1),
-        conditional=params.conditional,
-    )
+    base = first_samples(materials, params)
     _report_separation(materials, params, base)
     prompts, seeds = [base.prompts[base.prompt_of[0]]], materials.seeds_of("trial", np.arange(1))
     decoded(materials, base.embeddings[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
-    space = embed_records(
-        materials, base, dimensions=params.dimensions, conditional=params.conditional
-    )
+    space = embed_records(materials, base, params)
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.
-    settings = GapSettings(
-        plan, params.clusters or 1, params.clip_norm, params.clip_radius, params.shrink
-    )
-    private = class_means(space, base, settings)
+    private = class_means(space, base, params, plan)
     counts = private.groups.counts
-    enough = partial(
-        enough_samples,
-        counts=counts,
-        multiple=params.multiple,
-        template=params.template,
-        conditional=params.conditional,
-    )
-    base, sizes = enough(materials, base)
-    gaps = class_gaps(space, base, private, settings)
+    base, sizes = enough_samples(materials, base, counts, params)
+    gaps = class_gaps(space, base, private, shrink=params.shrink)
     # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
-    moved = movement(materials, space, base, gaps, private, settings)
+    moved = movement(materials, space, base, gaps, private, params, plan)
     if materials.resampling is not None:  # a base set that is drawn is drawn anew
         materials = materials.for_samples
-        base, sizes = enough(materials, base.empty if materials.base is None else base)
+        start = base.empty if materials.base is None else base
+        base, sizes = enough_samples(materials, start, counts, params)
     aligned = moved.across(base)
     if plan.spread is not None:
         radius = params.clip_radius or _usual_radius(context)
         aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)
     # 15: D(pasda) <- unCLIP(v + gap).
-    facts = {"base_rows": len(base), "clusters": settings.clusters} | facts_of(private, gaps)
-    return release_aligned(
-        materials,
-        base,
-        aligned,
-        sizes,
-        METHOD.name,
-        facts,
-        sphere=params.sphere,
-        noise_level=params.noise_level,
-        conditional=params.conditional,
-    )
+    facts = {"base_rows": len(base), "clusters": params.clusters or 1} | facts_of(private, gaps)
+    return release_aligned(materials, base, aligned, sizes, params, facts)
 
 
 def _propose(inventory: Inventory) -> Proposal | None:

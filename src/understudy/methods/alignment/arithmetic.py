@@ -1,7 +1,8 @@
 """The gap between a synthetic set and noisy means of a private one, and moving across it.
 
 All of it works on public embeddings and on released values, so it costs no privacy. Words and
-symbols are those of PASDA ("Advancing Differential Privacy through Synthetic Dataset Alignment").
+symbols are those of PASDA. Of noisy vectors (m, d), ``variances`` (m,) are those of the noise in
+each number; axes (d, r) are orthonormal, the most important first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.steps import shrinkage
 from understudy.steps.kmeans import nearest, square_distances, weighted_kmeans
+from understudy.steps.row_arithmetic import evenly_spread
 from understudy.steps.space import leading_axes
 
 _SAME_LENGTH = 0.01  # lengths that vary by less, in parts of their mean, are one length
@@ -45,16 +47,10 @@ def unclipped(
 ) -> tuple[Vector, Vector]:
     """Means of clipped differences as they were before, and the variance of the noise in them.
 
-    In many dimensions records at a distance u about a mean that lies delta from the centre have
-    differences of length sqrt(delta^2 + u^2). Where that is more than the radius R, clipping left
-    a mean of length m = R delta / sqrt(delta^2 + u^2), so delta = m u / sqrt(R^2 - m^2).
-
-    Args:
-        offsets: (m, d) noisy means of clipped differences.
-        variances: (m,) variance of the noise in each number of them.
-        radius: R.
-        usual: u, of the synthetic samples, or of the private records where it is known.
-        farthest: Means are lengthened by no more than this.
+    In many dimensions records at a distance u (``usual``) about a mean that lies delta from the
+    centre have differences of length sqrt(delta^2 + u^2). Where that is more than the radius R,
+    clipping left a mean of length m = R delta / sqrt(delta^2 + u^2), so delta = m u / sqrt(R^2 -
+    m^2). Means are lengthened by no more than ``farthest``.
     """
     lengths = np.maximum((offsets**2).sum(axis=1) - offsets.shape[1] * variances, 0.0)
     left = np.maximum(radius**2 - lengths, (usual / farthest) ** 2)
@@ -67,15 +63,9 @@ def private_distance(
 ) -> float:
     """The usual distance u of private records to their class's mean, from a DP histogram.
 
-    The mean square of their distances to the public centres is u^2 plus that of the gaps, which
-    `unclipped` finds for a given u; both grow with u, so bisection solves it.
-
-    Args:
-        offsets: (m, d) noisy means of clipped differences.
-        variances: (m,) variance of the noise in each number of them.
-        parts: (m,) part of the records in each class.
-        radius: They were clipped at.
-        square: Mean square of the distances, before clipping.
+    The mean square of their distances to the public centres, before clipping at ``radius``, is u^2
+    plus that of the gaps, which `unclipped` finds for a given u; both grow with u, so bisection
+    solves it. ``parts``: (m,) part of the records in each class.
     """
     low, high = 0.0, float(np.sqrt(square))
     for _ in range(50):
@@ -91,14 +81,10 @@ def within_axes(
 ) -> tuple[Vector, Vector]:
     """Principal axes about the means of the classes: variances (r,) and axes (d, r), r <= keep.
 
-    Args:
-        embeddings: (n, d).
-        labels: (n,).
-        keep: How many, at most as many as there are dimensions or embeddings.
-        most: Embeddings that are looked at.
+    Of embeddings (n, d) and labels (n,), of which ``most`` are looked at.
     """
-    chosen = np.linspace(0, len(embeddings) - 1, min(len(embeddings), most)).astype(np.int64)
-    embeddings, labels = embeddings[chosen], labels[chosen]
+    some = evenly_spread(len(embeddings), most)
+    embeddings, labels = embeddings[some], labels[some]
     means = means_by_group(embeddings, labels, int(labels.max()) + 1)
     spread = (embeddings - means[labels]).astype(np.float32)
     return leading_axes(spread, min(keep, embeddings.shape[1], len(embeddings)))
@@ -107,14 +93,9 @@ def within_axes(
 def shrink_along_axes(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
     """Gaps shrunk towards zero in blocks, along principal axes of the public embeddings.
 
-    Noise is the same in all directions, and gaps are not: most of one lies along the leading axes
-    of the data. So each block of axes (8, 8, 16, 32, ..., and what lies outside of all) is kept by
-    its own signal / (signal + noise), as in Cai's block James-Stein rule (1999).
-
-    Args:
-        gaps: (m, d) noisy.
-        variances: (m,) variance of the noise in each number of a gap.
-        axes: (d, r) orthonormal, the most important first.
+    Noise is the same in all directions, and most of a gap lies along the leading axes of the data.
+    So each block of axes (8, 8, 16, 32, ..., and what lies outside of all) is kept by its own
+    signal / (signal + noise), as in Cai's block James-Stein rule (1999).
     """
     along = gaps @ axes
     rest = gaps - along @ axes.T
@@ -124,44 +105,29 @@ def shrink_along_axes(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
 
 
 def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
-    """Gaps of classes, shrunk towards their common one, and that one towards none, by the noise.
+    """Gaps (m, d) of classes, shrunk towards their common one, and that one towards none.
 
-    Args:
-        gaps: (m, d) noisy.
-        variances: (m,) variance of the noise in each number of a gap.
-        axes: See `shrink_along_axes`.
-
-    Returns:
-        (m, d). A gap that is all noise becomes the common one, or zero where that is noise too.
+    A gap that is all noise becomes the common one, or zero where that is noise too.
     """
-    weights = 1 / np.maximum(variances, 1e-300)
-    average = (weights[:, None] * gaps).sum(axis=0, keepdims=True) / weights.sum()
-    common = shrink_along_axes(average, np.array([1 / weights.sum()]), axes)
+    average = shrinkage.weighted_average(gaps, variances)[None]
+    precision = (1 / np.maximum(variances, 1e-300)).sum()
+    common = shrink_along_axes(average, np.array([1 / precision]), axes)
     if len(gaps) == 1:
         return common
     return np.asarray(common + shrink_along_axes(gaps - common, variances, axes))
 
 
 def match(private: Vector, synthetic: Vector) -> Labels:
-    """Hungarian matching by Euclidean distance (section 3.2): (k,) the private centroid of each.
-
-    Args:
-        private: (k, d) noisy centroids.
-        synthetic: (k, d).
-    """
+    """Hungarian matching by distance (section 3.2): (k,) the private centroid of each."""
     distances = np.sqrt(square_distances(synthetic, private))
     return np.asarray(scipy.optimize.linear_sum_assignment(distances)[1])
 
 
 def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> Vector:
-    """Each cluster's part of its class among private records, (m, k), by noisy counts.
+    """Each cluster's part of its class among private records, (m, k), by noisy counts (m, k).
 
-    Shrunk towards the synthetic parts by the noise; nothing where there are no synthetic samples.
-
-    Args:
-        counts: (m, k) noisy, positive.
-        sd: Standard deviation of the noise in each.
-        synthetic: (m, k) counts of the base set.
+    Shrunk towards the parts of synthetic counts by the noise, of ``sd``; nothing where there are no
+    samples.
     """
     totals = counts.sum(axis=1, keepdims=True)
     start = synthetic / synthetic.sum(axis=1, keepdims=True)
@@ -175,19 +141,11 @@ def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> V
 def variance_factors(
     private: Vector, noise_sd: Vector, synthetic: Vector, weights: Vector
 ) -> Vector:
-    """What variances have to be multiplied with, shrunk by the noise.
+    """What variances (m, r) have to be multiplied with, in [1/4, 4], shrunk by the noise (m,).
 
     A factor that drowns in noise becomes the common one of its class, which sets the sum of the
-    variances right; and that one becomes 1 where it is noise too.
-
-    Args:
-        private: (m, r) noisy mean squares of the private records of each class.
-        noise_sd: (m,) standard deviation of the noise in them.
-        synthetic: (m, r) the same of the synthetic samples, positive.
-        weights: (r,) the variance along each axis.
-
-    Returns:
-        (m, r) in [1/4, 4].
+    variances right; and that one becomes 1 where it is noise too. ``weights``: (r,) the variance
+    along each axis.
     """
     ratio, noise = private / synthetic, (noise_sd[:, None] / synthetic) ** 2
     part = weights / weights.sum()
@@ -205,15 +163,7 @@ def variance_factors(
 def stretch(
     embeddings: Embeddings, labels: Labels, centres: Vector, axes: Vector, factors: Vector
 ) -> Embeddings:
-    """Embeddings with their variances along ``axes`` multiplied, about the centre of their class.
-
-    Args:
-        embeddings: (n, d).
-        labels: (n,).
-        centres: (m, d).
-        axes: (d, r) orthonormal.
-        factors: (m, r) of variances.
-    """
+    """Embeddings (n, d) with variances along axes times factors (m, r), about class centres."""
     along = (embeddings - centres[labels]) @ axes
     moved = embeddings + (along * (np.sqrt(factors) - 1)[labels]) @ axes.T
     return np.asarray(moved, dtype=np.float32)
@@ -234,20 +184,11 @@ def with_lengths(embeddings: Embeddings, lengths: NDArray[np.floating]) -> Embed
 def spectral_clusters(
     points: Vector, clusters: int, rng: np.random.Generator, *, nearest_neighbour: int = 7
 ) -> Labels:
-    """Normalised spectral clustering (Ng, Jordan and Weiss 2002).
+    """Normalised spectral clustering (Ng, Jordan and Weiss 2002) of points (n, d): (n,) in [0, k).
 
-    Affinities exp(-||x - y||^2 / (s_x s_y)), where s is the distance to a point's seventh
-    neighbour (Zelnik-Manor and Perona 2004), so that no scale has to be chosen. Of many points a
-    random part is clustered, and the others join the nearest centroid.
-
-    Args:
-        points: (n, d), n at least ``clusters``.
-        clusters: k.
-        rng: Public randomness.
-        nearest_neighbour: Whose distance is a point's scale: the seventh.
-
-    Returns:
-        (n,) cluster of each point in [0, k).
+    Affinities exp(-||x - y||^2 / (s_x s_y)), where s is the distance to a point's seventh neighbour
+    (Zelnik-Manor and Perona 2004), so that no scale has to be chosen. Of many points a random part
+    is clustered, and the others join the nearest centroid.
     """
     if clusters == 1:
         return np.zeros(len(points), dtype=np.int64)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +13,22 @@ from understudy.core.types import Embeddings, Labels, Vector
 from understudy.methods.base import UNLABELLED, Context, Materials, check_template, prompts_of
 from understudy.steps.apportionment import apportion
 
+if TYPE_CHECKING:  # which imports this module
+    from understudy.methods.alignment.algorithm import AlignmentParams
+
 _AT_ONCE = 256  # samples that are drawn or read, embedded and stored before the next are
 _FEWEST = 64  # first images of a class: fewer would leave its mean to chance
 
 
 @dataclass(frozen=True)
 class Base:
-    """Public or synthetic samples.
+    """Public or synthetic samples."""
 
-    Attributes:
-        embeddings: (n, d) float32.
-        labels: (n,) class; all 0 for a method that looks at no classes.
-        prompt_of: (n,) index into ``prompts`` of what each sample shows.
-        prompts: The prompts.
-        cluster_embeddings: (n, c) float32 by the encoder of the partition, where that is another.
-    """
-
-    embeddings: Embeddings
-    labels: Labels
-    prompt_of: Labels
+    embeddings: Embeddings  # (n, d) float32
+    labels: Labels  # (n,) class; all 0 for a method that looks at no classes
+    prompt_of: Labels  # (n,) index into ``prompts`` of what each sample shows
     prompts: tuple[str, ...]
-    cluster_embeddings: Embeddings | None = None
+    cluster_embeddings: Embeddings | None = None  # (n, c) by the encoder of the partition
 
     def __len__(self) -> int:
         return len(self.embeddings)
@@ -62,25 +56,15 @@ class Base:
 
 @dataclass(frozen=True)
 class AlignedSamples:
-    """The samples of a base set after they were moved.
+    """The samples of a base set after they were moved."""
 
-    Attributes:
-        embeddings: (n, d) float32, moved.
-        cluster: (n,) cluster of each, of all classes.
-        shares: (classes, k) part of each cluster in its class.
-    """
-
-    embeddings: Embeddings
-    cluster: Labels
-    shares: Vector
+    embeddings: Embeddings  # (n, d) float32, moved
+    cluster: Labels  # (n,) cluster of each, of all classes
+    shares: Vector  # (classes, k) part of each cluster in its class
 
 
-def check_base(context: Context, template: str, *, conditional: bool) -> None:
-    """Refuse what no base set can be made of: no source of one, or a template for none.
-
-    Raises:
-        ConfigError: As said.
-    """
+def check_base(context: Context, params: AlignmentParams) -> None:
+    """Refuse what no base set can be made of: no source of one, or a template for none."""
     images = len(context.shape) == 3
     if not context.base and (context.generator is None or not images):
         what = "--generator, or --base with" if images else "--base with embeddings of"
@@ -88,100 +72,63 @@ def check_base(context: Context, template: str, *, conditional: bool) -> None:
     if images and context.encoder is None:
         raise ConfigError("a base set of images needs an --encoder")
     if not context.base:
-        check_template(context, template, conditional=conditional)
+        check_template(context, params.template, conditional=params.conditional)
 
 
-def first_samples(
-    materials: Materials, template: str, first: int, *, least: int, conditional: bool
-) -> Base:
+def first_samples(materials: Materials, params: AlignmentParams) -> Base:
     """The base set that is there before anything is asked of the private records.
 
-    Args:
-        materials: A base set or a generator.
-        template: The prompt.
-        first: Images of each class to draw now; fewer where a smaller count is asked for.
-        least: Samples that each class needs.
-        conditional: Whether samples keep their class.
+    ``first``: images of each class to draw now; fewer where a smaller count is asked for.
+    ``least``: samples that each class needs.
 
     Raises:
         ConfigError: Too few samples of a class.
     """
     if materials.base is not None:
-        base = _read(materials, template, conditional=conditional)
+        base = _read(materials, params)
     else:
-        count = len(materials.context.called)
+        count, first = len(materials.context.called), params.first
         each = first if materials.count is None else -(-materials.count // count)
         each = int(np.clip(each, min(_FEWEST, first), first))
-        base = _generated(
-            materials, np.full(count, each), template, "base", conditional=conditional
-        )
-    _require_every_class(base, materials.classes if conditional else UNLABELLED, least)
-    return base
-
-
-def enough_samples(
-    materials: Materials,
-    base: Base,
-    counts: Vector,
-    multiple: float,
-    template: str,
-    *,
-    conditional: bool,
-) -> tuple[Base, NDArray[np.int64]]:
-    """The base set with enough samples for a release, and how many of each class are released.
-
-    A base set that was given stays as large as it is, and so does the release, unless a count is
-    asked for.
-
-    Args:
-        materials: A base set or a generator, and the count asked for.
-        base: The samples so far.
-        counts: (classes,) noisy counts of the private records.
-        multiple: Samples of the release for each private record, where no count is asked for.
-        template: The prompt.
-        conditional: Whether samples keep their class.
-    """
-    total = max(1, round(multiple * float(counts.sum())))
-    if materials.base is not None:
-        total = min(total, len(base))
-    sizes, prompts = materials.class_sizes(counts, total), len(base.prompts)
-    prompted = sizes if conditional else apportion(int(sizes.sum()), np.ones(prompts))
-    lack = np.maximum(prompted - np.bincount(base.prompt_of, minlength=prompts), 0)
-    if materials.base is None and lack.any():
-        more = _generated(materials, lack, template, "more base", conditional=conditional)
-        base = base.extended(more)
-    return base, sizes
-
-
-def _require_every_class(base: Base, classes: Sequence[str], least: int) -> None:
-    """Refuse a base set with hardly any samples of a class, before anything is paid for.
-
-    Raises:
-        ConfigError: Naming the classes.
-    """
+        base = _generated(materials, np.full(count, each), params, "base")
+    classes = materials.classes if params.conditional else UNLABELLED
+    least = 2 * (params.clusters or 1)
     sizes = np.bincount(base.labels, minlength=len(classes))
     if few := [f"{classes[i]} ({n})" for i, n in enumerate(sizes.tolist()) if n < least]:
         raise ConfigError(
             f"the base set needs {least} or more samples of each class (its clusters are found in "
             f"them), found fewer of: {', '.join(few[:10])}. Give more, or fewer clusters"
         )
+    return base
+
+
+def enough_samples(
+    materials: Materials, base: Base, counts: Vector, params: AlignmentParams
+) -> tuple[Base, NDArray[np.int64]]:
+    """The base set with enough samples for a release, and how many of each class are released.
+
+    By noisy counts (classes,) of the private records. A base set that was given stays as large as
+    it is, and so does the release, unless a count is asked for.
+    """
+    total = max(1, round(params.multiple * float(counts.sum())))
+    if materials.base is not None:
+        total = min(total, len(base))
+    sizes, prompts = materials.class_sizes(counts, total), len(base.prompts)
+    prompted = sizes if params.conditional else apportion(int(sizes.sum()), np.ones(prompts))
+    lack = np.maximum(prompted - np.bincount(base.prompt_of, minlength=prompts), 0)
+    if materials.base is None and lack.any():
+        base = base.extended(_generated(materials, lack, params, "more base"))
+    return base, sizes
 
 
 def _generated(
-    materials: Materials, sizes: NDArray[np.int64], template: str, name: str, *, conditional: bool
+    materials: Materials, sizes: NDArray[np.int64], params: AlignmentParams, name: str
 ) -> Base:
-    """Base Dataset Generation (section 3.2): images from a template, drawn and embedded.
+    """Base Dataset Generation (section 3.2): so many images of each phrase, drawn and embedded.
 
     What was drawn is stored with the run a part at a time, so a resumed run draws none of it again.
-
-    Args:
-        materials: The generator, the encoders and the phrases.
-        sizes: (phrases,) how many of each phrase.
-        template: The prompt.
-        name: A name for these samples; another name gives other images.
-        conditional: Whether samples keep their class.
     """
-    prompts = prompts_of(materials.context.called, template)
+    prompts = prompts_of(materials.context.called, params.template)
     prompt_of = np.repeat(np.arange(len(prompts)), sizes)
     # All classes advance together, so that a look at the first images shows each of them.
     prompt_of = materials.rng_of(name).permutation(prompt_of)
@@ -191,7 +138,7 @@ def _generated(
         asked = [prompts[index] for index in prompt_of[start : start + _AT_ONCE]]
         parts.append(_drawn(materials, asked, f"{name} {number:05d}"))
         bar(len(asked))
-    labels = prompt_of if conditional else np.zeros_like(prompt_of)
+    labels = prompt_of if params.conditional else np.zeros_like(prompt_of)
     embeddings, cluster_embeddings = _concatenated(materials.context, parts)
     return Base(
         embeddings,
@@ -214,12 +161,8 @@ def _drawn(materials: Materials, prompts: list[str], name: str) -> dict[str, Emb
     return dict(materials.keep(name, make))
 
 
-def _read(materials: Materials, template: str, *, conditional: bool) -> Base:
-    """The base set that the user named, embedded.
-
-    Raises:
-        ConfigError: None was named.
-    """
+def _read(materials: Materials, params: AlignmentParams) -> Base:
+    """The base set that the user named, embedded."""
     source = materials.base
     if source is None:
         raise ConfigError("a base set needs --generator, or --base with public images")
@@ -231,8 +174,8 @@ def _read(materials: Materials, template: str, *, conditional: bool) -> Base:
         bar(len(batch.labels))
     own_labels = np.concatenate(labels)
     embeddings, cluster_embeddings = _concatenated(materials.context, parts)
-    if not conditional:
-        prompts = prompts_of(source.classes, template)
+    if not params.conditional:
+        prompts = prompts_of(source.classes, params.template)
         return Base(embeddings, np.zeros_like(own_labels), own_labels, prompts, cluster_embeddings)
     order = {name: index for index, name in enumerate(materials.classes)}
     renumbered = np.array([order.get(name, -1) for name in source.classes])[own_labels]
@@ -241,16 +184,13 @@ def _read(materials: Materials, template: str, *, conditional: bool) -> Base:
         embeddings[mine],
         renumbered[mine],
         renumbered[mine],
-        prompts_of(materials.context.called, template),
+        prompts_of(materials.context.called, params.template),
         None if cluster_embeddings is None else cluster_embeddings[mine],
     )
 
 
 def _embedded(context: Context, values: NDArray[Any]) -> dict[str, Embeddings]:
-    """Images by the encoder, and by that of the partition where it is another.
-
-    Embeddings stay what they are.
-    """
+    """Images by the encoder, and by that of the partition; embeddings stay what they are."""
     encoder, other = context.encoder, context.cluster_encoder
     embedded = {"embeddings": values if encoder is None else encoder.encode(values)}
     return embedded if other is None else embedded | {"cluster_embeddings": other.encode(values)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,14 @@ from understudy.methods.alignment.sensor_noise import split_noise_levels, with_s
 from understudy.methods.base import UNLABELLED, Context, Materials
 from understudy.steps.apportionment import apportion
 
+if TYPE_CHECKING:  # which imports this module
+    from understudy.methods.alignment.algorithm import AlignmentParams
+
 _AT_ONCE = 64
 
 
 def check_decoder(context: Context, noise_level: int) -> None:
-    """Refuse a decoder that cannot take what it will be given.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a decoder that cannot take what it will be given."""
     decoder, encoder = context.decoder, context.encoder
     if noise_level and not isinstance(decoder, PromptedDecoder):
         named = "this release has no decoder" if decoder is None else f"{decoder.name} has none"
@@ -67,27 +66,11 @@ def release_aligned(
     base: Base,
     aligned: AlignedSamples,
     sizes: NDArray[np.int64],
-    method: str,
+    params: AlignmentParams,
     facts: Mapping[str, Any],
-    *,
-    sphere: bool | None,
-    noise_level: int,
-    conditional: bool,
 ) -> Release:
-    """D(pasda) <- unCLIP(v + gap) (line 15).
-
-    Args:
-        materials: The decoder and the seed.
-        base: The base set.
-        aligned: Its samples, moved.
-        sizes: (classes,) samples of the release.
-        method: The method's name.
-        facts: Public facts.
-        sphere: Whether embeddings keep their length; None: where the base set's are of one length.
-        noise_level: Of an unCLIP decoder.
-        conditional: Whether the release has classes.
-    """
-    moved = _on_sphere(materials.context, base.embeddings, aligned.embeddings, sphere)
+    """D(pasda) <- unCLIP(v + gap) (line 15), so many samples of each class, (classes,)."""
+    moved = _on_sphere(materials.context, base.embeddings, aligned.embeddings, params.sphere)
     order = _order(aligned, sizes, materials.seed)
     aligned = replace(aligned, embeddings=moved)
     embeddings, labels = moved[order], base.labels[order]
@@ -102,13 +85,14 @@ def release_aligned(
             if decoder is None:
                 yield SyntheticBatch(labels[part], embeddings=embeddings[part])
             else:
-                images = _images(materials, base, aligned, noise_level, order[part], start)
+                level = params.noise_level
+                images = _images(materials, base, aligned, level, order[part], start)
                 yield SyntheticBatch(labels[part], images=images)
 
     decoder = materials.decoder
-    classes = materials.classes if conditional else UNLABELLED
+    classes = materials.classes if params.conditional else UNLABELLED
     dim, shape = (embeddings.shape[1], None) if decoder is None else (None, decoder.shape)
-    return Release(method, classes, len(labels), batches, dim, shape, facts)
+    return Release("alignment", classes, len(labels), batches, dim, shape, facts)
 
 
 def _images(
@@ -169,11 +153,6 @@ def _chosen(cluster: Labels, sizes: NDArray[np.int64], seed: int) -> NDArray[np.
     """Which base samples make a release with so many of each cluster, in a random order.
 
     Those of a cluster that has too few come again and again.
-
-    Args:
-        cluster: (n,) cluster of each sample.
-        sizes: (clusters,) how many; 0 where there are none.
-        seed: Public.
     """
     rng = np.random.default_rng([seed, 5])
     picks = [

@@ -22,6 +22,7 @@ from understudy.steps import histogram
 from understudy.steps.kmeans import nearest
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.methods.alignment.algorithm import AlignmentParams
     from understudy.privacy.vault import Vault
 
 _AXES = 256  # principal axes that gaps are shrunk along; what lies outside is one block
@@ -40,65 +41,26 @@ find."""
 
 @dataclass(frozen=True)
 class AlignmentStages:
-    """The releases of alignment, in their order.
+    """The releases of alignment, in their order."""
 
-    Attributes:
-        radius: A histogram of distances, where the scale of the embeddings is unknown.
-        gap: Counts and means of the classes.
-        kmeans: DP k-means, where the private side is clustered too.
-        cluster_gaps: Counts and means of the clusters, where there are several.
-        spread: Second moments, where variances are aligned.
-    """
-
-    radius: Stage | None
-    gap: Stage
-    kmeans: KMeansStages | None
-    cluster_gaps: Stage | None
-    spread: Stage | None
-
-
-@dataclass(frozen=True)
-class GapSettings:
-    """How gaps are measured.
-
-    Attributes:
-        stages: The releases.
-        clusters: K, in each class.
-        clip_norm: Clip the embeddings themselves at this norm, as the paper does; None: clip their
-            difference to the base set's mean, which is shorter, so less noise is needed.
-        clip_radius: The radius of that clipping, in usual distances of base samples to their mean;
-            None: a DP histogram of distances is released first, and the radius read off it.
-        shrink: Whether gaps are shrunk by the noise.
-    """
-
-    stages: AlignmentStages
-    clusters: int
-    clip_norm: float | None
-    clip_radius: float | None
-    shrink: bool
+    radius: Stage | None  # a histogram of distances, where the scale of the embeddings is unknown
+    gap: Stage  # counts and means of the classes
+    kmeans: KMeansStages | None  # DP k-means, where the private side is clustered too
+    cluster_gaps: Stage | None  # counts and means of the clusters, where there are several
+    spread: Stage | None  # second moments, where variances are aligned
 
 
 @dataclass(frozen=True)
 class GapSpace:
-    """The private records where gaps are measured, and what of the space is public.
+    """The private records where gaps are measured, and what of the space is public."""
 
-    Attributes:
-        embeddings: Vault of the embeddings that are moved, (n, d).
-        positioned: Vault of (n, p + d): a record's position for the partition, then its embedding.
-        classes: Number of classes.
-        axes: (d, r) principal axes of the base set within its classes.
-        projection: (c, p) from what the partition looks at to the p dimensions it is made in.
-        same_encoder: Whether the partition looks at the embeddings that are moved.
-        length: Numbers of a vector that are its embedding; the others are noise levels.
-    """
-
-    embeddings: Vault
-    positioned: Vault
+    embeddings: Vault  # vault of the embeddings that are moved, (n, d)
+    positioned: Vault  # vault of (n, p + d): a position for the partition, then the embedding
     classes: int
-    axes: Vector
-    projection: Vector
-    same_encoder: bool
-    length: int
+    axes: Vector  # (d, r) principal axes of the base set within its classes
+    projection: Vector  # (c, p) from what the partition looks at to the p dimensions it is made in
+    same_encoder: bool  # whether the partition looks at the embeddings that are moved
+    length: int  # numbers of a vector that are its embedding; the others are noise levels
 
     def positions(self, base: Base) -> Vector:
         """Positions of the base set for the partition: (n, p)."""
@@ -113,9 +75,7 @@ def _cluster_embeddings(base: Base) -> Embeddings:
     return base.embeddings if base.cluster_embeddings is None else base.cluster_embeddings
 
 
-def embed_records(
-    materials: Materials, base: Base, *, dimensions: int, conditional: bool
-) -> GapSpace:
+def embed_records(materials: Materials, base: Base, params: AlignmentParams) -> GapSpace:
     """Line 10: embed private records once, by both encoders where the partition has its own."""
     context, vault = materials.context, materials.vault
     encoder, other = context.encoder, context.cluster_encoder
@@ -124,7 +84,7 @@ def embed_records(
         return {
             "axes": arithmetic.within_axes(base.embeddings, base.labels, _AXES)[1],
             "projection": arithmetic.within_axes(
-                _cluster_embeddings(base), base.labels, dimensions
+                _cluster_embeddings(base), base.labels, params.dimensions
             )[1],
         }
 
@@ -144,12 +104,12 @@ def embed_records(
         positioned = embeddings.view(
             lambda values: np.concatenate([project(values), values], axis=1, dtype=np.float32)
         )
-    if not conditional:
+    if not params.conditional:
         embeddings, positioned = embeddings.unconditional(), positioned.unconditional()
     return GapSpace(
         embeddings,
         positioned,
-        len(materials.classes) if conditional else 1,
+        len(materials.classes) if params.conditional else 1,
         stored["axes"],
         stored["projection"],
         other is None,
@@ -159,19 +119,12 @@ def embed_records(
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """DP means of the classes.
+    """DP means of the classes."""
 
-    Attributes:
-        groups: Counts, means and the noise in them.
-        radius: They were clipped at.
-        usual: Usual distance of base samples to the mean of their class.
-        spread: That of private records over it; 1 where it is unknown.
-    """
-
-    groups: dp_estimators.Groups
-    radius: float
-    usual: float
-    spread: float = 1.0
+    groups: dp_estimators.Groups  # counts, means and the noise in them
+    radius: float  # they were clipped at
+    usual: float  # usual distance of base samples to the mean of their class
+    spread: float = 1.0  # that of private records over it; 1 where it is unknown
 
     @property
     def scale(self) -> float:
@@ -179,20 +132,22 @@ class ClassMeans:
         return self.radius / self.usual
 
 
-def class_means(space: GapSpace, base: Base, settings: GapSettings) -> ClassMeans:
+def class_means(
+    space: GapSpace, base: Base, params: AlignmentParams, stages: AlignmentStages
+) -> ClassMeans:
     """DiffPrivMean (Algorithm 2) of every class, in one release with the counts."""
-    stage = settings.stages.gap
+    stage = stages.gap
     centres = arithmetic.means_by_group(base.embeddings, base.labels, space.classes)
     usual = arithmetic.usual_distance(base.embeddings, base.labels, centres)
-    if settings.clip_norm is not None:
+    if params.clip_norm is not None:
         cells = Cells(np.zeros_like(centres)[:, None])
-        groups = dp_estimators.group_means(space.embeddings, cells, settings.clip_norm, stage)
-        return ClassMeans(groups, settings.clip_norm, usual)
+        groups = dp_estimators.group_means(space.embeddings, cells, params.clip_norm, stage)
+        return ClassMeans(groups, params.clip_norm, usual)
     cells, square = Cells(centres[:, None]), None
-    if settings.clip_radius is not None:
-        radius = settings.clip_radius * usual
+    if params.clip_radius is not None:
+        radius = params.clip_radius * usual
     else:
-        radius, square = _measured_radius(space, cells, usual, settings.stages)
+        radius, square = _measured_radius(space, cells, usual, stages)
     groups = dp_estimators.group_means(space.embeddings, cells, radius, stage)
     spread = 1.0
     if square is not None:
@@ -240,13 +195,13 @@ def _unclipped_groups(
     return replace(groups, means=centres + offsets, variances=variances)
 
 
-def class_gaps(space: GapSpace, base: Base, private: ClassMeans, settings: GapSettings) -> Vector:
+def class_gaps(space: GapSpace, base: Base, private: ClassMeans, *, shrink: bool) -> Vector:
     """DP mean less synthetic mean of each class, (classes, d), shrunk by the noise (line 13)."""
     means = arithmetic.means_by_group(base.embeddings, base.labels, space.classes)
     gaps, variances = private.groups.means - means, private.groups.variances
     levels = common_gap(gaps[:, space.length :], variances)
     gaps[:, space.length :] = 0.0
-    if settings.shrink:
+    if shrink:
         gaps = arithmetic.shrink_gaps(gaps, variances, space.axes)
     gaps[:, space.length :] = levels
     return gaps
@@ -265,19 +220,12 @@ def facts_of(private: ClassMeans, gaps: Vector) -> dict[str, float | int]:
 
 @dataclass(frozen=True)
 class Movement:
-    """What moves the samples of any base set of a run: the gap of each cluster.
+    """What moves the samples of any base set of a run: the gap of each cluster."""
 
-    Attributes:
-        space: Where gaps were measured.
-        centroids: (classes, k, p) of the clusters; None where each class is one.
-        gaps: (classes * k, d).
-        shares: (classes, k) part of each cluster in its class.
-    """
-
-    space: GapSpace
-    centroids: Vector | None
-    gaps: Vector
-    shares: Vector
+    space: GapSpace  # where gaps were measured
+    centroids: Vector | None  # (classes, k, p) of the clusters; None where each class is one
+    gaps: Vector  # (classes * k, d)
+    shares: Vector  # (classes, k) part of each cluster in its class
 
     def across(self, base: Base) -> AlignedSamples:
         """Line 14: every sample across the gap of its cluster."""
@@ -294,22 +242,20 @@ def movement(
     base: Base,
     gaps: Vector,
     private: ClassMeans,
-    settings: GapSettings,
+    params: AlignmentParams,
+    stages: AlignmentStages,
 ) -> Movement:
-    """Lines 11 to 13: clusters, and the gap of each.
-
-    With one cluster a class, that is the gap of the class.
-    """
-    stage = settings.stages.cluster_gaps
+    """Lines 11 to 13: clusters, and the gap of each; of one cluster, the gap of its class."""
+    stage = stages.cluster_gaps
     if stage is None:
         return Movement(space, None, gaps, np.ones((space.classes, 1)))
-    centroids = centroids_of_base(materials, space, base, settings.clusters)
+    centroids = centroids_of_base(materials, space, base, params.clusters or 1)
     cluster = _nearest_clusters(space, base, centroids)
     positions = private_positions(
-        materials, space, base, centroids, gaps, private.scale, settings.stages.kmeans
+        materials, space, base, centroids, gaps, private.scale, stages.kmeans
     )
     every, shares = _cluster_gaps(
-        space, base, cluster, centroids, positions, gaps, private, settings, stage
+        space, base, cluster, centroids, positions, gaps, private, params, stage
     )
     return Movement(space, centroids, every, shares)
 
@@ -391,7 +337,7 @@ def _cluster_gaps(
     positions: Vector,
     gaps: Vector,
     private: ClassMeans,
-    settings: GapSettings,
+    params: AlignmentParams,
     stage: Stage,
 ) -> tuple[Vector, Vector]:
     """The gap of each cluster, (classes * k, d) (line 13), and its part of its class, (classes, k).
@@ -410,13 +356,13 @@ def _cluster_gaps(
         away = positions - space.across_class_gap(centroids, gaps)
         centres += (away @ space.projection.T).reshape(centres.shape)
     expected = centres - means
-    if settings.clip_norm is not None:
+    if params.clip_norm is not None:
         centres = np.zeros_like(means)
     split = SplitCells.of(positions, centres.reshape(classes, clusters, -1))
     usual = arithmetic.usual_distance(base.embeddings, cluster, means)
-    radius = settings.clip_norm or _cluster_radius(space.positioned, split, private, usual, stage)
+    radius = params.clip_norm or _cluster_radius(space.positioned, split, private, usual, stage)
     groups = dp_estimators.group_means(space.positioned, split, radius, stage)
-    if settings.clip_norm is None:
+    if params.clip_norm is None:
         groups = _unclipped_groups(groups, centres, radius, private.spread * usual, _FARTHEST)
     square = (classes, clusters)
     shares = arithmetic.cluster_shares(
@@ -424,7 +370,7 @@ def _cluster_gaps(
     )
     raw = groups.means - means
     raw[:, space.length :] = expected[:, space.length :]  # clusters have one camera
-    if not settings.shrink:
+    if not params.shrink:
         return raw, shares
     apart = arithmetic.shrink_along_axes(raw - expected, groups.variances, space.axes)
     return expected + apart, shares
@@ -435,9 +381,8 @@ def _cluster_radius(
 ) -> float:
     """Where differences to a cluster's expected mean are clipped.
 
-    At as many usual distances as for classes. Where the noise allows, further, since a cluster's
-    own gap may be long: as far as for classes, and no further than where the noise in a cluster's
-    mean is a part of ``usual``.
+    At as many usual distances as for classes; where the noise in a cluster's mean is a small part
+    of ``usual``, as far as for classes, since a cluster's own gap may be long.
     """
     records = float(private.groups.counts.sum()) / split.count
     widest = _NOISE_PART * usual * records / _unit_noise(vault, split, stage)

@@ -1,9 +1,9 @@
 """The noise of a camera's sensor: measured, aligned with the embeddings, and drawn.
 
-A generator that learnt from clean images draws clean ones, and a network that was trained on those
-fails on a camera's. The noise of an image is measured by a filter that lines and gradients pass
-unseen (Immerkaer, "Fast noise variance estimation", 1996), robustly by the median. Its levels stand
-behind the embedding, so that one gap aligns both.
+A generator draws clean images, and a network that was trained on those fails on a camera's. Noise
+is measured by a filter that lines and gradients pass unseen (Immerkaer, "Fast noise variance
+estimation", 1996), robustly by the median. Its levels stand behind the embedding, so that one gap
+aligns both.
 """
 
 from __future__ import annotations
@@ -37,13 +37,10 @@ def axes_of(channels: int) -> Levels:
 
 
 def noise_levels(images: Images) -> Levels:
-    """Standard deviation of the noise in each image along `axes_of`, at most `MOST`.
+    """Standard deviations of the noise along `axes_of`, of 0 to 255 and at most `MOST`.
 
-    Args:
-        images: (n, height, width, channels) uint8; smaller than 3 x 3 pixels they have no noise.
-
-    Returns:
-        (n, channels) float32, in steps of a pixel's 0 to 255.
+    Of images (n, height, width, channels) uint8, (n, channels) float32; 0 where they are below 3 x
+    3 pixels.
     """
     count, height, width, channels = images.shape
     if count == 0 or min(height, width) < 3:
@@ -56,13 +53,7 @@ def noise_levels(images: Images) -> Levels:
 
 
 def with_sensor_noise(images: Images, levels: Levels, rng: np.random.Generator) -> Images:
-    """Images with white noise added until they have these levels; none is taken away.
-
-    Args:
-        images: (n, height, width, channels) uint8.
-        levels: (n, channels) as `noise_levels`.
-        rng: Public randomness.
-    """
+    """Images with white noise added until they have levels (n, channels); none is taken away."""
     lack = np.maximum(levels, 0.0) ** 2 - noise_levels(images) ** 2
     lack = np.sqrt(np.clip(lack, 0.0, MOST**2)).astype(np.float32)
     drawn = rng.standard_normal(images.shape, dtype=np.float32) * lack[:, None, None, :]
@@ -122,14 +113,10 @@ def split_noise_levels(
 
 
 def common_gap(gaps: Vector, variances: Vector) -> Vector:
-    """One gap in noise levels for all classes, (channels,): they have one camera.
+    """One gap in noise levels, (channels,), of those of all classes: they have one camera.
 
     A gap that may be privacy noise alone is none, or small datasets would get sensor noise by
     chance.
-
-    Args:
-        gaps: (classes, channels) noisy.
-        variances: (classes,) variance of the noise in each number of them.
     """
     weights = 1 / np.maximum(variances, 1e-300)
     gap = weights @ gaps / weights.sum()

@@ -5,38 +5,24 @@ from __future__ import annotations
 from understudy.methods.base import (
     Advice,
     Context,
-    Expectation,
     Explanation,
     Inventory,
     NoiseOfStage,
     Proposal,
 )
 from understudy.methods.clustering import capacity
-from understudy.methods.clustering.clustering_plan import (
-    ClusteringParams,
-    clustering_stages,
-    is_tied,
-    settled,
-    space_settings,
-    wants_matrix,
-)
-from understudy.methods.clustering.expectation import mixture_expectations, tied_expectations
-from understudy.methods.clustering.tied_gaussian import carried
+from understudy.methods.clustering.params import ClusteringParams
+from understudy.methods.clustering.samplers.sampler import sampler_of
 
 
 def explain(
     params: ClusteringParams, context: Context, noise: NoiseOfStage, units: float | None
 ) -> Explanation:
     """As `Method.explain`."""
-    table = _carried(params, context, noise)
-    expectations: tuple[Expectation, ...] = ()
-    if units is not None and is_tied(params, context):
-        expectations = tied_expectations(context, noise, units)
-    elif units is not None:
-        expectations = mixture_expectations(context, table, units)
-    classifier = params.labels == "classifier"
-    notes = (capacity.classifier_words(context.mu),) if classifier else ()
-    return Explanation(table, expectations, notes)
+    sampler = sampler_of(params, context)
+    expectations = () if units is None else sampler.expected(noise, units)
+    notes = (capacity.classifier_words(context.mu),) if params.labels == "classifier" else ()
+    return Explanation(sampler.carried(noise), expectations, notes)
 
 
 def propose(inventory: Inventory) -> Proposal:
@@ -61,28 +47,3 @@ def advise(context: Context, units: float) -> Advice | None:
         "the same budget, says where a class ends (docs/benchmarks.md); it takes minutes, not "
         "seconds",
     )
-
-
-def _carried(
-    params: ClusteringParams, context: Context, noise: NoiseOfStage
-) -> tuple[capacity.Carried, ...]:
-    """What classes of several sizes can carry under the noise of a plan."""
-    if is_tied(params, context):
-        return carried(len(context.classes), context.mu, noise)
-    params = settled(params, context)
-    matrix, plan = wants_matrix(params), clustering_stages(params, context)
-    settings = space_settings(params, context)
-    selective = settings.images and settings.grid is None
-    capped = selective and matrix
-    model = capacity.MixtureModel(
-        dim=settings.dim,
-        axes=min(settings.dim, capacity.IMAGE_AXES) if capped else settings.dim,
-        ordered=selective and settings.ordered,
-        clusters=params.clusters or 1,
-        diagonal=not matrix,
-        class_sizes=plan.class_sizes,
-        means=plan.means,
-        cluster_means=None if plan.clusters is None else plan.clusters.means,
-        covariances=plan.cluster_covariances if params.covariance != "tied" else None,
-    )
-    return capacity.capacity(model, noise)

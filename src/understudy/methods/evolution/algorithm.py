@@ -12,11 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from understudy.core.errors import ConfigError
-from understudy.core.independence import row_squares
 from understudy.core.option import Option, check_options
 from understudy.core.ports import TextEncoder
 from understudy.core.types import Receipt, Release, Stage, Vector
@@ -49,6 +45,7 @@ from understudy.methods.evolution.result import (
 )
 from understudy.privacy.accounting import Gaussian, epsilon_of
 from understudy.privacy.queries import Votes
+from understudy.steps.row_arithmetic import unit_rows
 from understudy.steps.separation import separation_fit, vote_fit
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
@@ -184,15 +181,10 @@ def _classes(params: EvolutionParams, context: Context) -> int:
 
 @dataclass(frozen=True)
 class EvolutionStages:
-    """The releases of evolution, in their order.
+    """The releases of evolution, in their order."""
 
-    Attributes:
-        sizes: The class sizes, unless the owner states them.
-        rounds: The votes of each round.
-    """
-
-    sizes: Stage | None
-    rounds: tuple[Stage, ...]
+    sizes: Stage | None  # the class sizes, unless the owner states them
+    rounds: tuple[Stage, ...]  # the votes of each round
 
 
 def _plan(params: EvolutionParams, context: Context) -> EvolutionStages:
@@ -208,13 +200,7 @@ def _plan(params: EvolutionParams, context: Context) -> EvolutionStages:
 
 def _stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
-    check_models(
-        context,
-        candidates=params.candidates,
-        vote=params.vote,
-        template=params.template,
-        conditional=params.conditional,
-    )
+    check_models(context, params)
     check_count(params.sizes, context.count)
     return stages_of(_plan(_settled(params, context), context))
 
@@ -229,9 +215,7 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
     population = settings.initial(len(materials.context.called), degrees[0])
     settings.show_owner(population, 0, vote=params.vote)
     # 2: E_priv <- EncodeImage(D).
-    voters = _voters(
-        materials, vote=params.vote, distance=params.distance, conditional=params.conditional
-    )
+    voters = _voters(materials, params)
     sizes, facts = sizes_of_classes(materials, voters, params.sizes, settings.classes, plan.sizes)
     # 3: for g = 0 to G - 1 do.
     for number, (degree, stage) in enumerate(zip(degrees, plan.rounds, strict=True), 1):
@@ -260,15 +244,7 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
             population = variants[0] if settings.variations == 1 else voted.extended(variants)
     final = final_candidates(voted, chosen, variants, params.release, degrees[-1])
     facts |= {"rounds": rounds, "candidates": settings.classes * settings.size}
-    return release_candidates(
-        materials,
-        settings.candidates,
-        final,
-        sizes,
-        METHOD.name,
-        facts,
-        conditional=params.conditional,
-    )
+    return release_candidates(materials, settings.candidates, final, sizes, params, facts)
 
 
 def _varies_last(params: EvolutionParams) -> bool:
@@ -278,35 +254,28 @@ def _varies_last(params: EvolutionParams) -> bool:
 
 def _round_settings(materials: Materials, params: EvolutionParams) -> RoundSettings:
     classes = _classes(params, materials.context)
-    candidates = candidates_of(
-        materials, candidates=params.candidates, vote=params.vote, template=params.template
-    )
+    candidates = candidates_of(materials, params)
     size = -(-(params.population or 1) // classes)
     variations = params.variations or 1
     return RoundSettings(materials, candidates, classes, size, variations, params.lookahead or 0)
 
 
-def _voters(materials: Materials, *, vote: str, distance: str, conditional: bool) -> Vault:
+def _voters(materials: Materials, params: EvolutionParams) -> Vault:
     """Line 2: E_priv <- EncodeImage(D); for votes of texts, of captions made inside the vault."""
     encoder, captioner = encoder_of(materials.context), materials.context.captioner
-    if vote == "text" and captioner is not None:
+    if params.vote == "text" and captioner is not None:
         encode = captions_embedded(captioner, text_encoder_of(encoder))
         vault = materials.vault.map(encode, batch=CAPTIONED_AT_ONCE)
     else:
         vault = materials.vault.map(encoder.encode)
-    vault = vault.view(unit_vectors) if distance == "cosine" else vault
-    return vault if conditional else vault.unconditional()
-
-
-def unit_vectors(values: NDArray[np.float64]) -> Vector:
-    """Vectors (n, d) on the unit sphere, where L2 and cosine have the same nearest; 0 stays 0."""
-    lengths = np.sqrt(row_squares(values))[:, None]
-    return np.asarray(values / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
+    # On the unit sphere L2 and cosine have the same nearest.
+    vault = vault.view(unit_rows) if params.distance == "cosine" else vault
+    return vault if params.conditional else vault.unconditional()
 
 
 def _among_voters(embeddings: Vector, distance: str, classes: int) -> Vector:
     """Candidates (n, d) in the space of the voters: (classes, m, d)."""
-    values = unit_vectors(embeddings) if distance == "cosine" else embeddings
+    values = unit_rows(embeddings) if distance == "cosine" else embeddings
     return values.reshape(classes, -1, values.shape[1])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from understudy.core.ports import Captioner, Encoder, Generator, TextEncoder, Wr
 from understudy.core.types import Embeddings, Images, Labels
 from understudy.methods.base import UNLABELLED, Context, Materials, check_template, prompts_of
 
+if TYPE_CHECKING:  # which imports this module
+    from understudy.methods.evolution.algorithm import EvolutionParams
+
 Items = NDArray[Any]
 """Candidates: (n,) of str, or (n, height, width, channels) uint8."""
-
 
 CAPTIONED_AT_ONCE = 16
 """Private images in every call of a captioner: those that write text take long for each."""
@@ -28,15 +30,10 @@ CAPTIONED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Population:
-    """As many candidates of every class.
+    """As many candidates of every class."""
 
-    Attributes:
-        items: (classes, m, ...) captions or images.
-        phrase_of: (classes, m) int64, which phrase each shows; its class, where there are classes.
-    """
-
-    items: Items
-    phrase_of: Labels
+    items: Items  # (classes, m, ...) captions or images
+    phrase_of: Labels  # (classes, m) int64, which phrase each shows: its class, where there are
 
     @property
     def flat(self) -> Items:
@@ -75,17 +72,11 @@ class CandidateKind(Protocol):
 
 @dataclass(frozen=True)
 class ImageCandidates:
-    """Images: Private Evolution (Lin et al. 2024).
+    """Images: Private Evolution (Lin et al. 2024)."""
 
-    Attributes:
-        generator: Makes them and varies them.
-        prompts: The prompt of each phrase.
-        encode: Images to embeddings.
-    """
-
-    generator: Generator
-    prompts: tuple[str, ...]
-    encode: Callable[[Images], Embeddings]
+    generator: Generator  # makes them and varies them
+    prompts: tuple[str, ...]  # the prompt of each phrase
+    encode: Callable[[Images], Embeddings]  # images to embeddings
 
     def random(self, phrase_of: Labels, seed: int) -> Items:
         """Text to image."""
@@ -105,17 +96,11 @@ class ImageCandidates:
 
 @dataclass(frozen=True)
 class CaptionCandidates:
-    """Captions: SPTI.
+    """Captions: SPTI."""
 
-    Attributes:
-        writer: Writes them and varies them.
-        labels: The phrases, as the writer is given them; None: nothing.
-        encode: Captions and a seed to embeddings, of the images they make or of their text.
-    """
-
-    writer: Writer
-    labels: tuple[str | None, ...]
-    encode: Callable[[list[str], int], Embeddings]
+    writer: Writer  # writes them and varies them
+    labels: tuple[str | None, ...]  # the phrases, as the writer is given them; None: nothing
+    encode: Callable[[list[str], int], Embeddings]  # captions and a seed, as images or text
 
     def random(self, phrase_of: Labels, seed: int) -> Items:
         """From nothing but the class."""
@@ -147,14 +132,8 @@ def _single_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
 
 
-def check_models(
-    context: Context, *, candidates: str, vote: str, template: str, conditional: bool
-) -> None:
-    """Refuse models that cannot do what is asked of them.
-
-    Raises:
-        ConfigError: As said; nothing was spent.
-    """
+def check_models(context: Context, params: EvolutionParams) -> None:
+    """Refuse models that cannot do what is asked of them."""
     if len(context.shape) != 3:
         raise ConfigError("evolution makes images, and this dataset holds embeddings")
     encoder, generator = encoder_of(context), generator_of(context)
@@ -163,13 +142,13 @@ def check_models(
         raise ConfigError(
             f"evolution draws images from text, which {lacking[0]} cannot: take another generator"
         )
-    if candidates == "captions":
+    if params.candidates == "captions":
         if context.writer is None:
             raise ConfigError("evolution of captions needs a --writer, or take candidates=images")
     else:
         _check_variation(generator)
-        check_template(context, template, conditional=conditional)
-    if vote == "text":
+        check_template(context, params.template, conditional=params.conditional)
+    if params.vote == "text":
         text_encoder_of(encoder)
         if context.captioner is None:
             raise ConfigError("vote=text needs a --captioner for the private images")
@@ -184,26 +163,20 @@ def _check_variation(generator: Generator) -> None:
         )
 
 
-def candidates_of(
-    materials: Materials, *, candidates: str, vote: str, template: str
-) -> CandidateKind:
-    """What evolves: images, or captions that are embedded as images or, for votes of text, as text.
-
-    Raises:
-        ConfigError: A model is lacking.
-    """
+def candidates_of(materials: Materials, params: EvolutionParams) -> CandidateKind:
+    """What evolves: images, or captions, embedded as images or, for votes of text, as text."""
     context = materials.context
     encoder, phrases = encoder_of(context), context.called
-    if candidates == "images":
+    if params.candidates == "images":
         return ImageCandidates(
             generator_of(context),
-            prompts_of(phrases, template),
+            prompts_of(phrases, params.template),
             lambda images: encoder.encode(materials.fit(images)),
         )
     if context.writer is None:
         raise ConfigError("evolution of captions needs a --writer")
     labels = tuple(None if materials.classes == UNLABELLED else phrase for phrase in phrases)
-    if vote == "text":
+    if params.vote == "text":
         texts = text_encoder_of(encoder)
         return CaptionCandidates(context.writer, labels, lambda some, _: texts.encode_text(some))
     return CaptionCandidates(context.writer, labels, renderings_of(materials))
@@ -221,22 +194,14 @@ def renderings_of(materials: Materials) -> Callable[[list[str], int], Embeddings
 
 
 def encoder_of(context: Context) -> Encoder:
-    """The encoder.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The encoder."""
     if context.encoder is None:
         raise ConfigError("evolution compares images by an --encoder: name one")
     return context.encoder
 
 
 def text_encoder_of(encoder: Encoder) -> TextEncoder:
-    """The encoder, as one of texts too.
-
-    Raises:
-        ConfigError: It knows no texts.
-    """
+    """The encoder, as one of texts too."""
     if not isinstance(encoder, TextEncoder):
         raise ConfigError(
             f"vote=text compares captions, and {encoder.name} encodes images only: take an "
@@ -246,11 +211,7 @@ def text_encoder_of(encoder: Encoder) -> TextEncoder:
 
 
 def generator_of(context: Context) -> Generator:
-    """The generator.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The generator."""
     if context.generator is None:
         raise ConfigError("evolution makes images by a --generator: name one")
     return context.generator

@@ -18,23 +18,14 @@ _AT_ONCE = 128  # images that are drawn, embedded and stored before the next are
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """What all rounds share, and the steps of a round.
+    """What all rounds share, and the steps of a round."""
 
-    Attributes:
-        materials: Seed, progress and what is stored.
-        candidates: RANDOM_API, VARIATION_API and the embeddings that are voted on.
-        classes: Number of classes; 1 where none are looked at.
-        size: N of a class.
-        variations: L.
-        lookahead: K.
-    """
-
-    materials: Materials
-    candidates: CandidateKind
-    classes: int
-    size: int
-    variations: int
-    lookahead: int
+    materials: Materials  # seed, progress and what is stored
+    candidates: CandidateKind  # RANDOM_API, VARIATION_API and the embeddings that are voted on
+    classes: int  # number of classes; 1 where none are looked at
+    size: int  # N of a class
+    variations: int  # L
+    lookahead: int  # K
 
     def initial(self, phrases: int, degree: float) -> Population:
         """Line 1: C_0 <- RANDOM_API(N), and for L > 1 the L - 1 variations of each besides.
@@ -59,10 +50,7 @@ class RoundSettings:
     def looked_ahead(
         self, population: Population, degree: float, number: int, caption: str
     ) -> Embeddings:
-        """Lines 4 to 10: the embeddings of K variations of each candidate: (n, K, d).
-
-        With K = 0 the candidate itself: (n, 1, d).
-        """
+        """Lines 4 to 10: embeddings of K variations of each candidate, or of itself: (n, K, d)."""
         items, phrase_of = population.flat, population.phrase_of.ravel()
         ahead = max(self.lookahead, 1)
 
@@ -147,12 +135,8 @@ class RoundSettings:
     ) -> Arrays:
         """Candidates made a few at a time, and stored: a resumed run makes none of them again.
 
-        Args:
-            name: A name for these candidates; another name gives other candidates.
-            caption: Of the progress bar.
-            count: How many.
-            make: A part of the candidates and a seed to arrays of that length.
-            images: That are drawn for each.
+        ``make``: a part of the ``count`` candidates and a seed, by ``name``, to arrays of that
+        length. ``images``: that are drawn for each.
         """
         bar = self.materials.progress(caption, count * images)
         parts = []

@@ -24,6 +24,7 @@ from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.methods.evolution.algorithm import EvolutionParams
     from understudy.privacy.vault import Vault
 
 COUNTED, BALANCED = "count", "balanced"
@@ -34,9 +35,7 @@ _AT_ONCE = 64  # final images that are made at a time: a handful is looked at fi
 def given_sizes(sizes: str, classes: int) -> Vector | None:
     """Class sizes that the owner states publicly; None where they are counted.
 
-    Args:
-        sizes: ``count``, ``balanced``, or numbers with commas.
-        classes: Number of classes.
+    ``sizes``: ``count``, ``balanced``, or numbers with commas.
 
     Raises:
         ConfigError: None of these, or not a number for each class.
@@ -62,11 +61,7 @@ def given_sizes(sizes: str, classes: int) -> Vector | None:
 
 
 def check_count(sizes: str, count: int | None) -> None:
-    """Refuse classes of one size where that size is unknown.
-
-    Raises:
-        ConfigError: As said; nothing was spent.
-    """
+    """Refuse classes of one size where that size is unknown."""
     if sizes == BALANCED and count is None:
         raise ConfigError(f"with sizes={BALANCED} nothing says how many images: give --count")
 
@@ -76,14 +71,7 @@ def sizes_of_classes(
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
     """Samples to make of each class, (classes,), and public facts about the private records.
 
-    Releases them, unless the owner states them.
-
-    Args:
-        materials: How many samples are wanted; None in all: as many as are known.
-        voters: Embeddings.
-        sizes: As `given_sizes`.
-        classes: Number of classes.
-        stage: The release; None where the sizes are stated.
+    Releases the class sizes, unless the owner states them.
     """
     parts, facts = given_sizes(sizes, classes), {}
     if parts is None:
@@ -99,31 +87,17 @@ def sizes_of_classes(
 
 @dataclass(frozen=True)
 class FinalCandidates:
-    """What is released.
-
-    Attributes:
-        population: The candidates.
-        names: (classes, n): two of a class with the same name are the same candidate.
-        degree: Of variations that are made of them yet.
-    """
+    """What is released."""
 
     population: Population
-    names: Labels
-    degree: float
+    names: Labels  # (classes, n): two of a class with the same name are the same candidate
+    degree: float  # of variations that are made of them yet
 
 
 def final_candidates(
     voted: Population, chosen: Labels, variants: list[Population], release: str, degree: float
 ) -> FinalCandidates:
-    """The voted of the last round, the variants of them, or both.
-
-    Args:
-        voted: The candidates that were voted for.
-        chosen: (classes, N) their positions in the generation before.
-        variants: Variations of them.
-        release: ``voted``, ``variants`` or ``both``.
-        degree: Of the last round.
-    """
+    """The voted of the last round, (classes, N) positions in it, the variants of them, or both."""
     if release == "voted":
         return FinalCandidates(voted, chosen, degree)
     others = variants[0].extended(variants[1:])
@@ -139,18 +113,15 @@ def release_candidates(
     kind: CandidateKind,
     final: FinalCandidates,
     sizes: NDArray[np.int64],
-    method: str,
+    params: EvolutionParams,
     facts: dict[str, Any],
-    *,
-    conditional: bool,
 ) -> Release:
     """The release: so many samples of each class, shuffled.
 
-    Captions are rendered as often as they are drawn, each time anew, by the renderer where there
-    is one, and released beside their images: what is made of noisy votes is public. An image
-    stands for itself once; where more samples are wanted than there are images, and where the votes
-    took one more than once, variations follow. Of samples that are drawn anew all are variations,
-    for the images themselves are in the earlier release.
+    Captions are rendered as often as they are drawn, each time anew, and released beside their
+    images: what is made of noisy votes is public. An image stands for itself once; where more
+    samples are wanted, variations follow. Of samples that are drawn anew all are variations, for
+    the images are in the earlier release.
     """
     again, materials = materials.resampling is not None, materials.for_samples
     renderer = materials.context.renderer or generator_of(materials.context)
@@ -165,9 +136,10 @@ def release_candidates(
             part = slice(start, start + _AT_ONCE)
             yield images.batch(labels[part], positions[part], first[part], start)
 
-    classes, shape = materials.classes if conditional else UNLABELLED, renderer.shape
+    classes = materials.classes if params.conditional else UNLABELLED
     captioned = not isinstance(kind, ImageCandidates)
-    return Release(method, classes, len(labels), batches, None, shape, facts, captioned)
+    shape = renderer.shape
+    return Release("evolution", classes, len(labels), batches, None, shape, facts, captioned)
 
 
 def _drawn(

@@ -52,6 +52,7 @@ from understudy.methods.labelling.likeness import (
     scrambled,
     tested_likeness,
 )
+from understudy.steps.row_arithmetic import evenly_spread, spread_batches
 
 ENCODER = "embedded:scattering?J=3&L=4&log=10&colour=opponent&coefficients=600"
 
@@ -95,19 +96,12 @@ class LabellingParams:
 
 @dataclass(frozen=True)
 class LabellingStages:
-    """The releases of labelling, in their order.
-
-    Attributes:
-        class_sizes: The class sizes.
-        likeness: Whether the private images look like the public ones.
-        steps: The steps of the classifier.
-        recalls: How many private records it gets right.
-    """
+    """The releases of labelling, in their order."""
 
     class_sizes: Stage
-    likeness: LikenessStages
+    likeness: LikenessStages  # whether the private images look like the public ones
     steps: tuple[Stage, ...]
-    recalls: Stage
+    recalls: Stage  # how many private records it gets right
 
 
 def _plan() -> LabellingStages:
@@ -126,11 +120,7 @@ def _roles_used(params: LabellingParams, _: frozenset[str]) -> Mapping[str, str 
 
 
 def _stages(params: LabellingParams, context: Context) -> tuple[Stage, ...]:
-    """The releases and their weights in the budget.
-
-    Raises:
-        ConfigError: Nothing to label, nothing to label it with, or a generator that cannot redraw.
-    """
+    """The releases and their weights in the budget."""
     if len(context.shape) != 3:
         raise ConfigError("labelling names public images, and this dataset holds embeddings")
     if len(context.classes) < 2:
@@ -265,11 +255,7 @@ def _notes(
 
 
 def feature_encoder(context: Context) -> Encoder:
-    """The encoder.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The encoder."""
     if context.encoder is None:
         raise ConfigError("labelling compares images by an --encoder: name one")
     return context.encoder
@@ -312,31 +298,17 @@ def _contrast(materials: Materials, public: Images) -> Iterator[Images]:
     """What the named images are held against: other public images, and themselves scrambled."""
     if materials.contrast is not None:
         yield _images_of(materials, materials.contrast, _CONTRAST_IMAGES)
-    some = np.linspace(0, len(public) - 1, min(len(public), _CONTRAST_IMAGES)).astype(np.int64)
+    some = evenly_spread(len(public), _CONTRAST_IMAGES)
     yield scrambled(public[some], materials.rng_of("scrambled public images"))
 
 
 def _images_of(materials: Materials, source: Source | None, most: int) -> Images:
-    """Images of a public dataset, evenly spread where there are more: they may lie class by class.
-
-    Raises:
-        ConfigError: There is no dataset.
-    """
+    """Images of a public dataset, evenly spread where there are more."""
     if source is None:
         raise ConfigError("labelling needs public images (--public SOURCE)")
-    count, first, parts = len(source), 0, list[Images]()
-    bar = materials.progress("reading public images", count)
-    for batch in source.batches(256):
-        rows = np.arange(first, first + len(batch.labels))
-        some = batch.values[rows * most // count < (rows + 1) * most // count]
-        if len(some):
-            parts.append(materials.fit(some))
-        first += len(rows)
-        bar(len(rows))
-    if not parts:
-        return np.empty((0, *materials.shape), dtype=np.uint8)
-    images: Images = np.concatenate(parts)
-    return images
+    batches = spread_batches(source, most, materials.progress, "reading public images")
+    parts = [materials.fit(batch) for batch in batches]
+    return np.concatenate([np.empty((0, *materials.shape), dtype=np.uint8), *parts])
 
 
 def _encoded(encoder: Encoder, images: Images) -> Embeddings:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.independence import row_squares
 from understudy.core.types import Images, Labels, Stage, SyntheticBatch, Vector
 from understudy.methods.base import Materials
 from understudy.methods.dp_descent import INPUT_LENGTH, Descent, descend_on_records
 from understudy.methods.labelling.likeness import ClassCounts
 from understudy.privacy.queries import RecallCounts
+from understudy.steps.row_arithmetic import unit_rows
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -39,23 +39,16 @@ Redraw = Callable[[Images, Labels, str], Images]
 
 
 def readable_axes(mu: float, total: float, most: int) -> int:
-    """How many of the leading axes a classifier reads, for noise drowns the others.
+    """How many leading axes a classifier reads of so many records: noise drowns the others.
 
     Measured on four sets, at epsilon 1 and 8: no other number up to 300 was better by a point.
-
-    Args:
-        mu: Of the run.
-        total: Released number of records.
-        most: How many there are.
     """
     return min(most, max(_LEAST_AXES, round(math.pow(mu * total, 2 / 3))))
 
 
 def leading_inputs(rows: NDArray[np.floating], count: int) -> Vector:
     """The first numbers of inputs (n, p), of the length of inputs again, each row by itself."""
-    leading = rows[:, :count].astype(np.float64)
-    lengths = np.sqrt(row_squares(leading))
-    return np.asarray(INPUT_LENGTH * leading / np.maximum(lengths, 1e-12)[:, None])
+    return unit_rows(rows[:, :count].astype(np.float64), INPUT_LENGTH)
 
 
 def fitted_classifier(
@@ -68,14 +61,8 @@ def fitted_classifier(
     """Weights of a softmax regression of the private records' classes: (p + 1, classes).
 
     Its logits are adjusted to classes of one size (Menon et al. 2021): how frequent classes are
-    among private images is not how frequent they are among public ones.
-
-    Args:
-        materials: Keeps what the steps ask at.
-        vault: What the classifier reads of private records.
-        inputs: (m, p) the same of the public images.
-        counts: Class sizes.
-        stages: A step each.
+    among private images is not how frequent they are among public ones. ``inputs``: (m, p) of the
+    public images.
     """
     rows = np.column_stack([inputs, np.ones(len(inputs))])
     start = np.zeros((rows.shape[1], len(counts.values)))
@@ -87,19 +74,12 @@ def fitted_classifier(
 
 @dataclass(frozen=True)
 class Recalls:
-    """Private records whose class the classifier gets right; all of it is DP.
+    """Private records whose class the classifier gets right; all of it is DP."""
 
-    Attributes:
-        counts: Class sizes, as released by then.
-        right: (classes,) released numbers of records that it gets right.
-        sd: Standard deviation of the noise in each.
-        public_shares: (classes,) part of the public images that it gives to each class.
-    """
-
-    counts: ClassCounts
-    right: Vector
-    sd: float
-    public_shares: Vector
+    counts: ClassCounts  # class sizes, as released by then
+    right: Vector  # (classes,) released numbers of records that it gets right
+    sd: float  # standard deviation of the noise in each
+    public_shares: Vector  # (classes,) part of the public images that it gives to each class
 
     @property
     def recalls(self) -> Vector:
@@ -128,15 +108,7 @@ class Recalls:
 def counted_recalls(
     vault: Vault, theta: Vector, inputs: Vector, counts: ClassCounts, stage: Stage
 ) -> Recalls:
-    """How many private records of each class the classifier gets right.
-
-    Args:
-        vault: What the classifier reads of private records.
-        inputs: (m, p) the same of the public images.
-        theta: (p + 1, classes) its weights.
-        counts: Class sizes, as released before.
-        stage: The release.
-    """
+    """How many private records of each class the classifier gets right."""
     query = RecallCounts(theta)
     answer = vault.release(query, stage=stage.name).reshape(len(counts.values), 2)
     sd = vault.noise_sd(query, stage=stage.name)
@@ -147,17 +119,11 @@ def counted_recalls(
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Public images with a class each; all of it is public.
+    """Public images with a class each; all of it is public."""
 
-    Attributes:
-        images: (m, height, width, c) uint8.
-        rows: For each class the images that its samples are drawn from.
-        labelled: (classes,) how many images the classifier gives to each.
-    """
-
-    images: Images
-    rows: tuple[NDArray[np.int64], ...]
-    labelled: Labels
+    images: Images  # (m, height, width, c) uint8
+    rows: tuple[NDArray[np.int64], ...]  # for each class the images that its samples are drawn from
+    labelled: Labels  # (classes,) how many images the classifier gives to each
 
     @classmethod
     def of(cls, images: Images, logits: Vector) -> LabelledImages:
@@ -174,23 +140,14 @@ class LabelledImages:
 
 @dataclass(frozen=True)
 class LabelledSampler:
-    """Draws samples from labelled public images: the same seed gives the same samples.
+    """Draws samples from labelled public images: the same seed gives the same samples."""
 
-    Attributes:
-        materials: Seed, quality.
-        images: The images.
-        redraw: What is made of an image; None: it is released as it is.
-        labels: (n,) class of each sample.
-        places: (n,) number of each sample in its class.
-        order: For each class its images, in the order in which they are drawn, over and over.
-    """
-
-    materials: Materials
+    materials: Materials  # seed, quality
     images: Images
-    redraw: Redraw | None
-    labels: Labels
-    places: Labels
-    order: tuple[NDArray[np.int64], ...]
+    redraw: Redraw | None  # what is made of an image; None: it is released as it is
+    labels: Labels  # (n,) class of each sample
+    places: Labels  # (n,) number of each sample in its class
+    order: tuple[NDArray[np.int64], ...]  # for each class its images, drawn in turn over and over
 
     @classmethod
     def of(

@@ -2,17 +2,16 @@
 
 Both cost about a hundredth of a run's squared mu, and both have to be passed.
 
-1. *The kind.* A classifier of the named public images against other public images (the role
-   ``contrast``, drawings unless the owner names others, and the named images with scrambled phases,
-   which have their colours and spectra and nothing of their shapes) is trained on public images
-   alone. A DP count says how many private records of each class it takes for the named kind; beside
-   it stands the part of public images that it takes for it and has never seen.
-2. *The depth.* A classifier knows only what it was shown: to one of photos against drawings, all
-   photos are of the named kind. So the private images are themselves held against the public ones.
-   Their DP mean, in the leading axes of the public images, is a point; its half-space depth
-   (Tukey 1975) along the line to the public mean is the part of the public images that lie beyond
-   it. Where a part of the public images is distributed as the private ones are, half of that part
-   does. Where none is, next to none do, however wide the public images spread around.
+*The kind.* A classifier of the named public images against other public images (the role
+``contrast``, and the named images with scrambled phases, which have their colours and spectra and
+nothing of their shapes) is trained on public images alone. A DP count says how many private records
+of each class it takes for the kind; beside it stands the part of public images that it takes for it
+and has never seen.
+
+*The depth.* A classifier knows only what it was shown. So the DP mean of the private images, in the
+leading axes of the public ones, is a point; its half-space depth (Tukey 1975) along the line to the
+public mean is the part of the public images that lie beyond it. Where a part of the public images
+is distributed as the private ones are, half of that part does; where none is, next to none do.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.independence import Projection, row_squares
+from understudy.core.independence import Projection
 from understudy.core.types import Embeddings, Images, Stage, Vector
 from understudy.methods.dp_descent import INPUT_LENGTH
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import ClippedSums, Counts, clip_rows
+from understudy.steps.row_arithmetic import unit_rows
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -60,15 +60,10 @@ _CLEAR = 3.0  # standard deviations of the noise that a count has which is judge
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Released numbers of records of each class.
+    """Released numbers of records of each class."""
 
-    Attributes:
-        values: (classes,).
-        sd: Standard deviation of the noise in each.
-    """
-
-    values: Vector
-    sd: float
+    values: Vector  # (classes,)
+    sd: float  # standard deviation of the noise in each
 
     def combined(self, values: Vector, sd: float) -> ClassCounts:
         """With a second count of the same: the mean that has the least noise."""
@@ -87,11 +82,6 @@ class ClassCounts:
         return max(float(self.values.sum()), 1.0)
 
     @property
-    def total_sd(self) -> float:
-        """Standard deviation of the noise in their sum."""
-        return float(self.sd * len(self.values) ** 0.5)
-
-    @property
     def clear(self) -> NDArray[np.bool_]:
         """(classes,) which stand out of the noise."""
         return np.asarray(self.values >= _CLEAR * self.sd)
@@ -99,40 +89,25 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class Whitened:
-    """Features as classifiers read them: whitened in part by public images, all of one length.
+    """Features as classifiers read them: whitened in part by public images, all of one length."""
 
-    Attributes:
-        centre: (d,) mean of the public features.
-        projection: (d, p) their leading axes, each divided by a power of its variance.
-    """
-
-    centre: Vector
-    projection: Projection
+    centre: Vector  # (d,) mean of the public features
+    projection: Projection  # (d, p) their leading axes, each divided by a power of its variance
 
     def __call__(self, features: NDArray[np.floating]) -> Vector:
         """(n, d) to (n, p), each by itself."""
-        rows = self.projection(features - self.centre)
-        lengths = np.sqrt(row_squares(rows))
-        return np.asarray(INPUT_LENGTH * rows / np.maximum(lengths, 1e-12)[:, None])
+        return unit_rows(self.projection(features - self.centre), INPUT_LENGTH)
 
 
 @dataclass(frozen=True)
 class PublicKind:
-    """What the named public images are, for tests of likeness; all of it is public.
+    """What the named public images are, for tests of likeness; all of it is public."""
 
-    Attributes:
-        inputs: What classifiers read of features.
-        theta: (p + 1,) of the classifier of the kind against other images; the intercept is last.
-        held_out: Part of the public images kept from it that it takes for the kind.
-        leading: (d, k) leading axes, divided by the deviation along each.
-        points: (m, k) the public images there, clipped as private records are.
-    """
-
-    inputs: Whitened
-    theta: Vector
-    held_out: float
-    leading: Projection
-    points: Vector
+    inputs: Whitened  # what classifiers read of features
+    theta: Vector  # (p + 1,) of the classifier of the kind against others; intercept last
+    held_out: float  # part of the public images kept from it that it takes for the kind
+    leading: Projection  # (d, k) leading axes, divided by the deviation along each
+    points: Vector  # (m, k) the public images there, clipped as private records are
 
     @classmethod
     def of(cls, public: Embeddings, contrast: Embeddings, rng: np.random.Generator) -> PublicKind:
@@ -164,8 +139,8 @@ class PublicKind:
     def described(self, features: Embeddings) -> Embeddings:
         """Features (n, d) to what is asked about, each by itself: (n, p + 1 + k) float32.
 
-        What classifiers read, 1 where a record is taken for the kind (or else 0), and the place in
-        the leading axes.
+        What classifiers read, 1 where a record is taken for the kind (or else 0), its place in the
+        leading axes.
         """
         rows = features.astype(np.float64)
         inputs = self.inputs(rows)
@@ -182,38 +157,23 @@ class PublicKind:
 
 @dataclass(frozen=True)
 class LikenessStages:
-    """The releases of the tests.
+    """The releases of the tests."""
 
-    Attributes:
-        counts: Private records of each class that are taken for the kind, and those that are not.
-        mean: Their mean in the leading axes.
-    """
-
-    counts: Stage
-    mean: Stage
+    counts: Stage  # private records of each class that are taken for the kind, and the others
+    mean: Stage  # their mean in the leading axes
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """What the tests said; all of it is DP or public.
-
-    Attributes:
-        classes: Names.
-        counts: Class sizes, as released so far.
-        taken: (classes,) released numbers of records taken for the kind.
-        taken_sd: Standard deviation of the noise in each.
-        held_out: Part of held-out public images that is taken for the kind.
-        depth: Of the private mean among the public images, 0 to 1.
-        mean_sd: Noise in each number of that mean, in public deviations.
-    """
+    """What the tests said; all of it is DP or public."""
 
     classes: Sequence[str]
-    counts: ClassCounts
-    taken: Vector
-    taken_sd: float
-    held_out: float
-    depth: float
-    mean_sd: float
+    counts: ClassCounts  # class sizes, as released so far
+    taken: Vector  # (classes,) released numbers of records taken for the kind
+    taken_sd: float  # standard deviation of the noise in each
+    held_out: float  # part of held-out public images that is taken for the kind
+    depth: float  # of the private mean among the public images, 0 to 1
+    mean_sd: float  # noise in each number of that mean, in public deviations
 
     @property
     def share(self) -> float:
@@ -280,15 +240,7 @@ def tested_likeness(
     sizes: ClassCounts,
     stages: LikenessStages,
 ) -> Likeness:
-    """Ask both tests.
-
-    Args:
-        vault: Private records as `PublicKind.described` describes them.
-        kind: The public images.
-        classes: Class names.
-        sizes: Class sizes, as released before.
-        stages: One for each test.
-    """
+    """Ask both tests of records as `PublicKind.described` describes them."""
     length, count = kind.length, len(classes)
     codes = Cells(np.tile(np.array([[0.0], [1.0]]), (count, 1, 1)))
     query = Counts(codes)
@@ -307,14 +259,10 @@ def tested_likeness(
 
 
 def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
-    """Part of the points beyond a noisy mean, on the line to it from theirs.
+    """Part of the points (m, k) beyond a noisy mean (k,), on the line to it from theirs.
 
-    The length of the noise is taken off: a mean that is all noise is as deep as can be.
-
-    Args:
-        points: (m, k).
-        mean: (k,).
-        noise: Standard deviation of each of its numbers where both have one distribution.
+    The length of the noise, of a deviation in each number, is taken off: a mean of noise alone is
+    deep.
     """
     offset = mean - points.mean(axis=0)
     length = float(np.linalg.norm(offset))

@@ -1,14 +1,9 @@
 """One Gaussian a class with a covariance that all classes share, for images nothing public is like.
 
-A few hundred records of a class pay for a mean and for their part of one covariance, and for no
-more. The means are taken of numbers that say much of any image (`BlockEncoder`), and what little
-the budget says of them is used with care: every block of numbers is scaled by its released size
-before anything else is measured, means are shrunk by the noise that is known to be in them, and of
-the covariance only what stands out of the noise is standing_out.
-
-Releases, each about one record more or less, and their shares of mu^2: class sizes, a centre, the
-sizes of the blocks, class means, the tied covariance. The rest of this module is post-processing.
-Where these come from, and what was measured: docs/methods/clustering.md.
+A few hundred records of a class pay for a mean, for their part of one covariance, and for no more.
+So they are taken of numbers that say much of any image (`BlockEncoder`), each block over its
+released size; means are shrunk by the noise in them, and of the covariance only what stands out of
+the noise is kept. Where these come from, and what was measured: docs/methods/clustering.md.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from understudy.core.errors import ConfigError
 from understudy.core.independence import row_squares
 from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
 from understudy.core.types import (
@@ -33,8 +27,9 @@ from understudy.core.types import (
     Vector,
 )
 from understudy.methods import dp_estimators
-from understudy.methods.base import Materials
-from understudy.methods.clustering.capacity import SIZES, Carried, Noise, Shares
+from understudy.methods.base import Context, Expectation, Materials, NoiseOfStage
+from understudy.methods.clustering import capacity
+from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.privacy.block_queries import AveragedSums, BlockSizes
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts, FullMoments
@@ -55,25 +50,19 @@ _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each varia
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
+_COARSE_DIM, _SHAPE_DIM = 80, 150  # numbers of an image, from which layouts and outlines are seen
+_USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 
 
 @dataclass(frozen=True)
 class TiedGaussianStages:
-    """The releases, in their order.
+    """The releases, in their order, with their shares of the budget."""
 
-    Attributes:
-        class_sizes: How many records each class has.
-        centre: The mean of all records.
-        block_sizes: How much records vary in each block of numbers.
-        means: The mean of each class.
-        covariance: The covariance within classes.
-    """
-
-    class_sizes: Stage
-    centre: Stage
-    block_sizes: Stage
-    means: Stage
-    covariance: Stage
+    class_sizes: Stage  # how many records each class has
+    centre: Stage  # the mean of all records
+    block_sizes: Stage  # how much records vary in each block of numbers
+    means: Stage  # the mean of each class
+    covariance: Stage  # the covariance within classes
 
 
 TIED_STAGES = TiedGaussianStages(
@@ -83,7 +72,6 @@ TIED_STAGES = TiedGaussianStages(
     Stage("means", 58.0),
     Stage("covariance", 30.0),
 )
-"""With their shares of the budget."""
 
 
 def unexplained_part(dim: int) -> float:
@@ -91,23 +79,15 @@ def unexplained_part(dim: int) -> float:
 
     Up to 64 numbers carry all the variety that samples have, and networks that are trained on
     these need it; of 128 and more, half makes clearer images and costs networks nothing.
-
-    Args:
-        dim: How many numbers are measured.
     """
     return float(np.clip(1.5 - dim / 128, 0.5, 1.0))
 
 
 def dimensions(mu: float, size: float, classes: int) -> int:
-    """How many numbers are measured: as many as the budget pays for.
+    """How many numbers are measured of ``size`` records (DP): as many as the budget pays for.
 
     The noise in the covariance's eigenvalues grows with d^(3/2) / (mu n), that in a mean with
     sqrt(d) / (mu n / classes); the factors were chosen on sets of photographs and drawings.
-
-    Args:
-        mu: Of the run's budget.
-        size: Released number of records.
-        classes: Their classes.
     """
     covariance = (1.9 * mu * size) ** (2 / 3)
     means = (0.213 * mu * size / classes) ** 2
@@ -116,26 +96,15 @@ def dimensions(mu: float, size: float, classes: int) -> int:
 
 @dataclass(frozen=True)
 class TiedGaussian:
-    """Class means and the covariance they share, released: everything here is public.
+    """Class means and the covariance they share, released: everything here is public."""
 
-    Attributes:
-        layout: Which numbers of an embedding they are of.
-        sizes: (classes,) released class sizes.
-        size_sd: Standard deviation of the noise in each.
-        means: (classes, d).
-        block_sizes: (blocks,) deviation of the records in each block, over that of public images.
-        root: (d, d) a square root of the covariance that samples are drawn with, which is less than
-            that of the records where no direction explains it.
-        covariance: (d, d) that of the records, its variances raised by the noise in them.
-    """
-
-    layout: Layout
-    sizes: Vector
-    size_sd: float
-    means: Vector
-    block_sizes: Vector
-    root: Vector
-    covariance: Vector
+    layout: Layout  # which numbers of an embedding they are of
+    sizes: Vector  # (classes,) released class sizes
+    size_sd: float  # of the noise in each
+    means: Vector  # (classes, d)
+    block_sizes: Vector  # (blocks,) deviation of the records, over that of public images
+    root: Vector  # (d, d) a square root of the covariance that samples are drawn with
+    covariance: Vector  # (d, d) of the records, variances raised by the noise in them
 
     @cached_property
     def weights(self) -> tuple[Vector, Vector]:
@@ -166,10 +135,7 @@ class TiedGaussian:
         return np.asarray((axes / np.sqrt(np.maximum(values, 0.05))).T * scale)
 
     def draw(self, labels: Labels, rng: np.random.Generator) -> Vector:
-        """A point of each class that the discriminant gives that class: (n, d).
-
-        Others are drawn again, for some rounds.
-        """
+        """A point of each class that the discriminant gives that class, in some rounds: (n, d)."""
         points = np.empty((len(labels), self.layout.dim))
         left = np.arange(len(labels))
         for _ in range(_ROUNDS):
@@ -184,15 +150,7 @@ class TiedGaussian:
 def measured(
     vault: Vault, encoder: BlockEncoder, classes: int, mu: float, stages: TiedGaussianStages
 ) -> TiedGaussian:
-    """Release the statistics, and make of them what they say.
-
-    Args:
-        vault: Whole embeddings of the records.
-        encoder: Theirs.
-        classes: Number of classes.
-        mu: Of the run's budget.
-        stages: The releases.
-    """
+    """Release the statistics of whole embeddings, and make of them what they say."""
     sizes, size_sd, colour = _class_sizes(vault, encoder, classes, stages.class_sizes)
     sizes = np.maximum(sizes, _LEAST_CLASS)
     layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes), colour=colour)
@@ -284,17 +242,11 @@ def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> V
 
 @dataclass(frozen=True)
 class _SpikedCovariance:
-    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018).
+    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018)."""
 
-    Attributes:
-        diagonal: (d,).
-        spikes: (d, d): what stands out.
-        noise: Standard deviation of the noise in a variance.
-    """
-
-    diagonal: Vector
-    spikes: Vector
-    noise: float
+    diagonal: Vector  # (d,)
+    spikes: Vector  # (d, d): what stands out
+    noise: float  # standard deviation of the noise in a variance
 
     def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
         """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
@@ -334,9 +286,8 @@ def _spiked(values: Vector, edge: float) -> Vector:
     """Eigenvalues without noise, 0 where they do not reach beyond the edge of the noise's.
 
     Of a spike theta in noise whose eigenvalues end at ``edge`` the measured value is
-    theta + (edge / 2)^2 / theta, along a direction that is the spike's own by
-    1 - (edge / 2)^2 / theta^2 (Benaych-Georges and Nadakuditi 2011). Negative ones count where the
-    noise is small.
+    theta + (edge / 2)^2 / theta, along a direction that is its own by 1 - (edge / 2)^2 / theta^2
+    (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
     """
     beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
     lengths = np.abs(values)
@@ -354,69 +305,144 @@ def moving_average(values: Vector, span: int) -> Vector:
     return np.convolve(padded, np.full(span, 1 / span), mode="valid")
 
 
-def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) -> Release:
-    """Images matched to draws of a tied Gaussian.
+@dataclass(frozen=True)
+class TiedGaussianSampler:
+    """One Gaussian a class, and images that are matched to its draws."""
 
-    Args:
-        materials: A `BlockEncoder` and a `MatchingDecoder` among them.
-        method: The method's name.
-        stages: The releases.
-    """
-    encoder, decoder = materials.encoder, materials.decoder
-    if not isinstance(encoder, BlockEncoder) or not isinstance(decoder, MatchingDecoder):
-        raise ConfigError("a tied Gaussian needs an encoder of blocks and a decoder that matches")
-    classes, mu = materials.classes, materials.context.mu
-    gaussian = measured(materials.vault.map(encoder.encode), encoder, len(classes), mu, stages)
-    materials = materials.for_samples
-    counts = materials.class_sizes(gaussian.sizes / gaussian.sizes.sum(), gaussian.sizes.sum())
-    labels = np.repeat(np.arange(len(classes)), counts)
-    labels = materials.rng_of("classes of samples").permutation(labels)
-    metric, sizes = gaussian.metric, gaussian.block_sizes
+    params: ClusteringParams
+    context: Context
+    encoder: BlockEncoder
+    decoder: MatchingDecoder
+    stages: TiedGaussianStages = TIED_STAGES
 
-    def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
-        rng = materials.rng_of(f"samples {first} round {number}")
-        points = gaussian.draw(part, rng)[samples].astype(np.float32)
-        seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-        return decoder.match(points, gaussian.layout, metric, sizes, seeds=seeds)
+    @property
+    def reason(self) -> str:
+        """Why this sampler was chosen."""
+        return (
+            "one Gaussian a class with a covariance that all classes share: the numbers of "
+            f"{self.encoder.name} lie in blocks, and {self.decoder.name} searches images by them"
+        )
 
-    def batches() -> Iterator[SyntheticBatch]:
+    def check(self) -> None:
+        """Any run of these models will do."""
+
+    def embed(self, materials: Materials) -> Vault:
+        """Whole embeddings of the records."""
+        return materials.vault.map(self.encoder.encode)
+
+    def fit(self, materials: Materials, vault: Vault) -> TiedGaussian:
+        """The released Gaussians."""
+        classes, mu = len(materials.classes), self.context.mu
+        return measured(vault, self.encoder, classes, mu, self.stages)
+
+    def draw(self, materials: Materials, gaussian: TiedGaussian) -> Release:
+        """Images matched to draws of each class."""
+        classes, sizes = materials.classes, gaussian.sizes
+        counts = materials.class_sizes(sizes / sizes.sum(), sizes.sum())
+        labels = np.repeat(np.arange(len(classes)), counts)
+        labels = materials.rng_of("classes of samples").permutation(labels)
+        shares = capacity.Shares(
+            classes,
+            sizes,
+            gaussian.size_sd,
+            own_mean=np.ones(len(classes), dtype=bool),
+            clusters=np.ones(len(classes), dtype=np.int64),
+            directions=np.zeros(len(classes), dtype=np.int64),
+        )
+        facts = {
+            "noisy_rows": round(float(sizes.sum())),
+            "components": len(classes),
+            "dimensions": gaussian.layout.dim,
+            **shares.facts(),
+            "notes": shares.notes(),
+        }
+        return Release(
+            NAME,
+            classes,
+            len(labels),
+            partial(self._batches, materials, gaussian, labels),
+            image_shape=self.decoder.shape,
+            facts=facts,
+            classifier=gaussian.classifier(self.encoder.dim) if len(classes) > 1 else None,
+        )
+
+    def _batches(
+        self, materials: Materials, gaussian: TiedGaussian, labels: Labels
+    ) -> Iterator[SyntheticBatch]:
+        metric = gaussian.metric
+
+        def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
+            rng = materials.rng_of(f"samples {first} round {number}")
+            points = gaussian.draw(part, rng)[samples].astype(np.float32)
+            seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
+            sizes = gaussian.block_sizes
+            return self.decoder.match(points, gaussian.layout, metric, sizes, seeds=seeds)
+
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
             images = materials.selected(len(part), partial(draw, first, part))
             yield SyntheticBatch(part, images=images)
 
-    shares = Shares(
-        classes,
-        gaussian.sizes,
-        gaussian.size_sd,
-        own_mean=np.ones(len(classes), dtype=bool),
-        clusters=np.ones(len(classes), dtype=np.int64),
-        directions=np.zeros(len(classes), dtype=np.int64),
-    )
-    facts = {
-        "noisy_rows": round(float(gaussian.sizes.sum())),
-        "components": len(classes),
-        "dimensions": gaussian.layout.dim,
-        **shares.facts(),
-        "notes": shares.notes(),
-    }
-    classifier = gaussian.classifier(encoder.dim) if len(classes) > 1 else None
-    return Release(
-        method,
-        classes,
-        len(labels),
-        batches,
-        image_shape=decoder.shape,
-        facts=facts,
-        classifier=classifier,
-    )
+    def carried(self, noise: NoiseOfStage) -> tuple[capacity.Carried, ...]:
+        """What classes of several sizes can carry, each among others of its size."""
+        stages, classes, table = self.stages, len(self.context.classes), []
+        for size in capacity.SIZES:
+            dim = dimensions(self.context.mu, float(size * classes), classes)
+            own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
+            table.append(capacity.Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
+        return tuple(table)
+
+    def expected(self, noise: NoiseOfStage, units: float) -> tuple[Expectation, ...]:
+        """What to expect of a release of classes of so many units."""
+        return tied_expectations(self.context, noise, units)
 
 
-def carried(classes: int, mu: float, noise: Noise) -> tuple[Carried, ...]:
-    """What classes of several sizes can carry, each among ``classes`` of one size."""
-    stages, table = TIED_STAGES, []
-    for size in SIZES:
-        dim = dimensions(mu, float(size * classes), classes)
-        own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
-        table.append(Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
-    return tuple(table)
+def tied_expectations(
+    context: Context, noise: NoiseOfStage, units: float
+) -> tuple[Expectation, ...]:
+    """What to expect of one Gaussian a class, of so many units, with a shared covariance."""
+    classes = len(context.classes)
+    dim = dimensions(context.mu, units * classes, classes)
+    rules = [_detail(dim), _difference(dim, noise(TIED_STAGES.means), units)]
+    if units * context.mu < capacity.LEAST_DECODED:
+        rules.insert(0, capacity.few_units(units, context.mu, classifies=classes > 1))
+    return tuple(rules)
+
+
+def _detail(dim: int) -> Expectation:
+    """Rule "numbers": what is seen of an image follows from how many numbers of it are measured.
+
+    The first ones are the lowest cosines and the coarsest energies; outlines take many. The bounds
+    were seen on sheets of public drawings.
+    """
+    part = f"the budget pays for {dim} of at most {MOST_DIM} numbers of an image"
+    if dim < _COARSE_DIM:
+        words = f"expect blobs: {part}, so colours and where it is light and dark"
+    elif dim < _SHAPE_DIM:
+        words = f"expect textures and layouts without outlines: {part}"
+    else:
+        words = (
+            f"expect shapes, with outlines where things are alike in place and size: {part}; no "
+            "fine details, no faces and no writing"
+        )
+    return Expectation("numbers", words)
+
+
+def _difference(dim: int, noise: float, units: float) -> Expectation:
+    """Rule "class means": the noise in a class's mean beside what classes differ by.
+
+    Clipped at a norm of sqrt(d), each number of the mean of u units has noise of sqrt(d) noise / u
+    (Dwork and Roth 2014). Classes of public drawings differ by 0.3 (scenes) to 0.6 (shapes).
+    """
+    error = np.sqrt(dim) * noise / max(units, 1.0)
+    verdict = "so classes will differ"
+    if error > _USUAL_DIFFERENCE:
+        verdict = "so classes will look much alike"
+    elif error > _USUAL_DIFFERENCE / 2:
+        verdict = "so classes will differ where they differ much"
+    return Expectation(
+        "class means",
+        f"the mean of a class of {capacity.about(units)} has noise of {error:.2f} deviations of "
+        f"the images in each number, and classes of public scenes differ by "
+        f"{_USUAL_DIFFERENCE:g}, {verdict}",
+    )

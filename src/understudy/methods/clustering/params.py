@@ -1,0 +1,156 @@
+"""The settings of clustering, and what stands for those that are left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from understudy.core.errors import ConfigError
+from understudy.core.option import Option, check_options
+from understudy.core.ports import PromptedDecoder
+from understudy.core.types import Shape
+from understudy.methods.base import Context
+
+NAME = "clustering"
+
+Covariance = Literal["spherical", "diagonal", "tied", "class", "full"]
+Filter = Literal["none", "embeddings", "images", "both"]
+Labelling = Literal["mixture", "classifier"]
+
+_RICH, _RICHEST = (1.0, 60), (2.0, 150)
+"""Budgets (mu), and clusters of a class of images that each has a covariance of its own for."""
+
+_USUAL_CLASSES = 10  # with more, the clusters of all of them stay as many
+
+
+@dataclass(frozen=True)
+class ClusteringParams:
+    """Parameters of the clustering method; ``None``: chosen by the kind of release.
+
+    Raises:
+        ConfigError: A value out of range.
+    """
+
+    clusters: Annotated[
+        int | None,
+        Option(
+            "clusters per class (k), at most; images 8, or 60 where mu is 1 to 150 where it is 2 "
+            "(fewer of many classes); embeddings and grids 1",
+            least=1,
+        ),
+    ] = None
+    covariance: Annotated[
+        Covariance | None,
+        Option("spherical, diagonal, tied, class (a matrix a class) or full"),
+    ] = None
+    components: Annotated[
+        int | None,
+        Option("dimensions of the space; default 256, 400 for images, and all for grids", least=2),
+    ] = None
+    normalise: Annotated[
+        bool | None, Option("project on the unit sphere about a DP centre; default for embeddings")
+    ] = None
+    power: Annotated[
+        float | None,
+        Option(
+            "signed power of the embeddings first; 0.5 if public ones are never negative",
+            above=0,
+            most=1,
+        ),
+    ] = None
+    whiten: Annotated[
+        bool | None, Option("whiten the space by public images; default unless an unCLIP decodes")
+    ] = None
+    lloyd_steps: Annotated[
+        int, Option("DP Lloyd steps after the votes that choose the first centres", least=0)
+    ] = 2
+    clip_radius: Annotated[
+        float | None,
+        Option("clip differences to a class's mean here; default: a DP quantile, or 1", above=0),
+    ] = None
+    shrink: Annotated[
+        bool, Option("shrink means and covariances by the noise that is known to be in them")
+    ] = True
+    conditional: Annotated[
+        bool, Option("learn each class by itself; false: one mixture without classes")
+    ] = True
+    filter: Annotated[
+        Filter,
+        Option(
+            "of several candidates take those private records vote for: embeddings, images, both"
+        ),
+    ] = "none"
+    threshold: Annotated[
+        float | None,
+        Option("votes needed, in standard deviations of their noise; default: the most voted"),
+    ] = None
+    oversample: Annotated[
+        int, Option("candidates drawn for each sample, with a filter", least=1, most=1000)
+    ] = 2
+    labels: Annotated[
+        Labelling,
+        Option("classifier: draw samples of embeddings up to where a DP classifier ends a class"),
+    ] = "mixture"
+    labels_share: Annotated[
+        float, Option("part of the budget that trains it, below 1", above=0, most=1)
+    ] = 0.7
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.labels_share == 1:
+            raise ConfigError("labels_share=1 leaves no budget for the mixture: take less, as 0.7")
+        if self.threshold is not None and self.filter == "none":
+            raise ConfigError(
+                "threshold is for filter=embeddings, images or both, and this run has no filter"
+            )
+
+    @property
+    def matrix(self) -> bool:
+        """Whether a full covariance is measured."""
+        return self.covariance not in ("spherical", "diagonal")
+
+    def class_count(self, context: Context) -> int:
+        """How many classes the mixture tells apart."""
+        return len(context.classes) if self.conditional else 1
+
+    def grid(self, context: Context) -> Shape | None:
+        """Shape of the latents whose descriptions are the space; None: a linear space."""
+        return context.grid if self.power is None and self.components is None else None
+
+    def wide(self, context: Context) -> bool:
+        """Whether a classifier says where classes end, and public images what the space is like.
+
+        It needs many directions and the lengths of records, and little of a class's own covariance.
+        """
+        return self.labels == "classifier" and context.public and self.whiten is not False
+
+    def settled(self, context: Context) -> ClusteringParams:
+        """With every ``None`` of a mixture decided, from public facts only."""
+        images, rich, wide = context.decoder is not None, context.mu >= _RICH[0], self.wide(context)
+        linear = images and self.grid(context) is None
+        unclip = linear and isinstance(context.decoder, PromptedDecoder)
+        covariance: Covariance = "tied" if wide else "class"
+        clusters = 1
+        if linear:
+            covariance = "diagonal" if unclip else "full" if rich else "class"
+            clusters = _usual_clusters(context.mu, self.class_count(context), unclip=unclip)
+        return replace(
+            self,
+            clusters=self.clusters or clusters,
+            covariance=self.covariance or covariance,
+            whiten=not unclip if self.whiten is None else self.whiten,
+            normalise=not (images or wide) if self.normalise is None else self.normalise,
+        )
+
+
+def _usual_clusters(mu: float, classes: int, *, unclip: bool) -> int:
+    """The most clusters of a class of images; classes that are too small for them get fewer.
+
+    More than 10 were not measured with an unCLIP. Of many classes, the noise of more takes too
+    long.
+    """
+    (rich, few), (richest, many) = _RICH, _RICHEST
+    if mu < rich:
+        return 8
+    usual = int(few + (many - few) * min(1.0, (mu - rich) / (richest - rich)))
+    return 10 if unclip else max(10, min(usual, usual * _USUAL_CLASSES // max(1, classes)))

@@ -1,0 +1,1 @@
+"""The models of embeddings that `clustering` draws samples from."""
