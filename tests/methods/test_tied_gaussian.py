@@ -175,7 +175,9 @@ def test_a_moving_average_keeps_a_constant_and_halves_nothing() -> None:
 
 
 def test_what_classes_carry_grows_with_their_size() -> None:
-    table = METHOD.carried(ClusteringParams(), context(classes=tuple("abcde")), lambda _: 10.0)
+    table = METHOD.explain(
+        ClusteringParams(), context(classes=tuple("abcde")), lambda _: 10.0, None
+    ).capacities
     assert [row.clusters for row in table] == [1] * len(table)
     own = [row.own_mean for row in table]
     assert own == sorted(own)
