@@ -11,11 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.metrics.lpips import lpips  # noqa: E402
+
 from understudy.backends.perceptual_network import ScriptedDistance, ScriptedMaps  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
 from understudy.core.ports import PerceptualDistance  # noqa: E402
 from understudy.core.types import Images  # noqa: E402
-from understudy.metrics.perceptual_distance import lpips  # noqa: E402
 
 
 class Metric(torch.nn.Module):

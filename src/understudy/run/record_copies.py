@@ -1,4 +1,4 @@
-"""Records that two datasets share, and copies of private records among the samples of a release."""
+"""Copies of private records among the samples of a release, and what a pool is recognised by."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from understudy.core.ports import Source
 from understudy.core.types import Embeddings, Vector
 from understudy.data.batches import batch_size
-from understudy.metrics.copies import excess
 from understudy.metrics.fingerprints import (
     Digests,
     Hashes,
@@ -33,11 +32,6 @@ _NEAR_PART = 0.25
 
 _ALONE = 0.01
 """Of private records, beside the others: a near-copy is as near to a single one as these."""
-
-_STORED_ANEW_BITS = 0, 2, 6, 10
-_TIMES, _P_VALUE = 2.0, 1e-6
-"""Images are stored anew where hashes agree so many times as often as chance makes them, and where
-chance is as unlikely as that."""
 
 _ASKED = 1_000  # private records, at most, whose nearest other private record is looked for
 
@@ -102,52 +96,6 @@ class Fingerprints:
 def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:
     for digest in digests:
         yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
-
-
-def shared_records(records: Fingerprints, known: Fingerprints) -> int:
-    """How many records are among others: value for value, or images that were stored anew.
-
-    Both are compared as they are opened: images at the same size, whatever files they came from.
-    Blank images do not count.
-    """
-    exact = int(copied(records.digests, known.digests).sum())
-    return max(exact, stored_anew(records, known)[0])
-
-
-def stored_anew(records: Fingerprints, known: Fingerprints) -> tuple[int, float]:
-    """How many images are others that were encoded anew, resized or mirrored; and what chance is.
-
-    By perceptual hashes that agree, nearly, more often than those of the others do among
-    themselves: some images are all alike. Of several numbers of bits the one that finds most.
-
-    Args:
-        records: n images; embeddings are never stored anew.
-        known: The others.
-
-    Returns:
-        0 and 0.0 where there are no more than chance explains.
-    """
-    result = 0, 0.0
-    if records.hashes is None or records.mirrored is None or len(known.digests) < 2:
-        return result
-    near = np.minimum(*(_bits(hashes, known) for hashes in (records.hashes, records.mirrored)))
-    rows = np.arange(len(known.digests))
-    usual = _bits_to_others(known, rows[some(len(rows), _ASKED)])
-    for bits in _STORED_ANEW_BITS:
-        counted = excess(
-            int((near <= bits).sum()), len(near), int((usual <= bits).sum()), len(usual)
-        )
-        more = counted.p_value < _P_VALUE and counted.rate > _TIMES * counted.chance
-        if more and counted.hits > result[0]:
-            result = counted.hits, counted.chance
-    return result
-
-
-def _bits(hashes: Hashes, known: Fingerprints) -> NDArray[np.int64]:
-    """(n,) bits in which each hash differs from the nearest of the others; 64: there are none."""
-    if known.hashes is None:
-        return np.full(len(hashes), 64, dtype=np.int64)
-    return nearest_hashes(hashes, known.hashes)[1]
 
 
 def _bits_to_others(known: Fingerprints, asked: NDArray[np.int64]) -> NDArray[np.int64]:

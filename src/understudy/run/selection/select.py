@@ -66,6 +66,7 @@ def select(
     no_guarantee: bool = False,
     candidates_public: bool = False,
     delta: float = 1e-5,
+    accept_epsilon: bool = False,
     encoder: str | None = None,
     penalty_encoder: str | None = None,
     lpips: str | Path | None = None,
@@ -102,6 +103,7 @@ def select(
         candidates_public: You declare that no private image of this dataset had a part in making
             the candidates, where they are no release that says so itself.
         delta: With ``epsilon``: its delta.
+        accept_epsilon: Whether an epsilon above 100 or a delta above 1e-3 is meant.
         encoder: Name of the encoder in whose space candidates are chosen; None: embedded:dct.
         penalty_encoder: Name of the encoder of distances to private images; None: another one.
         lpips: A TorchScript file of a perceptual distance, by which private images are near or not;
@@ -146,6 +148,7 @@ def select(
                 "no_guarantee": no_guarantee,
                 "candidates_public": candidates_public,
                 "delta": delta,
+                "accept_epsilon": accept_epsilon,
                 "encoder": encoder,
                 "penalty_encoder": penalty_encoder,
                 "lpips": None if lpips is None else str(lpips),

@@ -55,6 +55,7 @@ class SelectConfig:
         bool, Option("You declare that no private image had a part in the candidates.")
     ] = False
     delta: float = 1e-5
+    accept_epsilon: bool = False
     encoder: str | None = None
     penalty_encoder: Annotated[
         str | None, Option("Of the distances to private images; another than --encoder.")
@@ -154,7 +155,7 @@ class SelectConfig:
 
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
-        skip = {"out", "resume", "ledger", "licence"}
+        skip = {"out", "resume", "ledger", "licence", "accept_epsilon"}
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)

@@ -24,11 +24,10 @@ from understudy.run.provenance import (
     provenance_of_model,
     provenance_of_role,
 )
-from understudy.run.record_copies import Fingerprints, shared_records
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.selection.select_measures import SelectSettings
 from understudy.run.selection.spaces import Spaces
-from understudy.run.shared_records import PublicInput
+from understudy.run.shared_records import PublicInput, shared_count
 
 _AT_ONCE = 512
 
@@ -248,11 +247,9 @@ def _require_non_members(opened: Opened) -> None:
 
 
 def _require_others(opened: Opened) -> None:
-    """Refuse a reference of real records that are not held out.
+    """Refuse a reference of real records that are candidates too, and one held-out part too many.
 
-    Raises:
-        ConfigError: Some of its records are private ones or candidates; or a part of the private
-            dataset is to be held out besides.
+    (`require_no_shared_records` refuses private ones among them.)
     """
     if opened.share_held_out is not None:
         raise ConfigError(
@@ -261,16 +258,14 @@ def _require_others(opened: Opened) -> None:
         )
     if opened.reference is None:
         return
-    records = Fingerprints.of(opened.reference)
-    for other, words in ((opened.private, "private"), (opened.candidates, "candidates too")):
-        shared = 0 if other is None else shared_records(records, Fingerprints.of(other))
-        if shared:
-            raise ConfigError(
-                f"{shared:,} of {len(records.digests):,} records of --reference "
-                f"{opened.reference.name} are {words}: a reference of real records is of others, "
-                "on whom the leak is measured. Leave them out, or name other records. Nothing was "
-                "spent or disclosed"
-            )
+    shared = shared_count(opened.reference, opened.candidates)
+    if shared:
+        raise ConfigError(
+            f"{shared:,} of {len(opened.reference):,} records of --reference "
+            f"{opened.reference.name} are candidates too: a reference of real records is of "
+            "others, on whom the leak is measured. Leave them out, or name other records. Nothing "
+            "was spent or disclosed"
+        )
 
 
 def parts_of_release(
