@@ -32,22 +32,7 @@ SEARCHED_ROWS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """What an evaluation is to measure, and with what.
-
-    Attributes:
-        features: An encoder; None: the default one.
-        full: Train models, too.
-        networks: Which models; naming one asks for training.
-        seeds: Trainings to average over.
-        epochs: Passes over the training set, where not the usual number.
-        rows: Rows of a side whose nearest neighbours are searched, at most.
-        attacks: Attack the release.
-        encoder: What embeds real images, for a release of embeddings; None: the one it names.
-        skip_bad: Pass over unreadable files.
-        lpips: A TorchScript file of a perceptual distance.
-        dp_sgd: Train by DP-SGD on the private rows, too.
-        label: The column that holds the class; None: the run's own.
-    """
+    """What an evaluation is to measure, and with what: see `understudy.evaluate`."""
 
     features: str | None = None
     full: bool = False
