@@ -39,7 +39,6 @@ from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config
 from understudy.run.selection.select_documents import (
-    OwnerFacts,
     record_of,
     release_of,
     write_candidates,
@@ -226,8 +225,15 @@ class _Choice:
             facts = write_release(release, self.folder.draft, format=form, progress=step)
             write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
         record = record_of(self.opened, release, {**chosen.facts, **facts}, leak)
-        known = OwnerFacts(self.seconds, steering.rows_held_out, charged)
-        result = write_documents(self.opened, self.folder, release, record, known)
+        result = write_documents(
+            self.opened,
+            self.folder,
+            release,
+            record,
+            seconds=self.seconds,
+            rows_held_out=steering.rows_held_out,
+            charged=charged,
+        )
         return replace(result, warnings=(*chosen.warnings, *self.warnings))
 
     def _embedded(self, source: Source) -> EmbeddedRows:
