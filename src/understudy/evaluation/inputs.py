@@ -91,9 +91,6 @@ class Inputs:
             real: The private dataset.
             test: The real test set; None: what the run held out.
             options: What is to be measured.
-
-        Raises:
-            InputError: As said.
         """
         stated = (path / "privacy.json").is_file()
         outside = None if stated else _open_outside(path, options)
@@ -301,11 +298,7 @@ def _require_no_features(options: EvaluationOptions) -> None:
 def _require_one_shape(
     release: Source, real: Source, test: Source, encoder: Encoder | None
 ) -> None:
-    """Refuse rows that do not compare with those of the release.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse rows that do not compare with those of the release."""
     for source in (real, test):
         shape = source.shape
         if source.kind == "images" and encoder is not None:

@@ -226,9 +226,6 @@ def audit_one_run(
         delta: The delta that is claimed.
         claimed: The epsilon that is claimed.
         confidence: As for `audit_pairs`.
-
-    Raises:
-        InputError: Fewer than 20 canaries, other lengths, or scores that are not finite.
     """
     scores, inside = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
     if len(scores) < 20 or scores.shape != inside.shape or not np.isfinite(scores).all():

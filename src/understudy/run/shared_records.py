@@ -55,9 +55,6 @@ def require_no_shared_records(
         inputs: What is compared.
         private: The private dataset; None: there is none.
         ledger: Its datasets are compared by the digests that it stores.
-
-    Raises:
-        ConfigError: Naming the roles and the counts.
     """
     if not inputs:
         return

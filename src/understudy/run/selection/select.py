@@ -339,11 +339,7 @@ class _Choice:
         )
 
     def _require_same(self, candidates: EmbeddedRows) -> None:
-        """Refuse to go on with other candidates than the selection was begun with.
-
-        Raises:
-            RunError: As said.
-        """
+        """Refuse to go on with other candidates than the selection was begun with."""
         known = self.folder.keep("candidates", lambda: {"labels": candidates.labels})
         if not np.array_equal(known["labels"], candidates.labels):
             raise RunError(
@@ -383,11 +379,7 @@ _UNMEASURED = (
 
 
 def _require_candidates(candidates: EmbeddedRows, classes: Sequence[str]) -> None:
-    """Refuse a class that there is nothing to choose from.
-
-    Raises:
-        ConfigError: Naming it.
-    """
+    """Refuse a class that there is nothing to choose from."""
     sizes = np.bincount(candidates.labels, minlength=len(classes))
     empty = [name for name, size in zip(classes, sizes, strict=True) if size == 0]
     if empty:

@@ -112,11 +112,7 @@ class Opened:
 
 
 def open_selection(config: SelectConfig) -> Opened:
-    """Open everything, and refuse what does not fit, before anything is disclosed.
-
-    Raises:
-        InputError: As said.
-    """
+    """Open everything, and refuse what does not fit, before anything is disclosed."""
     settings = config.chosen
     origin = provenance_of(config.candidates, declared_public=config.candidates_public)
     reference_origin = None
@@ -189,11 +185,7 @@ def _others(
 
 
 def _require_records(source: Source) -> None:
-    """Refuse a class that the proxy would be taught nothing of.
-
-    Raises:
-        SourceError: Naming it.
-    """
+    """Refuse a class that the proxy would be taught nothing of."""
     counts = np.zeros(len(source.classes), dtype=np.int64)
     for batch in source.batches(_AT_ONCE):
         counts += np.bincount(batch.labels, minlength=len(counts))
@@ -234,11 +226,7 @@ def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConf
 
 
 def _require_non_members(opened: Opened) -> None:
-    """Refuse penalties and references that there are no held-out records for.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse penalties and references that there are no held-out records for."""
     if opened.private is None:
         return
     if opened.non_members:
