@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.spatial.distance import cdist
 
+from benchmarks import rival_selections
 from benchmarks.perceptual import looks_among
 from benchmarks.tables import CACHE, DATA, Table, percent
 from understudy.backends.arrays import to_uint8
@@ -44,7 +45,6 @@ from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.ports import Generator, Tuner
 from understudy.core.types import Images, Labels
 from understudy.data import open_source
-from understudy.methods.selection import baselines
 
 FOLDER = CACHE / "memorisation"
 SHAPE = (64, 64, 3)
@@ -56,7 +56,7 @@ to so many."""
 STEPS = 300
 """Eight images of each class a step: a duplicate passes by 110 to 560 times, a single image 14."""
 
-CANDIDATES = 400
+CANDIDATES, HOMES = 400, 6
 CLASSES = 4
 FALSE_ALARMS = 0.01
 GUIDANCE = AntiMemorisationOptions()
@@ -76,13 +76,15 @@ class World:
     """Whose images are private."""
 
     seed: int = 0  # other homes for each
-    # two homes, and so little training that nothing is learnt: to see that it runs
+    # so little training that nothing is learnt: to see that it runs
     tiny: bool = False
+    # private homes; candidates and steps of the tuning are proportional to them
+    homes: int = HOMES
 
     @property
-    def homes(self) -> int:
-        """Private homes."""
-        return 2 if self.tiny else 6
+    def candidates(self) -> int:
+        """Images that the generator draws."""
+        return CANDIDATES * self.homes // HOMES
 
     @property
     def per_home(self) -> int:
@@ -98,12 +100,14 @@ class World:
     def folder(self) -> Path:
         """Where weights and images are kept."""
         folder = FOLDER / "tiny" if self.tiny else FOLDER
+        if self.homes != HOMES:
+            folder /= f"{self.homes}-homes"
         return folder / f"world-{self.seed}" if self.seed else folder
 
     @property
     def settings(self) -> TuningSettings:
         """Of the tuning."""
-        steps = 2 if self.tiny else STEPS
+        steps = 2 if self.tiny else STEPS * self.homes // HOMES
         return TuningSettings(steps=steps, rate=3e-4, batch=8, full=True, decay=0.0)
 
 
@@ -188,7 +192,7 @@ def without_lookalikes(training: TrainingSet, dropped: float) -> TrainingSet:
     PrivSynth's appendix B.1, with the perceptual distance of `benchmarks.perceptual`.
     """
     count = len(training.labels) - round(dropped * len(training.labels))
-    return _part(training, baselines.without_duplicates(looks_among(training.images), count))
+    return _part(training, rival_selections.without_duplicates(looks_among(training.images), count))
 
 
 def _part(training: TrainingSet, rows: NDArray[np.int64]) -> TrainingSet:
@@ -239,9 +243,9 @@ def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:
     names = prompts_of(np.arange(CLASSES))
     embeddings = generator._prompts.conditioning(names)["prompt_embeds"]
     flat = embeddings.reshape(len(names), -1).numpy()
-    noisy = torch.from_numpy(baselines.noisy_class_embeddings(flat, deviation, seed)).reshape(
-        embeddings.shape
-    )
+    noisy = torch.from_numpy(
+        rival_selections.noisy_class_embeddings(flat, deviation, seed)
+    ).reshape(embeddings.shape)
     result = copy.copy(generator)
     result._prompts = NoisyPrompts(generator._prompts, dict(zip(names, noisy, strict=True)))
     return result

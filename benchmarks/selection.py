@@ -20,6 +20,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.likelihood_ratio_attack import WORLDS, ChainAttack, chain_attack, run_worlds
+from benchmarks.rival_selections import (
+    BASELINES,
+    LabelledFeatures,
+    SelectionFacts,
+    masked,
+    without_duplicates,
+)
 from benchmarks.selection_chart import Curve, chart
 from benchmarks.selection_judge import (
     LinearHead,
@@ -41,17 +49,9 @@ from understudy.core.types import Images, Vector
 from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
-from understudy.methods.selection.baselines import (
-    BASELINES,
-    LabelledFeatures,
-    SelectionFacts,
-    masked,
-    without_duplicates,
-)
 from understudy.methods.selection.penalties import membership_penalty, reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
 from understudy.metrics.attacks import confidence
-from understudy.metrics.likelihood_ratio_attack import WORLDS, ChainAttack, chain_attack, run_worlds
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.report import contact_sheet
 

@@ -18,8 +18,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.memorisation import CANDIDATES, World, memorised_candidates
+from benchmarks.memorisation import HOMES, World, memorised_candidates
 from benchmarks.perceptual import look_embeddings, looks_to_nearest
+from benchmarks.rival_selections import BASELINES, SelectionFacts, masked
 from benchmarks.selection import (
     HEADS,
     SETTINGS,
@@ -35,7 +36,6 @@ from benchmarks.selection_memorised import seen, task
 from benchmarks.selection_worlds import SelectionTask
 from benchmarks.tables import Table
 from understudy.core.types import Images, Labels
-from understudy.methods.selection.baselines import BASELINES, SelectionFacts, masked
 from understudy.metrics.attacks import by_calibrated_distance
 
 KEEP = 0.5
@@ -163,18 +163,27 @@ SWEEPS: Mapping[str, Baseline] = {
 PARTS = ("undefended", *SWEEPS)
 
 
-def main(parts: tuple[str, ...] = (), *, seeds: int | None = None, tiny: bool = False) -> None:
+def main(
+    parts: tuple[str, ...] = (),
+    *,
+    seeds: int | None = None,
+    homes: int = HOMES,
+    tiny: bool = False,
+) -> None:
     """Print the chart as a table.
 
     Args:
         parts: Of `PARTS`; none: all of them.
         seeds: How many; None: three, or one where ``tiny``.
+        homes: Private homes; candidates and training are proportional to them.
         tiny: Of two homes and a training of two steps, one strength of each.
     """
-    seeds = seeds or (1 if tiny else 3)
-    count = TINY_COUNT if tiny else CANDIDATES
-    stages = [Stage.of(World(seed, tiny), count) for seed in range(seeds)]
-    title = f"PrivSynth's baselines, {count} candidates that memorise, {seeds} seeds"
+    worlds = [
+        World(seed, tiny, 2 if tiny else homes) for seed in range(seeds or (1 if tiny else 3))
+    ]
+    count = TINY_COUNT if tiny else worlds[0].candidates
+    stages = [Stage.of(world, count) for world in worlds]
+    title = f"PrivSynth's baselines, {count} candidates that memorise, {len(worlds)} seeds"
     table = Table(title, ("method, strength", *HEADS), first=48)
     for name, release in releases(parts or PARTS, tiny=tiny).items():
         table.row(name, *cells([stage.outcome(*release(stage)) for stage in stages]))

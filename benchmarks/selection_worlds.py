@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.likelihood_ratio_attack import WORLDS, member_draws
 from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.tables import CACHE, DATA, load, need
 from understudy.backends.registry import load_decoder, load_encoder
@@ -26,7 +27,6 @@ from understudy.core.types import Images, Labels, Vector
 from understudy.data import open_source
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.metrics.labelled import Labelled, gather
-from understudy.metrics.likelihood_ratio_attack import WORLDS, member_draws
 from understudy.playhouse.source import PLAYHOUSE_PREFIX
 from understudy.steps.space import Space, whitening
 

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+
 from understudy.backends.perceptual_network import ScriptedDistance  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
 from understudy.core.ports import PerceptualDistance  # noqa: E402

@@ -6,7 +6,6 @@ import pytest
 from understudy.core.errors import InputError
 from understudy.metrics.attacks import (
     Shadows,
-    attack_by_loss,
     by_calibrated_distance,
     by_density_ratio,
     by_distance,
@@ -131,15 +130,12 @@ def test_the_loss_of_rows_that_were_learnt_is_lower():
     assert roc(by_loss(model, x[:100], y[:100]), by_loss(model, x[100:], y[100:])).auc.low > 0.7
 
 
-def test_a_model_trained_on_copies_of_the_members_gives_them_away():
+def test_a_model_trained_on_others_gives_no_member_away():
     x, y = labelled(300)
     members, others, fresh = ((x[at : at + 100], y[at : at + 100]) for at in (0, 100, 200))
-    copied = attack_by_loss(nearest_class_means(*members, 0), members, others)
-    assert copied.auc.low > 0.7
-    strangers = attack_by_loss(nearest_class_means(*fresh, 0), members, others)
-    assert strangers.auc.low < 0.5 < strangers.auc.high
-    by_hand = roc(*(by_loss(nearest_class_means(*fresh, 0), *side) for side in (members, others)))
-    assert strangers.auc == by_hand.auc
+    model = nearest_class_means(*fresh, 0)
+    area = roc(*(by_loss(model, *side) for side in (members, others))).auc
+    assert area.low < 0.5 < area.high
 
 
 def test_lira_is_fair_where_nothing_leaks():

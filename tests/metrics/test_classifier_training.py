@@ -194,15 +194,6 @@ def test_constant_features_are_left_out() -> None:
     assert accuracy(classifier, xt, yt) > 0.95
 
 
-def test_all_constant() -> None:
-    x = np.ones((20, 3), np.float32)
-    y = np.arange(20) % 2
-    found = train_on_embeddings(x, y, classes=2, epochs=2).predict(x)
-    assert set(found) <= {0, 1}
-    images = np.full((20, 16, 16, 3), 9, np.uint8)
-    assert set(train_on_images(images, y, classes=2, epochs=1).predict(images)) <= {0, 1}
-
-
 def test_scale_and_offset_do_not_matter() -> None:
     x, y = points(600, 1)
     xt, yt = points(400, 2)
@@ -220,14 +211,6 @@ def test_statistics_in_blocks() -> None:
     mean, deviation = statistics(images)
     np.testing.assert_allclose(mean, images.mean((0, 1, 2)))
     np.testing.assert_allclose(deviation, images.std((0, 1, 2)))
-
-
-def test_read_only_and_memory_mapped_input(tmp_path: object) -> None:
-    x, y = points(100, 1)
-    np.save(f"{tmp_path}/x.npy", x)
-    mapped = np.load(f"{tmp_path}/x.npy", mmap_mode="r")
-    first = train_on_embeddings(mapped, y, classes=4, epochs=1)
-    assert np.array_equal(weights(first), weights(train_on_embeddings(x, y, classes=4, epochs=1)))
 
 
 def test_augmentation_shifts_each_image_by_itself() -> None:
@@ -281,13 +264,6 @@ def test_the_last_weights_are_averaged_unless_an_epoch_was_clearly_better(
     expected = (states[8] + states[9]) / 2 if averaged else states[1]
     np.testing.assert_allclose(weights(given), expected, atol=1e-6)
     assert not np.allclose(states[1], (states[8] + states[9]) / 2, atol=1e-6)
-
-
-def test_progress_is_told_each_epoch() -> None:
-    told: list[tuple[int, int]] = []
-    x, y = points(30, 0)
-    train_on_embeddings(x, y, classes=4, epochs=3, progress=lambda *now: told.append(now))
-    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 X, Y = points(10, 0)

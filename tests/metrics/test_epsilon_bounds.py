@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from understudy.core.errors import InputError
-from understudy.metrics.epsilon_bounds import (
+from understudy.metrics.privacy_bounds import (
     epsilon_from_one_run,
     epsilon_from_pairs,
     mu_from_pairs,

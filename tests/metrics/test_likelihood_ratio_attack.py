@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from understudy.core.errors import InputError
-from understudy.metrics.attacks import Shadows
-from understudy.metrics.likelihood_ratio_attack import (
+from benchmarks.likelihood_ratio_attack import (
     ChainAttack,
     chain_attack,
     member_draws,
     run_worlds,
 )
+
+from understudy.core.errors import InputError
+from understudy.metrics.attacks import Shadows
 
 LABELS = np.repeat(np.arange(3), 20)
 

@@ -43,21 +43,6 @@ def test_precision_recall_density_and_coverage_are_prdcs(features):
     assert 0.1 < found.recall < 1
 
 
-def test_the_kernel_distance_is_that_of_scikit_learns_kernel(features):
-    pairwise = pytest.importorskip("sklearn.metrics.pairwise")
-    real, synthetic = (side[:400] for side in features)
-    found = kernel_distance(real, synthetic, subsets=3, size=400).value
-    options = {"degree": 3, "gamma": None, "coef0": 1}  # as torch-fidelity and torchmetrics ask
-
-    def kernel(a, b):
-        return pairwise.polynomial_kernel(a.astype(float), b.astype(float), **options)
-
-    pairs = ~np.eye(400, dtype=bool)
-    expected = kernel(real, real)[pairs].mean() + kernel(synthetic, synthetic)[pairs].mean()
-    expected -= 2 * kernel(real, synthetic).mean()
-    assert found == pytest.approx(expected, abs=1e-4)
-
-
 def test_the_kernel_distance_is_torchmetrics(features):
     torch = pytest.importorskip("torch")
     kid = pytest.importorskip("torchmetrics.image.kid", reason="pip install torchmetrics")

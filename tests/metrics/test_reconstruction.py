@@ -9,7 +9,7 @@ from understudy.core.errors import InputError
 from understudy.core.types import Images
 from understudy.metrics import reconstruction
 from understudy.metrics.reconstruction import reconstruct
-from understudy.metrics.similarity import mse, psnr, ssim
+from understudy.metrics.similarity import psnr, ssim
 
 
 def pictures(n: int, seed: int, shape: tuple[int, int, int] = (12, 13, 1)) -> Images:
@@ -52,18 +52,6 @@ def test_copies_among_the_release_are_found() -> None:
     assert found.closer.value >= 42 / 400
     assert found.closer.low > 0.05
     assert found.held_out.psnr.max() < 15
-
-
-def test_progress_counts_every_picture() -> None:
-    told: list[int] = []
-    reconstruct(pictures(30, 1), pictures(9, 2), pictures(20, 3), progress=told.append)
-    assert sum(told) == 50
-
-
-def test_worst_cases_are_best_matches() -> None:
-    found = reconstruct(pictures(30, 1), pictures(9, 2), pictures(20, 3))
-    assert (np.diff(found.private.mse[found.worst(30)]) >= 0).all()
-    assert mse(pictures(30, 1)[:1], pictures(9, 2)[found.private.rows[:1]]) == found.private.mse[:1]
 
 
 def test_refused() -> None:

@@ -68,20 +68,6 @@ def test_an_honest_classifier_is_calibrated_and_a_boastful_one_is_not() -> None:
     assert np.nanmean(boastful.confidence - boastful.accuracy) > 0.05
 
 
-def test_all_right_and_sure() -> None:
-    found = calibration(np.eye(3), np.arange(3))
-    assert (found.ece, found.brier, found.log_loss) == (0, 0, 0)
-    assert found.counts[-1] == 3
-    assert np.isnan(found.accuracy[:-1]).all()
-
-
-def test_all_wrong_and_sure() -> None:
-    found = calibration(np.eye(3), (np.arange(3) + 1) % 3)
-    assert found.ece == 1
-    assert found.brier == 2
-    assert np.isfinite(found.log_loss)
-
-
 def test_confusion_has_the_truth_in_rows() -> None:
     found = confusion(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), 4)
     assert found.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]

@@ -48,6 +48,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "larger": (lambda image: resized(image, 1.4), "looks"),
     "mirrored": (ImageOps.mirror, "looks"),
     "turned": (lambda image: image.rotate(90), "looks"),
+    "the centre": (lambda image: ImageOps.crop(image, 4), "looks"),
     "grey": (lambda image: image.convert("L"), "looks"),
     "half, mirrored, JPEG 75": (
         lambda image: jpeg(ImageOps.mirror(resized(image, 0.5)), 75),

@@ -359,6 +359,8 @@ def test_a_receipt_that_does_not_add_up_is_refused(site: Path) -> None:
         ({"private": "p", "epsilon": 1.0, "penalty_encoder": "e"}, "--penalty-encoder"),
         ({"private": "p", "epsilon": 1.0, "settings": {"reconstruction": 1}}, "no useful private"),
         ({"private": "p", "epsilon": -1.0}, "epsilon must be a positive number"),
+        ({"private": "p", "epsilon": 101.0}, "protects next to nothing.*--accept-epsilon"),
+        ({"private": "p", "epsilon": 1.0, "delta": 0.002}, "delta 0.002 .* --accept-epsilon"),
         ({"epsilon": 1.0}, "there is no --private"),
         ({"hold_out": "10%"}, "there is no --private"),
         ({"reference": "held-out"}, "a part of --private"),
@@ -435,7 +437,9 @@ def test_a_folder_with_other_things_is_left_alone(site: Path) -> None:
 def test_a_configuration_says_which_of_the_three_it_is() -> None:
     base: dict[str, Any] = {"candidates": "c", "out": Path("o"), "keep": 0.5}
     assert SelectConfig(**base).form == "post-processing"
-    assert SelectConfig(**base, private="p", epsilon=1.0).form == "differential privacy"
+    meant = {"epsilon": 101.0, "delta": 0.002, "accept_epsilon": True}
+    for options in ({"epsilon": 1.0}, meant):
+        assert SelectConfig(**base, private="p", **options).form == "differential privacy"
     assert SelectConfig(**base, private="p", no_guarantee=True).form == "no guarantee"
 
 

@@ -147,10 +147,12 @@ def shuffled(site: Path, part: slice) -> Path:
 
 @pytest.mark.parametrize("part", [slice(None), slice(0, 1)])
 def test_a_reference_with_private_records_is_refused(site: Path, part: slice) -> None:
-    with pytest.raises(ConfigError, match=r"of --reference .* are private"):
+    match = r"mixed.npz \(--reference\): \d+ of its \d+ records are those of .*private.npz"
+    with pytest.raises(ConfigError, match=match):
         choose(site, reference=shuffled(site, part))
     assert not (site / "out").exists()
-    assert not (site / "ledger.db").exists()
+    with Ledger(str(site / "ledger.db")) as ledger:
+        assert not ledger.datasets()
 
 
 def test_a_reference_of_candidates_is_refused(site: Path) -> None:
@@ -193,9 +195,10 @@ def test_private_images_in_other_files_are_no_reference(tmp_path: Path, how: str
     for number, (image, name) in enumerate(zip(images, labels, strict=True)):
         (tmp_path / "same" / name).mkdir(parents=True, exist_ok=True)
         save(STORED[how](image), tmp_path / "same" / name / f"{number}.png")
-    with pytest.raises(ConfigError, match=r"of 60 records .* are private"):
+    with pytest.raises(ConfigError, match=r"\(--reference\): 60 of its 60 records are those of"):
         choose(tmp_path, reference=tmp_path / "same", settings=CHEAPLY)
-    assert not (tmp_path / "ledger.db").exists()
+    with Ledger(str(tmp_path / "ledger.db")) as ledger:
+        assert not ledger.datasets()
 
 
 def test_other_images_of_the_same_kind_are_a_reference(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ _SAMPLE = 512  # images that show how near unrelated ones lie
 _NEIGHBOURS_SHARE, _NEIGHBOURS = 0.02, 10  # which of the sample is an image's surrounding
 _BLOCK = 2048
 _READ = 256
+CROPS = tuple(round(1 - 0.02 * step, 2) for step in range(1, 11))
+"""Sides of the centre crops that are looked for, of the whole side: 98 % down to 80 %."""
+
 BANDS = 8
 """Digests of the looks of one image."""
 BAND_BYTES = 4
@@ -70,6 +73,14 @@ class OriginalSource(Source, Protocol):
     def originals(self) -> Iterator[Values]:
         """Every record in order, in its own size, colours and precision."""
         ...
+
+
+def centre(image: Values, share: float) -> Values:
+    """The centre of an image: a share of each of its sides; an embedding as it is."""
+    if image.ndim == 1:
+        return image
+    down, across = (round(side * (1 - share) / 2) for side in image.shape[:2])
+    return image[down : image.shape[0] - down, across : image.shape[1] - across]
 
 
 def originals_of(source: Source) -> Iterator[Values]:

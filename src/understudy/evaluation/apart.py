@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
+from understudy.core.image_identity import Looks, same_looks
 from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics.fingerprints import Digests, copied, record_digests
-from understudy.run.record_copies import Fingerprints, stored_anew
+from understudy.metrics.subsets import some
 
 _FEW = 0.01
 """Part of a test set that may be shared and is left out: duplicates that large datasets have."""
+
+_COMPARED = 2_000  # images of a test set, at most, whose looks are compared with the private ones
 
 
 def require_apart_rows(
@@ -22,8 +25,7 @@ def require_apart_rows(
     """Which rows of a test set are neither private nor in the release, value for value.
 
     Raises:
-        ConfigError: Too many are; or the test set holds private images that were stored anew, by
-            their perceptual hashes.
+        ConfigError: Too many are; or the test set holds private images that were stored anew.
     """
     images = release.source.kind == "images"
     sides = {"private rows": private, "rows of the release": release}
@@ -32,8 +34,8 @@ def require_apart_rows(
         {words: _digests(side, images) for words, side in sides.items()},
         test.source.name,
     )
-    if images:
-        _require_no_stored_anew(private, test)
+    if private.looks is not None and test.looks is not None:
+        _require_no_stored_anew(private.looks, test.looks, test.source.name)
     return ~shared
 
 
@@ -68,15 +70,12 @@ def _digests(side: EmbeddedDataset, images: bool) -> Digests:
     return side.digests if images else record_digests(side.features)
 
 
-def _require_no_stored_anew(private: EmbeddedDataset, test: EmbeddedDataset) -> None:
-    images, known = (
-        Fingerprints(side.digests, side.hashes, side.mirrored) for side in (test, private)
-    )
-    hits, chance = stored_anew(images, known)
-    if hits > _FEW * len(images.digests):
+def _require_no_stored_anew(private: Looks, test: Looks, name: str) -> None:
+    compared = test.at(np.arange(len(test))[some(len(test), _COMPARED)])
+    hits = int(same_looks(compared, private).sum())
+    if hits > _FEW * len(compared):
         raise ConfigError(
-            f"{hits:,} of {len(images.digests):,} images of the test set ({test.source.name}) are "
-            "private images that were stored anew, by their perceptual hashes; of private images "
-            f"{chance:.1%} are so near to another one. A test set is of other images: leave them "
-            "out, or name another (--test)"
+            f"{hits:,} of {len(compared):,} images of the test set ({name}) are private images "
+            "that were stored anew: encoded, resized or turned, they look the same. A test set is "
+            "of other images: leave them out, or name another (--test)"
         )

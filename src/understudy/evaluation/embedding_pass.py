@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from understudy.backends.plugin import installed
 from understudy.backends.registry import load_encoder
+from understudy.core.image_identity import Looks
 from understudy.core.ports import Encoder, ScoringEncoder, Source
 from understudy.core.types import Batch, Embeddings, Images, Labels, Shape
 from understudy.data.batches import batch_size
@@ -127,7 +128,7 @@ class EmbeddedDataset:
         sums: Moments of the features of all rows, by class where that fits into memory.
         digests: (n,) of all rows' pixels.
         hashes: (n,) perceptual hashes of all rows.
-        mirrored: (n,) those of the rows seen in a mirror.
+        looks: Of all rows; None: no images.
     """
 
     source: Source
@@ -140,7 +141,7 @@ class EmbeddedDataset:
     sums: dict[int, MomentSums] = field(default_factory=dict)
     digests: Digests = field(default_factory=lambda: np.zeros(0, dtype="V16"))
     hashes: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    mirrored: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    looks: Looks | None = None
 
     def all_sums(self) -> MomentSums:
         """Moments of all rows."""
@@ -194,6 +195,7 @@ def embed_dataset(
     chosen[some(count, rows)] = True
     chosen_columns, all_columns = _Columns(int(chosen.sum())), _Columns(count)
     sums: dict[int, MomentSums] = {}
+    looks: list[Looks] = []
     done = 0
     for batch in source.batches(batch_size(source)):
         labels = _labels(batch, source, classes)
@@ -208,11 +210,8 @@ def embed_dataset(
             probabilities=None if probabilities is None else probabilities[take],
         )
         if images is not None:
-            all_columns.add(
-                digests=pixel_digests(images),
-                hashes=perceptual_hashes(images),
-                mirrored=perceptual_hashes(images[:, :, ::-1]),
-            )
+            all_columns.add(digests=pixel_digests(images), hashes=perceptual_hashes(images))
+            looks.append(Looks.of(images))
         done += len(labels)
         bar(len(labels))
     embedded = EmbeddedDataset(
@@ -227,7 +226,7 @@ def embed_dataset(
     )
     if source.kind == "images":
         embedded.digests, embedded.hashes = all_columns["digests"], all_columns["hashes"]
-        embedded.mirrored = all_columns["mirrored"]
+        embedded.looks = Looks.concatenated(looks)
     return embedded
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -99,24 +99,12 @@ def evaluate(
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
+    names = {option.name for option in fields(EvaluationOptions)}
+    chosen = EvaluationOptions(**{name: one for name, one in locals().items() if name in names})
     if folder is None and model is None:
         raise ConfigError("say what is evaluated: a run's folder, a release, or --model FILE")
     release = None if folder is None else evaluated_place(Path(folder))
     with reporting(progress) as events:
-        chosen = EvaluationOptions(
-            features=features,
-            full=full,
-            networks=networks,
-            seeds=seeds,
-            epochs=epochs,
-            rows=rows,
-            attacks=attacks,
-            encoder=encoder,
-            skip_bad=skip_bad,
-            lpips=lpips,
-            dp_sgd=dp_sgd,
-            label=label,
-        )
         records = source_name("real", real)
         others = None if test is None else source_name("test", test)
         inputs = None if release is None else Inputs.open(release, records, others, chosen)

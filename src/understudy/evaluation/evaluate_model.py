@@ -142,11 +142,7 @@ def _encoder(model: ClassifierFile, private: Source, asked: str | None) -> Encod
 
 
 def _require_known(model: ClassifierFile, classes: tuple[str, ...], rows: Labelled) -> None:
-    """Refuse a test set of classes that the model does not give.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a test set of classes that the model does not give."""
     scores = model.probabilities(rows.values[:1]).shape[1]
     if scores != len(classes):
         raise ConfigError(

@@ -32,22 +32,7 @@ SEARCHED_ROWS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """What an evaluation is to measure, and with what.
-
-    Attributes:
-        features: An encoder; None: the default one.
-        full: Train models, too.
-        networks: Which models; naming one asks for training.
-        seeds: Trainings to average over.
-        epochs: Passes over the training set, where not the usual number.
-        rows: Rows of a side whose nearest neighbours are searched, at most.
-        attacks: Attack the release.
-        encoder: What embeds real images, for a release of embeddings; None: the one it names.
-        skip_bad: Pass over unreadable files.
-        lpips: A TorchScript file of a perceptual distance.
-        dp_sgd: Train by DP-SGD on the private rows, too.
-        label: The column that holds the class; None: the run's own.
-    """
+    """What an evaluation is to measure, and with what: see `understudy.evaluate`."""
 
     features: str | None = None
     full: bool = False
@@ -106,9 +91,6 @@ class Inputs:
             real: The private dataset.
             test: The real test set; None: what the run held out.
             options: What is to be measured.
-
-        Raises:
-            InputError: As said.
         """
         stated = (path / "privacy.json").is_file()
         outside = None if stated else _open_outside(path, options)
@@ -316,11 +298,7 @@ def _require_no_features(options: EvaluationOptions) -> None:
 def _require_one_shape(
     release: Source, real: Source, test: Source, encoder: Encoder | None
 ) -> None:
-    """Refuse rows that do not compare with those of the release.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse rows that do not compare with those of the release."""
     for source in (real, test):
         shape = source.shape
         if source.kind == "images" and encoder is not None:

@@ -23,7 +23,13 @@ from understudy.metrics.copies import (
     excess,
     near_copies,
 )
-from understudy.metrics.fingerprints import NEAR_DUPLICATES, copied, nearest_hashes, twins
+from understudy.metrics.fingerprints import (
+    NEAR_BITS,
+    NEAR_DUPLICATES,
+    copied,
+    nearest_hashes,
+    twins,
+)
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.leakage import (
     NEARER_THAN_HELD_OUT,
@@ -40,7 +46,6 @@ from understudy.metrics.reconstruction import (
 )
 from understudy.metrics.verdicts import Leakage
 from understudy.run.progress import Bars
-from understudy.run.record_copies import NEAR_BITS
 
 _SHORTLIST = 200  # of each kind of distance
 

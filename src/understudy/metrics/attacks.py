@@ -189,27 +189,6 @@ def by_loss(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
     return np.asarray(np.log(np.maximum(chosen, 1e-12)), dtype=np.float64)
 
 
-def attack_by_loss(
-    model: Trained,
-    members: tuple[NDArray[Any], Labels],
-    others: tuple[NDArray[Any], Labels],
-) -> Roc:
-    """Do a trained model's losses tell members from others?
-
-    Of a model trained on a release (its ``classifier.probabilities``) the members are the private
-    rows behind the release.
-
-    Args:
-        model: The model under attack.
-        members: (n, ...) private rows and their labels, as the model counts classes.
-        others: The same of real rows that were not in the private data.
-
-    Raises:
-        InputError: Fewer than two rows a side.
-    """
-    return roc(by_loss(model, *members), by_loss(model, *others))
-
-
 def confidence(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
     """log(p / (1 - p)) of each row's class: near to normal over models (Carlini et al. 2022)."""
     p = np.clip(model(rows)[np.arange(len(rows)), labels].astype(np.float64), 1e-9, 1 - 1e-9)

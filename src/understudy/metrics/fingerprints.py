@@ -17,6 +17,9 @@ from understudy.metrics.nearest_neighbours import RowProgress, row_blocks, side_
 _HASH_SIDE = 8
 _HASH_OF = 32
 
+NEAR_BITS = 6
+"""Bits of 64 in which perceptual hashes of near-copies differ at most."""
+
 Digests = NDArray[np.void]
 """(n,) of 16 bytes."""
 

@@ -36,15 +36,7 @@ def mse(a: Images, b: Images) -> Vector:
 
 
 def psnr(a: Images, b: Images) -> Vector:
-    """Peak signal-to-noise ratio of each pair in decibels; infinite for the same image.
-
-    Args:
-        a: (n, height, width, channels) uint8.
-        b: The same shape.
-
-    Raises:
-        InputError: Other shapes.
-    """
+    """Peak signal-to-noise ratio of pairs as of `mse`, in decibels; infinite for the same image."""
     return decibels(mse(a, b))
 
 

@@ -271,21 +271,7 @@ def fit(
     encoder: Encoder | None = None,
     progress: EpochProgress | None = None,
 ) -> AnyClassifier:
-    """Train a network, and give it back.
-
-    Args:
-        train: What to train on.
-        network: ``"two-layer"`` for embeddings, one of the others for images.
-        seed: Of the training.
-        epochs: Passes over the training set; None for the recipe's own number.
-        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
-        encoder: Of ``"discriminant"``: gives the features of images.
-        progress: Told after every epoch.
-
-    Raises:
-        InputError: The shapes or the arrays do not fit; see the message.
-        MissingExtra: Torch is not installed.
-    """
+    """Train a network, and give it back; arguments and errors as of `utility`."""
     if network not in get_args(Network):
         raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
     if network == "discriminant":

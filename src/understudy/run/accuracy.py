@@ -198,11 +198,7 @@ def usual_networks(release: Source) -> Sequence[Network]:
 
 
 def require_networks(networks: Sequence[str] | None) -> list[Network]:
-    """The networks by their names, all of which exist.
-
-    Raises:
-        ConfigError: Naming the ones that do.
-    """
+    """The networks by their names, all of which exist."""
     known: dict[str, Network] = {name: name for name in WORDS}
     for name in networks or ():
         if name not in known:

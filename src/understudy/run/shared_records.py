@@ -1,24 +1,30 @@
 """What is to be public, compared with the private records and every dataset of the ledger.
 
 By stored bytes, by decoded values, and by looks, which re-encoding, resizing and mirroring leave
-alone (`understudy.core.image_identity`). One shared record is a refusal, before anything is
-charged or written; its message holds counts of private records and is for the owner alone.
+alone (`understudy.core.image_identity`). With the records at hand, images are also compared with
+their centre crops; parts from elsewhere in an image are not recognised, and of a dataset that only
+the ledger knows no crop is. One shared record is a refusal, before anything is charged or written;
+its message holds counts of private records and is for the owner alone.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.image_identity import same_looks
+from understudy.core.image_identity import CROPS, Looks, centre, originals_of, same_looks
 from understudy.core.ports import Source
+from understudy.metrics.subsets import some
 from understudy.privacy.ledger.fingerprint import RecordDigests
 from understudy.privacy.ledger.ledger import Ledger
 
 _LISTED = 3
+_CROPPED = 10_000  # private images, at most, whose crops are looked for, chosen at random
+_CROP_PAIRS = 5_000**2  # pairs, at most, that are compared at each size of a crop
 _NEARLY_ALL = 0.9  # of the candidates: then they are the private dataset, and no pool
 
 
@@ -49,18 +55,16 @@ def require_no_shared_records(
         inputs: What is compared.
         private: The private dataset; None: there is none.
         ledger: Its datasets are compared by the digests that it stores.
-
-    Raises:
-        ConfigError: Naming the roles and the counts.
     """
     if not inputs:
         return
     own = None if private is None else RecordDigests.of(private, ledger.key)
+    crops = [] if private is None else _crops(private)
     faults = []
     for one in inputs:
         records = RecordDigests.of(one.source, ledger.key)
         if private is not None and own is not None:
-            counts, rows = _shared(records, own)
+            counts, rows = _shared(records, own, crops)
             if sum(counts) > (_NEARLY_ALL * len(one.source) if one.measured else 0):
                 faults.append(_words(one, private.name, counts) + _examples(one, rows))
                 continue
@@ -77,7 +81,34 @@ def require_no_shared_records(
         )
 
 
-def _shared(records: RecordDigests, own: RecordDigests) -> tuple[tuple[int, int, int], list[int]]:
+def shared_count(source: Source, other: Source) -> int:
+    """How many records of a dataset are those of another: by bytes, by values or by looks."""
+    key = secrets.token_bytes(32)
+    digests = RecordDigests.of(source, key), RecordDigests.of(other, key)
+    return sum(_shared(*digests, _crops(other))[0])
+
+
+def _crops(source: Source) -> list[Looks]:
+    """The looks of centre crops of the images, or of a sample of them, a size after the other."""
+    if source.kind != "images":
+        return []
+    sample = set(np.arange(len(source))[some(len(source), _CROPPED)].tolist())
+    images = (image for row, image in enumerate(originals_of(source)) if row in sample)
+    each = [[Looks.of([centre(image, share)]) for share in CROPS] for image in images]
+    return [Looks.concatenated(looks) for looks in zip(*each, strict=True)]
+
+
+def _cropped(looks: Looks, crops: Sequence[Looks]) -> set[int]:
+    """Which images look like a crop; of more than can be compared, which of a sample do."""
+    if not crops:
+        return set()
+    rows = np.arange(len(looks))[some(len(looks), _CROP_PAIRS // len(crops[0]))]
+    return {int(row) for one in crops for row in rows[same_looks(looks.at(rows), one)]}
+
+
+def _shared(
+    records: RecordDigests, own: RecordDigests, crops: Sequence[Looks]
+) -> tuple[tuple[int, int, int], list[int]]:
     """How many records are private by bytes, others by values, others by looks; and which."""
     stored = {
         row
@@ -90,6 +121,7 @@ def _shared(records: RecordDigests, own: RecordDigests) -> tuple[tuple[int, int,
         if value is not None and value in own.values_set
     }
     looks = set(np.flatnonzero(same_looks(records.looks, own.looks)).tolist())
+    looks |= _cropped(records.looks, crops)
     counts = len(stored), len(values - stored), len(looks - values - stored)
     return counts, sorted(stored | values | looks)
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from benchmarks.network_proxy import NetworkProxy
 
 from understudy.core.errors import ConfigError
 from understudy.methods.selection import linear_proxy
 from understudy.methods.selection.base import ProxySettings, converged
 from understudy.methods.selection.linear_proxy import LinearProxy
-from understudy.methods.selection.network_proxy import NetworkProxy
 from understudy.methods.selection.reference import RecordReference
 
 CANDIDATES, DIM, CLASSES, NORM = 40, 5, 3, 20.0

@@ -24,12 +24,12 @@ from benchmarks.memorisation import (  # noqa: E402
 )
 
 JUDGE = DATA / "models" / "mobilenet_v2_features.onnx"
-TINY = World(tiny=True)
+TINY = World(tiny=True, homes=2)
 
 
 def test_seeds_have_homes_of_their_own_and_no_part_has_an_image_of_another() -> None:
     parts = [
-        part(World(seed, tiny=True))[0]
+        part(World(seed, tiny=True, homes=2))[0]
         for seed in (0, 1)
         for part in (private_images, held_out_images, non_members)
     ]

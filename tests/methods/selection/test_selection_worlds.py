@@ -20,9 +20,9 @@ from benchmarks.selection_judge import (
     release_attack,
 )
 from benchmarks.selection_worlds import Pool, Samples, Sizes, recipe, roles
+from tests.metrics.lpips import lpips
 
 from understudy.data import open_source
-from understudy.metrics.perceptual_distance import lpips
 from understudy.metrics.similarity import mse
 
 SIZES = Sizes("none", per_class=20, copies=60, blends=12, test=40, attacker=60, held_out=60)

@@ -101,6 +101,13 @@ class SelectionSettings:
         return bool(self.reconstruction) or self.membership > 0
 
 
+@dataclass(frozen=True)
+class SteeredSettings(SelectionSettings):
+    """Settings of a selection without differential privacy."""
+
+    balanced: Annotated[bool, Option("whether classes of the reference count the same")] = False
+
+
 class Reference(Protocol):
     """The reference set, as far as a linear proxy asks for it.
 

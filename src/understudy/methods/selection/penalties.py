@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Vector
+from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.arithmetic import robust_scores
-from understudy.methods.selection.base import ProxySettings
+from understudy.methods.selection.base import ProxySettings, SteeredSettings
 from understudy.methods.selection.linear_proxy import LinearProxy, cross_entropies
 
 Rows = tuple[NDArray[Any], Labels]
@@ -68,6 +69,36 @@ def membership_penalty(private_losses: Vector, non_member_losses: Vector) -> Vec
         non_member_losses: (M,) under one trained on as many others.
     """
     return _excess(robust_scores(non_member_losses - private_losses))
+
+
+def penalties_of(
+    settings: SteeredSettings,
+    candidates: Rows,
+    private: Rows,
+    non_members: Rows,
+    classes: int,
+    distances: tuple[Vector, Vector],
+) -> Penalties:
+    """The penalties of M candidates.
+
+    Args:
+        settings: The weights, and how the models are trained that say what is known better.
+        candidates: In the proxy's space, as the others are.
+        private: The private records.
+        non_members: Records that are known not to be private.
+        classes: C.
+        distances: (M,) of each candidate to the nearest private record, and (M,) to the nearest
+            non-member.
+    """
+    reconstruction, membership = settings.reconstruction or 0.0, None
+    if settings.membership > 0:
+        losses = (
+            losses_after_training(records, candidates, classes, settings.proxy)
+            for records in (private, non_members)
+        )
+        membership = membership_penalty(*losses)
+    closeness = reconstruction_penalty(*distances) if reconstruction else None
+    return Penalties(closeness, membership, reconstruction, settings.membership)
 
 
 def losses_after_training(

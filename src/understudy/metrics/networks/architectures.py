@@ -1,4 +1,10 @@
-"""The architectures of the networks: chains of layers, residual networks, MobileNetV2."""
+"""The architectures of the networks: chains of layers, residual networks, MobileNetV2.
+
+Each is built of the shape (height, width, channels) of the images, 16 x 16 pixels or more (else
+`InputError`), the number of classes, and the filters of its first convolution (``width``), which
+the others follow in the proportions of its paper. It maps (n, channels, height, width) float32 to
+(n, classes) scores.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +61,7 @@ def convolution(
 
 
 def checked(shape: Shape) -> tuple[int, int, int]:
-    """Height, width and channels.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
-    """
+    """Height, width and channels."""
     if len(shape) != 3 or min(shape[:2]) < SMALLEST_SIDE or shape[2] < 1:
         raise InputError(
             f"this network needs images of (height, width, channels) with at least "
@@ -69,16 +71,9 @@ def checked(shape: Shape) -> tuple[int, int, int]:
 
 
 def two_layer(dim: int, classes: int) -> nn.Module:
-    """The two-layer network of the clustering paper, appendix C.3.
+    """The two-layer network of the clustering paper, appendix C.3, of embeddings (n, dim).
 
     128 hidden units, batch normalisation, ReLU, dropout 0.5.
-
-    Args:
-        dim: d, the length of an embedding.
-        classes: Number of classes.
-
-    Returns:
-        (n, d) float32 to (n, classes) scores.
     """
     return nn.Sequential(
         nn.Linear(dim, 128, bias=False),
@@ -95,16 +90,6 @@ def small_cnn(shape: Shape, classes: int) -> nn.Module:
     Without batch normalisation, whose statistics of synthetic images do not fit real ones: it cost
     8 points on a public benchmark at epsilon 1. The last feature map is pooled to at most 7 x 7,
     which is what a 28 x 28 image gives, so that the dense layer stays as small for larger images.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
     """
     height, width, channels = checked(shape)
     tall, wide = min(7, height // 4), min(7, width // 4)
@@ -130,17 +115,6 @@ def convnet(shape: Shape, classes: int, *, width: int = 128) -> nn.Module:
     Three blocks of a convolution, instance normalisation, ReLU and an average pooling, and one
     dense layer. It mixes no rows, so that DP-SGD can train the very same network. The last feature
     map is pooled to at most 4 x 4, which is what a 32 x 32 image gives.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-        width: Filters of each convolution.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
     """
     height, wide, inside = checked(shape)
     layers: list[nn.Module] = []
@@ -163,17 +137,6 @@ def vgg11(shape: Shape, classes: int, *, width: int = 64) -> nn.Module:
 
     The original's three dense layers are made for 224 x 224 pixels, and hold most of its weights;
     of smaller images the last feature map is averaged instead.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-        width: Filters of the first convolution; the later ones have 2, 4 and 8 times as many.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
     """
     _, _, inside = checked(shape)
     layers: list[nn.Module] = []
@@ -188,19 +151,7 @@ def vgg11(shape: Shape, classes: int, *, width: int = 64) -> nn.Module:
 
 
 def resnet9(shape: Shape, classes: int, *, width: int = 64) -> nn.Module:
-    """ResNet-9, as the alignment paper's second classifier: eight convolutions, one dense layer.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-        width: Filters of the first convolution; the later ones have 2, 4 and 8 times as many.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
-    """
+    """ResNet-9, as the alignment paper's second classifier: eight convolutions, one dense layer."""
     _, _, channels = checked(shape)
     return nn.Sequential(
         convolution(channels, width),
@@ -228,17 +179,6 @@ def instance_resnet(shape: Shape, classes: int, *, width: int = 24) -> nn.Module
     do not fit photos: with batch normalisation in its place 77 % of the photos of private homes
     were told right, with this 92 % (docs/methods/sanitize.md). The price: the colour of the whole
     image is lost, so classes that differ in it alone need another network.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-        width: Filters of the first convolution; the later ones have 2 and 4 times as many.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
     """
     height, wide, channels = checked(shape)
     block = partial(convolution, instance=True)
@@ -264,17 +204,6 @@ def resnet50(shape: Shape, classes: int, *, width: int = 64) -> nn.Module:
 
     Images below 128 pixels a side meet a first convolution of 3 x 3 without stride or pooling, as
     is usual for them: the original 7 x 7 one would leave nothing to look at.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-        width: Filters of the first stage's inner convolutions; the later ones double it.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
     """
     height, wide, channels = checked(shape)
     layers: list[nn.Module] = [convolution(channels, width)]
@@ -316,21 +245,8 @@ def wide_resnet(
 ) -> nn.Module:
     """A wide residual network, WRN-40-4 unless told otherwise (Zagoruyko and Komodakis 2016).
 
-    Three groups of blocks that normalise and activate before each convolution, without dropout.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels; larger ones, from 128 on, are
-            first made small.
-        classes: Number of classes.
-        width: Filters of the first convolution; the groups have 1, 2 and 4 times `factor` as many.
-        depth: Layers: 6 n + 4 for n blocks a group.
-        factor: How wide.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape, or no such depth.
+    Three groups of blocks that normalise and activate before each convolution, without dropout;
+    images from 128 pixels on are first made small. The depth is 6 n + 4 for n blocks a group.
     """
     height, wide, channels = checked(shape)
     if depth < 10 or (depth - 4) % 6:
@@ -389,17 +305,6 @@ def mobilenet_v2(shape: Shape, classes: int, *, width: int = 32) -> nn.Module:
 
     Images below 64 pixels a side meet no stride in the first convolution and in the first stage
     that has one, as is usual for CIFAR: the paper's five halvings are made for 224 pixels.
-
-    Args:
-        shape: (height, width, channels), at least 16 x 16 pixels.
-        classes: Number of classes.
-        width: Filters of the first convolution; the others follow in the paper's proportions.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes) scores.
-
-    Raises:
-        InputError: The images are too small or not of that shape.
     """
     height, wide, channels = checked(shape)
     small = min(height, wide) < _SMALL

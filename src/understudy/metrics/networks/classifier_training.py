@@ -155,21 +155,7 @@ def train(
     device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> Classifier:
-    """Train any network by its name: ``"two-layer"`` on embeddings, the others on images.
-
-    Args:
-        network: ``"two-layer"``, or one of `recipes.IMAGES`.
-        x: (n, d) embeddings or (n, height, width, channels) uint8 images.
-        y: (n,) classes, each in [0, classes).
-        classes: Number of classes.
-        seed: Of everything random.
-        epochs: Passes over the training set; None for the recipe's own number.
-        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
-        progress: Told after every epoch.
-
-    Raises:
-        InputError: As :func:`train_on_embeddings` and :func:`train_on_images`.
-    """
+    """Train any network by its name: ``"two-layer"`` on embeddings, the others on images."""
     options: dict[str, Any] = {
         "classes": classes,
         "seed": seed,
@@ -184,13 +170,7 @@ def train(
 
 
 def trainer(network: str, classes: int, *, epochs: int | None = None) -> Trainer:
-    """What `attacks.Shadows.train` trains its shadow models with.
-
-    Args:
-        network: As in :func:`train`.
-        classes: Number of classes.
-        epochs: Passes over the training set; None for the recipe's own number.
-    """
+    """What `attacks.Shadows.train` trains its shadow models with."""
 
     def fit(x: NDArray[Any], y: Labels, seed: int) -> Trained:
         return train(network, x, y, classes=classes, seed=seed, epochs=epochs).probabilities

@@ -25,6 +25,7 @@ from understudy.data import write_release
 from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
+from understudy.methods.selection.penalties import calibrated_distances, penalties_of
 from understudy.methods.selection.reference import RecordReference
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
@@ -33,23 +34,24 @@ from understudy.release.documents import Charged, spending
 from understudy.release.outputs import RunFolder, run_folder
 from understudy.run.accuracy import collect
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.record_copies import Fingerprints
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config
 from understudy.run.selection.select_documents import (
-    OwnerFacts,
     record_of,
     release_of,
     write_candidates,
     write_documents,
 )
-from understudy.run.selection.select_inputs import Opened, open_selection
-from understudy.run.selection.select_measures import penalties_of
-from understudy.run.selection.selection_leak import Leak, leak_of
+from understudy.run.selection.select_inputs import (
+    Opened,
+    Steering,
+    open_selection,
+    steering_of,
+)
+from understudy.run.selection.selection_leak import Fingerprints, Leak, leak_of
 from understudy.run.selection.spaces import EmbeddedRows, embedded_rows, nearest_distances
-from understudy.run.selection.steering import Steering, steering_of
 from understudy.run.shared_records import require_no_shared_records
 from understudy.run.synthesize import run
 from understudy.steps.space import Space
@@ -66,6 +68,7 @@ def select(
     no_guarantee: bool = False,
     candidates_public: bool = False,
     delta: float = 1e-5,
+    accept_epsilon: bool = False,
     encoder: str | None = None,
     penalty_encoder: str | None = None,
     lpips: str | Path | None = None,
@@ -89,6 +92,8 @@ def select(
 ) -> Result:
     """Keep the candidates that train well and leak little.
 
+    Options without a description are those of `understudy.synthesize`, on the private dataset.
+
     Args:
         candidates: A dataset, a release, or a run's folder.
         out: Folder of the result; must not exist, be empty, or hold a run to resume.
@@ -102,11 +107,11 @@ def select(
         candidates_public: You declare that no private image of this dataset had a part in making
             the candidates, where they are no release that says so itself.
         delta: With ``epsilon``: its delta.
-        encoder: Name of the encoder in whose space candidates are chosen; None: embedded:dct.
-        penalty_encoder: Name of the encoder of distances to private images; None: another one.
-        lpips: A TorchScript file of a perceptual distance, by which private images are near or not;
-            None: the distance in the penalty encoder's space.
-        public: A public dataset that the space is whitened on; None: the candidates.
+        accept_epsilon: Whether an epsilon above 100 or a delta above 1e-3 is meant.
+        encoder: In whose space candidates are chosen; None: embedded:dct.
+        penalty_encoder: Of the distances to private images; None: another one.
+        lpips: A TorchScript file of a perceptual distance, which takes the place of that space.
+        public: Images that the space is whitened on; None: the candidates.
         settings: Settings of the selection, such as ``{"reconstruction": 2}``.
         hold_out: Share of the private records set aside to calibrate distances; None: 20 % where
             the reference holds no records that are not private; 0: nothing.
@@ -114,61 +119,25 @@ def select(
         unit_rows: With ``epsilon``: at most so many records of a unit are used.
         adjacency: With ``epsilon``: what makes two datasets adjacent.
         ledger: Where spending and disclosures are recorded; None: the user's own ledger.
-        size: Resize all images to size x size pixels, those of the candidates among them; None:
-            they keep theirs, and private images are brought to it.
+        size: Resize all images to so many pixels a side; None: candidates keep their size, and
+            private images are brought to it.
         fit: How an image of another ratio is brought to ``size``.
         label: Column of the private dataset that holds the class.
         classes: Class names of the private dataset, as its owner declares them.
         seed: Seed of everything public.
         format: How images are written.
-        licence: Licence of the release; ``"unknown"``: that of the candidates' release.
+        licence: Of the release; ``"unknown"``: that of the candidates' release.
         resume: Go on with an interrupted selection in ``out``.
         skip_bad: Pass over unreadable files, and count them.
-        progress: Where events go, as for `understudy.synthesize`.
-
-    Returns:
-        Where everything lies, the receipt, and what attacks gained.
+        progress: Where events go.
 
     Raises:
         InputError: Bad input, or a selection without noise that nobody said is meant; nothing was
             spent or disclosed.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    return run_selection(
-        make_select_config(
-            {
-                "candidates": str(candidates),
-                "out": out,
-                "keep": keep,
-                "private": None if private is None else str(private),
-                "reference": None if reference is None else str(reference),
-                "epsilon": epsilon,
-                "no_guarantee": no_guarantee,
-                "candidates_public": candidates_public,
-                "delta": delta,
-                "encoder": encoder,
-                "penalty_encoder": penalty_encoder,
-                "lpips": None if lpips is None else str(lpips),
-                "public": public,
-                "settings": settings or {},
-                "hold_out": hold_out,
-                "unit": unit,
-                "unit_rows": unit_rows,
-                "adjacency": adjacency,
-                "ledger": ledger,
-                "size": size,
-                "fit": fit,
-                "label": label,
-                "classes": classes,
-                "seed": seed,
-                "format": format,
-                "licence": licence,
-                "resume": resume,
-                "skip_bad": skip_bad,
-            }
-        ),
-        progress=progress,
-    )
+    options = {name: value for name, value in locals().items() if name != "progress"}
+    return run_selection(make_select_config(options), progress=progress)
 
 
 def run_selection(
@@ -256,8 +225,15 @@ class _Choice:
             facts = write_release(release, self.folder.draft, format=form, progress=step)
             write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
         record = record_of(self.opened, release, {**chosen.facts, **facts}, leak)
-        known = OwnerFacts(self.seconds, steering.rows_held_out, charged)
-        result = write_documents(self.opened, self.folder, release, record, known)
+        result = write_documents(
+            self.opened,
+            self.folder,
+            release,
+            record,
+            seconds=self.seconds,
+            rows_held_out=steering.rows_held_out,
+            charged=charged,
+        )
         return replace(result, warnings=(*chosen.warnings, *self.warnings))
 
     def _embedded(self, source: Source) -> EmbeddedRows:
@@ -334,17 +310,18 @@ class _Choice:
         records = steering.reference
         penalties = None
         if steering.members is not None and steering.calibrating is not None:
-            distances = [
+            to_private, to_others = (
                 nearest_distances(candidates, rows, self.opened.spaces.perceptual, self.events)
                 for rows in (steering.members, steering.calibrating)
-            ]
-            penalties, self.distances = penalties_of(
+            )
+            self.distances = calibrated_distances(to_private, to_others)
+            penalties = penalties_of(
                 settings,
-                candidates,
-                steering.members,
-                steering.calibrating,
+                candidates.of_proxy,
+                steering.members.of_proxy,
+                steering.calibrating.of_proxy,
                 len(self.classes),
-                (distances[0], distances[1]),
+                (to_private, to_others),
             )
         return select_candidates(
             proxy,
@@ -362,11 +339,7 @@ class _Choice:
         )
 
     def _require_same(self, candidates: EmbeddedRows) -> None:
-        """Refuse to go on with other candidates than the selection was begun with.
-
-        Raises:
-            RunError: As said.
-        """
+        """Refuse to go on with other candidates than the selection was begun with."""
         known = self.folder.keep("candidates", lambda: {"labels": candidates.labels})
         if not np.array_equal(known["labels"], candidates.labels):
             raise RunError(
@@ -406,11 +379,7 @@ _UNMEASURED = (
 
 
 def _require_candidates(candidates: EmbeddedRows, classes: Sequence[str]) -> None:
-    """Refuse a class that there is nothing to choose from.
-
-    Raises:
-        ConfigError: Naming it.
-    """
+    """Refuse a class that there is nothing to choose from."""
     sizes = np.bincount(candidates.labels, minlength=len(classes))
     empty = [name for name, size in zip(classes, sizes, strict=True) if size == 0]
     if empty:

@@ -17,7 +17,7 @@ from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
 if TYPE_CHECKING:  # importing it takes NumPy
-    from understudy.run.selection.select_measures import SelectSettings
+    from understudy.methods.selection.base import SteeredSettings
 
 METHOD = "selection"
 HELD_OUT_PART = "held-out"
@@ -55,6 +55,7 @@ class SelectConfig:
         bool, Option("You declare that no private image had a part in the candidates.")
     ] = False
     delta: float = 1e-5
+    accept_epsilon: bool = False
     encoder: str | None = None
     penalty_encoder: Annotated[
         str | None, Option("Of the distances to private images; another than --encoder.")
@@ -116,11 +117,11 @@ class SelectConfig:
         return "no guarantee"
 
     @property
-    def chosen(self) -> SelectSettings:
+    def chosen(self) -> SteeredSettings:
         """The settings of a selection without noise, with their types and ranges checked."""
-        from understudy.run.selection.select_measures import SelectSettings  # imports NumPy
+        from understudy.methods.selection.base import SteeredSettings  # imports NumPy
 
-        settings: SelectSettings = make_params(SelectSettings, self.settings)
+        settings: SteeredSettings = make_params(SteeredSettings, self.settings)
         return settings
 
     @property
@@ -154,7 +155,7 @@ class SelectConfig:
 
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
-        skip = {"out", "resume", "ledger", "licence"}
+        skip = {"out", "resume", "ledger", "licence", "accept_epsilon"}
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
@@ -247,6 +248,11 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     for name in ("candidates", "out", "keep"):
         if options.get(name) is None:
             raise ConfigError(f"{name} is missing: understudy select CANDIDATES --keep 50% --out D")
+    values = {
+        name: str(value) if isinstance(value, Path) and name != "out" else value
+        for name, value in options.items()
+        if value is not None
+    }
     return SelectConfig(
-        **{name: read_value(name, value, known[name]) for name, value in options.items()}
+        **{name: read_value(name, value, known[name]) for name, value in values.items()}
     )

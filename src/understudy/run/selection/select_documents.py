@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -176,74 +176,38 @@ def _public_sources(opened: Opened) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True)
-class OwnerFacts:
-    """What the owner's documents of a selection say besides.
-
-    Attributes:
-        seconds: Seconds a part.
-        rows_held_out: Private records that were set aside.
-        charged: Where it is recorded; None where no private dataset was asked anything.
-    """
-
-    seconds: Mapping[str, float]
-    rows_held_out: int = 0
-    charged: Charged | None = None
-
-
 def write_documents(
-    opened: Opened, folder: RunFolder, release: Release, record: RunRecord, facts: OwnerFacts
+    opened: Opened,
+    folder: RunFolder,
+    release: Release,
+    record: RunRecord,
+    *,
+    seconds: Mapping[str, float],
+    rows_held_out: int,
+    charged: Charged | None,
 ) -> Result:
-    """The documents of the release and of the owner; ``run.json``, which ends the run, last.
+    """The documents of the release and of the owner; ``run.json``, which ends the run, last."""
+    from understudy.release.run_file import RunFile  # imports pydantic
 
-    Args:
-        opened: What was read.
-        folder: Where the release is.
-        release: What was selected.
-        record: Its public facts.
-        facts: What only the owner may see.
-    """
     write_release_documents(folder.draft, record)
     folder.publish()
     images = None
     if release.image_shape is not None:
         images = release_pools(open_release(folder.release, release.image_shape), release.classes)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
-    private, charged = opened.private, facts.charged
-    source = private or opened.candidates
+    private = opened.private
     owner = OwnerRecord(
         dataset=opened.origin.name if private is None else private.name,
-        rows=0 if private is None else len(private) - facts.rows_held_out,
-        skipped=source.skipped,
+        rows=0 if private is None else len(private) - rows_held_out,
+        skipped=(private or opened.candidates).skipped,
         spending=None if charged is None else charged.spending,
         sheets=() if private is None or images is None else sheets(private, images),
-        seconds=facts.seconds,
+        seconds=seconds,
         scatter=release_scatter(folder.release, record),
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
     write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
-    _write_run(opened, folder, record, owner, facts)
-    return Result(
-        folder.release,
-        folder.owner,
-        record.receipt,
-        record.facts,
-        (),
-        facts.seconds,
-        contact_sheet,
-        attacks=record.attacks,
-        copies=record.copies,
-    )
-
-
-def _write_run(
-    opened: Opened, folder: RunFolder, record: RunRecord, owner: OwnerRecord, facts: OwnerFacts
-) -> None:
-    """``run.json``."""
-    from understudy.release.run_file import RunFile  # imports pydantic
-
-    charged = facts.charged
     content = RunFile(
         run=folder.run,
         dataset=owner.dataset,
@@ -254,9 +218,20 @@ def _write_run(
         receipt=None if record.unprotected else record.receipt,
         spending=owner.spending,
         rows=owner.rows,
-        rows_held_out=facts.rows_held_out,
+        rows_held_out=rows_held_out,
         skipped=owner.skipped,
-        seconds=dict(facts.seconds),
+        seconds=dict(seconds),
         version=record.version,
     )
     write_json(folder.record, content.as_dict())
+    return Result(
+        folder.release,
+        folder.owner,
+        record.receipt,
+        record.facts,
+        (),
+        seconds,
+        contact_sheet,
+        attacks=record.attacks,
+        copies=record.copies,
+    )

@@ -1,9 +1,13 @@
-"""What a selection reads, opened, and whatever does not fit refused before it is disclosed."""
+"""What a selection reads, opened, and whatever does not fit refused before it is disclosed.
+
+And who steers it, who calibrates its distances, and on whom its leak is measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,9 @@ from understudy.core.types import Shape
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
+from understudy.data.holdout import split
 from understudy.data.labels import NO_LABELS, NoColumns
+from understudy.methods.selection.base import SteeredSettings
 from understudy.release.outputs import open_release
 from understudy.release.provenance import (
     Provenance,
@@ -23,14 +29,15 @@ from understudy.release.provenance import (
     provenance_of_model,
     provenance_of_role,
 )
+from understudy.run.held_out import keep_hold_out
 from understudy.run.prepare import require_classes, require_same_kind
-from understudy.run.record_copies import Fingerprints, shared_records
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
-from understudy.run.selection.select_measures import SelectSettings
-from understudy.run.selection.spaces import Spaces
-from understudy.run.shared_records import PublicInput
+from understudy.run.selection.spaces import EmbeddedRows, Spaces
+from understudy.run.shared_records import PublicInput, shared_count
 
 _AT_ONCE = 512
+_FEW_HELD_OUT = 32
+"""Records of a reference that are not parted any more: all of them steer, none measures."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Opened:
     """
 
     config: SelectConfig
-    settings: SelectSettings
+    settings: SteeredSettings
     candidates: Source
     origin: Provenance
     names: tuple[str, ...]
@@ -105,11 +112,7 @@ class Opened:
 
 
 def open_selection(config: SelectConfig) -> Opened:
-    """Open everything, and refuse what does not fit, before anything is disclosed.
-
-    Raises:
-        InputError: As said.
-    """
+    """Open everything, and refuse what does not fit, before anything is disclosed."""
     settings = config.chosen
     origin = provenance_of(config.candidates, declared_public=config.candidates_public)
     reference_origin = None
@@ -182,11 +185,7 @@ def _others(
 
 
 def _require_records(source: Source) -> None:
-    """Refuse a class that the proxy would be taught nothing of.
-
-    Raises:
-        SourceError: Naming it.
-    """
+    """Refuse a class that the proxy would be taught nothing of."""
     counts = np.zeros(len(source.classes), dtype=np.int64)
     for batch in source.batches(_AT_ONCE):
         counts += np.bincount(batch.labels, minlength=len(counts))
@@ -227,11 +226,7 @@ def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConf
 
 
 def _require_non_members(opened: Opened) -> None:
-    """Refuse penalties and references that there are no held-out records for.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse penalties and references that there are no held-out records for."""
     if opened.private is None:
         return
     if opened.non_members:
@@ -248,11 +243,9 @@ def _require_non_members(opened: Opened) -> None:
 
 
 def _require_others(opened: Opened) -> None:
-    """Refuse a reference of real records that are not held out.
+    """Refuse a reference of real records that are candidates too, and one held-out part too many.
 
-    Raises:
-        ConfigError: Some of its records are private ones or candidates; or a part of the private
-            dataset is to be held out besides.
+    (`require_no_shared_records` refuses private ones among them.)
     """
     if opened.share_held_out is not None:
         raise ConfigError(
@@ -261,16 +254,14 @@ def _require_others(opened: Opened) -> None:
         )
     if opened.reference is None:
         return
-    records = Fingerprints.of(opened.reference)
-    for other, words in ((opened.private, "private"), (opened.candidates, "candidates too")):
-        shared = 0 if other is None else shared_records(records, Fingerprints.of(other))
-        if shared:
-            raise ConfigError(
-                f"{shared:,} of {len(records.digests):,} records of --reference "
-                f"{opened.reference.name} are {words}: a reference of real records is of others, "
-                "on whom the leak is measured. Leave them out, or name other records. Nothing was "
-                "spent or disclosed"
-            )
+    shared = shared_count(opened.reference, opened.candidates)
+    if shared:
+        raise ConfigError(
+            f"{shared:,} of {len(opened.reference):,} records of --reference "
+            f"{opened.reference.name} are candidates too: a reference of real records is of "
+            "others, on whom the leak is measured. Leave them out, or name other records. Nothing "
+            "was spent or disclosed"
+        )
 
 
 def parts_of_release(
@@ -281,3 +272,77 @@ def parts_of_release(
     if reference is not None:
         parts.append(("reference", reference))
     return [*parts, *((one.role, one) for one in others)]
+
+
+@dataclass(frozen=True)
+class Steering:
+    """What steers a selection, embedded.
+
+    Attributes:
+        reference: What the proxy is to do well on.
+        members: The private records that take part; None without private data.
+        calibrating: Records that are not among them, by which distances are calibrated.
+        measured: Others of the reference, which are not private, had no part in the candidates and
+            steer nothing: the attack is measured on them. None where no such records were named: a
+            part of the private dataset may have had a part in the candidates.
+        held_out: Private records that were set aside.
+    """
+
+    reference: EmbeddedRows
+    members: EmbeddedRows | None = None
+    calibrating: EmbeddedRows | None = None
+    measured: EmbeddedRows | None = None
+    held_out: EmbeddedRows | None = None
+
+    @property
+    def rows_held_out(self) -> int:
+        """How many private records were set aside."""
+        return 0 if self.held_out is None else len(self.held_out.labels)
+
+
+def steering_of(
+    opened: Opened,
+    owner: Path,
+    candidates: EmbeddedRows,
+    embedded: Callable[[Source], EmbeddedRows],
+) -> Steering:
+    """The reference, the private records, and those that are not among them.
+
+    Args:
+        opened: The datasets.
+        owner: The owner's folder, where the draw of the held-out records is stored.
+        candidates: What steers where neither private records nor a reference do.
+        embedded: The rows of a dataset in the spaces.
+    """
+    reference = None if opened.reference is None else embedded(opened.reference)
+    if opened.private is None:
+        return Steering(reference or candidates)
+    if opened.non_members and reference is not None:
+        # Half of the reference steers and calibrates, half measures.
+        reference, measured = _halves(reference, opened.config.seed)
+        return Steering(reference, embedded(opened.private), reference, measured)
+    private, held_out = _parts(opened, opened.private, owner)
+    members = embedded(private)
+    calibrating = None if held_out is None else embedded(held_out)
+    if opened.config.reference == HELD_OUT_PART:
+        reference = calibrating
+    return Steering(reference or members, members, calibrating, None, calibrating)
+
+
+def _parts(opened: Opened, private: Source, owner: Path) -> tuple[Source, Source | None]:
+    """The members, and what is held out of them; None where nothing is."""
+    share = opened.share_held_out
+    if share is None:
+        return private, None
+    hold_out = keep_hold_out(owner, private, share, opened.config.run.privacy.privacy_unit)
+    return split(private, hold_out)
+
+
+def _halves(rows: EmbeddedRows, seed: int) -> tuple[EmbeddedRows, EmbeddedRows | None]:
+    """Records that steer and others that measure; all steer where there are few."""
+    if len(rows.labels) < _FEW_HELD_OUT:
+        return rows, None
+    order = np.random.default_rng(seed).permutation(len(rows.labels))
+    # Class by class in a random order, every second one: both halves have all classes.
+    order = order[np.argsort(rows.labels[order], kind="stable")]
+    return rows.at(np.sort(order[::2])), rows.at(np.sort(order[1::2]))

@@ -141,6 +141,11 @@ class EmbeddedRows:
     source: Source
     rows: NDArray[np.int64]
 
+    @property
+    def of_proxy(self) -> tuple[Embeddings, Labels]:
+        """The rows in the proxy's space, and the class of each."""
+        return self.proxy, self.labels
+
     def at(self, chosen: NDArray[np.int64]) -> EmbeddedRows:
         """Some of them: (k,) indices."""
         return EmbeddedRows(

@@ -6,11 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from understudy.core.errors import ConfigError
-from understudy.methods.selection.algorithm import Penalties
-from understudy.methods.selection.base import ProxySettings
-from understudy.methods.selection.baselines import (
+from benchmarks.rival_selections import (
     BASELINES,
     LabelledFeatures,
     SelectionFacts,
@@ -21,6 +17,10 @@ from understudy.methods.selection.baselines import (
     trained_attack_scores,
     without_duplicates,
 )
+
+from understudy.core.errors import ConfigError
+from understudy.methods.selection.algorithm import Penalties
+from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import cross_entropies
 from understudy.methods.selection.penalties import reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
