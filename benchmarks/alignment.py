@@ -34,8 +34,8 @@ from understudy.methods.base import Context, weights_of
 from understudy.metrics.fidelity import frechet_distance
 from understudy.metrics.utility import Labelled, Network, gather, utility
 from understudy.playhouse.source import open_playhouse
-from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 
 DELTA = 1e-5
 PRIVATE = "playhouse:pet-status"

@@ -26,9 +26,9 @@ from understudy.metrics.privacy_bounds import (
     audit_one_run,
     audit_pairs,
 )
-from understudy.privacy.account import run_mu_of
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import run_mu_of
 
 REPEATS = 20
 DRAWS = 100_000

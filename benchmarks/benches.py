@@ -19,8 +19,8 @@ from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.audit.bench import Bench
 from understudy.methods.base import Context, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
-from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan, run_mu_of
 from understudy.privacy.unit import Unit
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare

@@ -23,8 +23,9 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.ports import Encoder
 from understudy.core.types import Batch, Vector
 from understudy.engine.local import LocalEngine
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.cells import Cells
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.nearest import Nearest

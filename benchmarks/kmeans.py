@@ -22,8 +22,9 @@ from understudy.engine.local import LocalEngine
 from understudy.methods import dp_estimators
 from understudy.methods.base import stages_of, weights_of
 from understudy.methods.dp_estimators import KMeansStages
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.cells import Cells
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit

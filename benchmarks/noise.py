@@ -8,9 +8,9 @@ from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
 from benchmarks.tables import Table
-from understudy.privacy.account import Plan
 from understudy.privacy.accounting import epsilon_of
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 
 DELTA = 1e-5
 EPSILONS = (1.0, 2.0, 4.0, 8.0)

@@ -55,8 +55,9 @@ from understudy.metrics.semantic import prompt_similarity
 from understudy.playhouse import DrawnImage, Home, World
 from understudy.playhouse.dog import DOG_KEYPOINTS
 from understudy.playhouse.picture import DOG
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault

@@ -26,9 +26,9 @@ from understudy.methods.alignment import gap
 from understudy.methods.clustering.samplers import tied_gaussian
 from understudy.metrics.privacy_bounds import audit_pairs
 from understudy.privacy import block_queries, noise, queries
-from understudy.privacy.account import Plan
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 
 DRAWS = 20_000
 CHUNK = noise._CHUNK

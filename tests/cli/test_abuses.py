@@ -110,7 +110,7 @@ ABUSES: list[tuple[str, int, str]] = [
     (RUN + "--encoder clipp", 2, "is not the name of a model: it has no colon"),
     (RUN + "--encoder hub:nothing", 2, "there is no backend 'hub'"),
     (RUN + "--encoder onnx:{nowhere}", 2, "there is no such file; write onnx:FILE"),
-    (RUN + "--encoder 'embedded:dct?coefficients=-4'", 2, "coefficients must be at least 1"),
+    (RUN + "--encoder 'embedded:dct?coefficients=-4'", 2, "coefficients must be 1 or more"),
     (RUN + "--encoder 'embedded:dct?coeficients=4'", 2, "has no option 'coeficients'"),
     (RUN + "--decoder embedded:scattering", 2, "there is no decoder embedded:scattering"),
     (RUN + "--quality sharpness", 2, "quality is piqe, niqe or niqe:FILE"),

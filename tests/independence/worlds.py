@@ -16,8 +16,9 @@ from understudy.backends.arrays import fit_images
 from understudy.core.types import Batch, Receipt, Release, Vector
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, Method, weights_of
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit

@@ -19,8 +19,9 @@ from understudy.core.types import Batch, Fit, Receipt, Release
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Arrays, Context, Make, Materials, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault

@@ -19,8 +19,9 @@ from understudy.methods.alignment.algorithm import (
 )
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.metrics.fidelity import frechet_distance
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault

@@ -26,8 +26,9 @@ from understudy.methods.clustering.samplers.tied_gaussian import (
     moving_average,
     unexplained_part,
 )
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault

@@ -230,8 +230,8 @@ def test_without_a_size_a_run_is_refused_with_the_command_before_anything_is_spe
         assert f"understudy plan {source} --epsilon 8" in message
         typed = message[message.index("understudy synthesize") :].split(" (which")[0]
         assert typed == (
-            f"understudy synthesize {source} --size 64 --fit pad --set clusters=1 --ledger "
-            f"{ledger} --epsilon 8 --out {tmp_path / 'out'}"
+            f"understudy synthesize {source} --size 64 --fit pad --ledger {ledger} "
+            f"--set clusters=1 --epsilon 8 --out {tmp_path / 'out'}"
         )
         assert not (tmp_path / "out").exists()
         assert not ledger.exists()

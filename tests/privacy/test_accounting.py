@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from understudy.core.errors import ConfigError, LedgerError
-from understudy.privacy.account import Plan
 from understudy.privacy.accounting import (
     MAX_SIZE,
     MIN_SCALE,
@@ -28,6 +27,7 @@ from understudy.privacy.accounting import (
     run_event,
 )
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 from tests.privacy.conftest import rows
 
 from understudy.core.errors import BudgetRefused, LedgerError, RunError
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.accounting import Gaussian, epsilon_of, run_event
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 from understudy.privacy.ledger.rules import rest_of_run
 from understudy.privacy.queries import Cells, Counts

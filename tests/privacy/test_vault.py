@@ -20,8 +20,9 @@ from understudy.core.errors import (
 )
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.privacy.account import Account, Plan, StoredReleases
+from understudy.privacy.account import Account, StoredReleases
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit

@@ -19,8 +19,9 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
 from understudy.methods.base import Materials, Resampling, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
-from understudy.privacy.account import Plan, StoredReleases
+from understudy.privacy.account import StoredReleases
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.vault import StoredVault
 from understudy.release.runs import list_runs
 from understudy.report.meaning import composed_mu

@@ -18,8 +18,8 @@ from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source
 from understudy.data.captions import read_captions, with_captions
 from understudy.data.release import write_release
-from understudy.privacy.account import composed, inherited
 from understudy.privacy.accounting import mu_of
+from understudy.privacy.budget_plan import composed, inherited
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.checksums import write_checksums
 from understudy.release.outputs import read_json

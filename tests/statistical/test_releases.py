@@ -18,8 +18,9 @@ from scipy import stats
 
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import (
     Cells,

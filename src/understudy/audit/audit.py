@@ -19,8 +19,8 @@ from understudy.core.ports import Events
 from understudy.core.results import Evaluation
 from understudy.core.roles import RoleNames
 from understudy.metrics.noise_checks import shared_confidence
-from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import make_config, source_name, unknown
 from understudy.run.prepare import prepare

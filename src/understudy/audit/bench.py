@@ -20,7 +20,8 @@ from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
 from understudy.core.types import Embeddings, Images, Labels, Receipt, Release
 from understudy.methods.base import Context, Materials, Method, memory_store
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault, Vault

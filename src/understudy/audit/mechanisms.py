@@ -15,8 +15,9 @@ from understudy.audit.bench import NullLedger, SerialEngine, temporary_folder
 from understudy.core.types import Labels, Vector
 from understudy.metrics.noise_checks import NoiseFindings, NoiseRecord, StageNoise
 from understudy.metrics.privacy_bounds import Audit, audit_pairs
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.accounting import MIN_SCALE
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import (
     ClippedGradients,

@@ -21,7 +21,7 @@ from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, 
 from understudy.planning.check import Problem, SourceCheck, check_source
 from understudy.planning.dry import RecommendationOptions
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
-from understudy.privacy.account import run_mu_of
+from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
 from understudy.run.command_words import command_line, option_words

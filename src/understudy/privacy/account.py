@@ -21,13 +21,10 @@ from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
 from understudy.privacy.accounting import MAX_SIZE, epsilon_of
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.ledger.rules import rest_of_run
 from understudy.privacy.queries import Query
-from understudy.privacy.run_plan import Plan as Plan
-from understudy.privacy.run_plan import composed as composed
-from understudy.privacy.run_plan import inherited as inherited
-from understudy.privacy.run_plan import run_mu_of as run_mu_of
 from understudy.privacy.unit import Unit
 
 

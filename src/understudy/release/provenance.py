@@ -21,7 +21,7 @@ from understudy.core.types import Receipt
 from understudy.data.procedural import PROCEDURAL_PREFIX
 from understudy.data.webdataset import brace_expand, is_tar
 from understudy.methods.base import PROCEDURAL
-from understudy.privacy.account import composed, inherited
+from understudy.privacy.budget_plan import composed, inherited
 from understudy.release.checksums import CHECKSUMS
 from understudy.release.outputs import RunPaths
 from understudy.release.verify import verify

@@ -14,7 +14,8 @@ from typing import cast
 from understudy.core.errors import MethodStopped
 from understudy.core.roles import MODEL_ROLES, RoleNames
 from understudy.core.types import Receipt
-from understudy.privacy.account import Account, composed
+from understudy.privacy.account import Account
+from understudy.privacy.budget_plan import composed
 from understudy.release.outputs import RunPaths, read_json, write_json
 from understudy.run.config import RunConfig
 from understudy.run.methods import method

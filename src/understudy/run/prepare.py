@@ -20,7 +20,7 @@ from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, PrivateView, weights_of
-from understudy.privacy.account import Plan, run_mu_of
+from understudy.privacy.budget_plan import Plan, run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL

@@ -13,8 +13,9 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Images
 from understudy.engine.local import LocalEngine
 from understudy.methods.sanitize.noisy_maps import MAP_STAGE, NoisyMap, cell_means, noisy_mean_map
-from understudy.privacy.account import Account, Plan
+from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault

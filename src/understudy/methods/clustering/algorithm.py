@@ -14,12 +14,17 @@ from understudy.core.types import Release
 from understudy.methods.base import (
     AUTO,
     PROCEDURAL,
+    Advice,
     Context,
+    Explanation,
+    Inventory,
     Materials,
     Method,
+    NoiseOfStage,
+    Proposal,
     stages_of,
 )
-from understudy.methods.clustering.outlook import advise, explain, propose
+from understudy.methods.clustering import capacity
 from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.methods.clustering.samplers.sampler import sampler_of
 
@@ -60,6 +65,40 @@ def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]
     return {"encoder": codec, "decoder": codec, "public": PROCEDURAL}
 
 
+def _explain(
+    params: ClusteringParams, context: Context, noise: NoiseOfStage, units: float | None
+) -> Explanation:
+    """As `Method.explain`."""
+    sampler = sampler_of(params, context)
+    expectations = () if units is None else sampler.expected(noise, units)
+    notes = (capacity.classifier_words(context.mu),) if params.labels == "classifier" else ()
+    return Explanation(sampler.carried(noise), expectations, notes)
+
+
+def _propose(inventory: Inventory) -> Proposal:
+    """As `Method.propose`: where nothing better is at hand."""
+    return Proposal(
+        0,
+        "no public set of the same classes and no generator is at hand, so all that is released is "
+        "learnt from noisy sums of the private images",
+        inventory.roles,
+    )
+
+
+def _advise(context: Context, units: float) -> Advice | None:
+    """As `Method.advise`: embeddings of large classes are labelled by a classifier."""
+    large = units >= capacity.least_classified(context.mu)
+    if context.decoder is not None or len(context.classes) < 2 or not large:
+        return None
+    return Advice(
+        "labels",
+        "classifier",
+        "embeddings of classes this large teach networks more where a classifier, trained under "
+        "the same budget, says where a class ends (docs/benchmarks.md); it takes minutes, not "
+        "seconds",
+    )
+
+
 METHOD = Method(
     name=NAME,
     summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
@@ -67,9 +106,9 @@ METHOD = Method(
     params=ClusteringParams,
     settle=lambda params, context: sampler_of(params, context).params,
     stages=_stages,
-    explain=explain,
-    propose=propose,
-    advise=advise,
+    explain=_explain,
+    propose=_propose,
+    advise=_advise,
     check_resample=_check_resample,
     run=clustering,
     roles=_roles,
