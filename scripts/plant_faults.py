@@ -246,7 +246,7 @@ FAULTS = (
     ),
     Fault(
         "a plan may spend more than its budget",
-        "run_plan.py",
+        "budget_plan.py",
         "if not 0 < total <= 1 + _SHARES_ROUNDING:",
         "if not 0 < total:",
         VAULT + "test_a_plan_that_would_overspend_cannot_be_built",
