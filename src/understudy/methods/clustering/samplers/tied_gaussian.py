@@ -360,7 +360,6 @@ class TiedGaussianSampler:
             "components": len(classes),
             "dimensions": gaussian.layout.dim,
             **shares.facts(),
-            "notes": shares.notes(),
         }
         return Release(
             NAME,
