@@ -45,10 +45,8 @@ _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of l
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averaged
-_VARIANCE_SPAN = 15  # neighbouring numbers, to whose mean a variance is shrunk
-_LEAST_VARIANCE = 0.02  # of a number, over the mean of its block
-_LEAST_BLOCK_VARIANCE = 0.05  # of what records are clipped to
-_NOISES = 3.0  # deviations of the noise, that a discriminant adds to each variance
+_LEAST_VARIANCE = 0.05  # of a block, where the root of the number of dimensions is clipped to
+_NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
@@ -269,20 +267,16 @@ def _covariance(
 ) -> _SpikedCovariance:
     """The covariance about the class means in standard units: what of it stands out of the noise.
 
-    Variances are shrunk to their moving average, block by block. Eigenvalues of the rest count
-    beyond the edge of the noise's, by the spiked model.
+    Each variance is the mean of its block's. Eigenvalues of the rest count beyond the edge of the
+    noise's, by the spiked model.
     """
     dim = layout.dim
     query = FullMoments(Cells(means[:, None]), _CLIP * np.sqrt(dim), np.zeros(len(means), np.int64))
     matrix = query.matrices(vault.release(query, stage=stage.name))[0] / size
     noise = vault.noise_sd(query, stage=stage.name) / size  # on the diagonal; beside it, less
-    variances, diagonal = np.diag(matrix), np.empty(dim)
-    for block in layout.blocks:
-        own = variances[block]
-        least = _LEAST_VARIANCE * max(float(own.mean()), _LEAST_BLOCK_VARIANCE)
-        smooth = np.maximum(moving_average(own, _VARIANCE_SPAN), least)
-        signal = max(float(((own - smooth) ** 2).mean()) - noise**2, 0.0)
-        diagonal[block] = np.maximum(smooth + signal / (signal + noise**2) * (own - smooth), least)
+    variances = np.diag(matrix)
+    blocks = [max(float(variances[block].mean()), _LEAST_VARIANCE) for block in layout.blocks]
+    diagonal = np.array(blocks)[layout.block_of_column]
     values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
     spikes = (axes * _spiked(values, np.sqrt(2 * dim) * noise)) @ axes.T
     return _SpikedCovariance(diagonal, spikes, noise)
