@@ -175,33 +175,37 @@ def main(
     papers: Sequence[str] = PARTS, *, table: str | None = None, list_only: bool = False
 ) -> None:
     """Print the disagreements of order, the tables beside ours, and the state of every table."""
-    selected = [one for one in TABLES if one.paper in papers and table in (None, one.name)]
+    selected = [entry for entry in TABLES if entry.paper in papers and table in (None, entry.name)]
     if not selected:
         raise Skipped(f"no table {table} of {', '.join(papers)}")
     published, ours = cells("papers_cells.csv"), cells("papers_ours.csv")
     states = []
-    for one in selected:
+    for entry in selected:
         theirs, own = (
-            [cell for cell in part if (cell.paper, cell.table) == (one.paper, one.name)]
+            [cell for cell in part if (cell.paper, cell.table) == (entry.paper, entry.name)]
             for part in (published, ours)
         )
-        found = list(pairs(theirs, own))
-        states.append((one, len(theirs), len(own), found))
+        compared = list(pairs(theirs, own))
+        states.append((entry, len(theirs), len(own), compared))
     if not list_only:
-        _print_disagreements(pair for *_, found in states for pair in found if not pair.agrees)
-        for one, *_ in states:
-            _print_cells(one, published, ours)
+        _print_disagreements(
+            pair for *_, compared in states for pair in compared if not pair.agrees
+        )
+        for entry, *_ in states:
+            _print_cells(entry, published, ours)
     heads = ("table", "state", "cells", "ours", "order agrees", "needs")
     listing = Table("Tables and figures with numbers", heads, first=56)
-    for one, count, own_count, found in states:
-        agreeing = f"{sum(pair.agrees for pair in found)} of {len(found)}" if found else None
+    for entry, count, own_count, compared in states:
+        agreeing = (
+            f"{sum(pair.agrees for pair in compared)} of {len(compared)}" if compared else None
+        )
         listing.row(
-            f"{one.paper} {one.name}: {one.shows}",
-            one.state,
+            f"{entry.paper} {entry.name}: {entry.shows}",
+            entry.state,
             count,
             own_count or None,
             agreeing,
-            one.needs,
+            entry.needs,
         )
 
 
@@ -215,10 +219,10 @@ def _print_disagreements(disagreements: Iterator[Pair]) -> None:
         table.row(f"{place}: {first.row} before {second.row}", *values)
 
 
-def _print_cells(one: PaperTable, published: Sequence[Cell], ours: Sequence[Cell]) -> None:
+def _print_cells(entry: PaperTable, published: Sequence[Cell], ours: Sequence[Cell]) -> None:
     heads = ("dataset, metric, row", "epsilon", "value", "source")
-    table = Table(f"{one.paper} {one.name}: {one.shows}", heads, first=76)
+    table = Table(f"{entry.paper} {entry.name}: {entry.shows}", heads, first=76)
     for cell in (*published, *ours):
-        if (cell.paper, cell.table) == (one.paper, one.name):
+        if (cell.paper, cell.table) == (entry.paper, entry.name):
             name = f"{cell.dataset}, {cell.metric}: {cell.row}"
             table.row(name, cell.epsilon, cell.value, f"  {cell.source or 'the paper'}")
