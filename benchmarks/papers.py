@@ -205,7 +205,7 @@ def main(
             count,
             own_count or None,
             agreeing,
-            entry.needs,
+            f"  {entry.needs}",
         )
 
 
