@@ -238,7 +238,7 @@ def test_with_little_noise_every_class_keeps_its_clusters_and_covariances_are_it
     assert made.facts["clusters_per_class"] == dict.fromkeys(UNBALANCED, 2)
     # One class of the three loses its own directions in one run of seven: clusters begin by chance.
     assert max(made.facts["own_directions_per_class"].values()) > 0
-    assert [note.split()[:3] for note in made.facts["notes"]] == [["samples", "are", "drawn"]]
+    assert not made.facts["notes"]
 
 
 def test_a_plan_says_what_a_class_can_carry():

@@ -73,7 +73,8 @@ class RunPrinter:
             return
         label = "guarantee:" if result.spending is None else "charged:  "
         _console.print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
-        _console.print(f"made:      {_samples_words(result)}")
+        sampler = f", drawn from {words}" if (words := result.facts.get("sampler")) else ""
+        _console.print(f"made:      {_samples_words(result)}{sampler}")
         for line in (*_selection_lines(result), *_quality_lines(result)):
             _console.print(line)
         if result.accuracy:

@@ -41,8 +41,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     # 14 and 15: Z <- DP-FilterEmbedding(Z_Embedding, D). 16: Z_Image <- {Decode(z) : z in Z}.
     # 17: yield DP-FilterImage(Z_Image, D).
     release = sampler.draw(materials.for_samples, density)
-    notes = [*release.facts.get("notes", ()), f"samples are drawn from {sampler.reason}"]
-    return replace(release, facts={**release.facts, "sampler": sampler.reason, "notes": notes})
+    return replace(release, facts={**release.facts, "sampler": sampler.reason})
 
 
 def _check_resample(params: ClusteringParams, _: Context) -> None:
