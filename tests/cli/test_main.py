@@ -73,6 +73,7 @@ def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
     assert "note: epsilon 20 is large" in lines[2]  # the worst one first
     assert sum(line.startswith("note: ") for line in lines) <= 3
     assert lines[-1].startswith("next: ")
+    assert any(line.startswith("made: ") and ", drawn from a Gaussian" in line for line in lines)
     report = (tmp_path / "out" / "owner" / "report.html").read_text()
     whole = understudy.run(*words, tmp_path / "whole", "--verbose")
     assert whole.code == 0, whole.err
