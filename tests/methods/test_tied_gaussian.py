@@ -149,6 +149,16 @@ def test_faint_colour_is_distinguished_from_none_at_a_small_epsilon(
         assert (gaussian.layout.colours is None) == (deviation == 0.0)
 
 
+def test_classes_whose_sizes_do_not_stand_out_keep_what_was_counted(tmp_path: Any) -> None:
+    records, _, _ = clouds(60)
+    sizes = []
+    for attempt in range(5):
+        (folder := tmp_path / str(attempt)).mkdir()
+        with vault_of(records, folder, 0.3) as (vault, mu):
+            sizes.append(measured(vault, Blocks(), 3, mu, TIED_STAGES).sizes)
+    assert np.max(sizes) > 8
+
+
 def test_without_the_block_sizes_small_blocks_would_drown(tmp_path: Any) -> None:
     """The second block's means are a third of the others', and still stand out of the noise."""
     records, means, _ = clouds()

@@ -194,10 +194,12 @@ def _class_sizes(
     query = Counts(Cells(np.tile([[0.0], [1.0]], (classes, 1, 1))))
     counts = np.reshape(coloured.release(query, stage=stage.name), (classes, 2))
     size_sd = vault.noise_sd(query, stage=stage.name)
-    standing_out = counts.sum(axis=0) > dp_estimators.CLEAR * np.sqrt(classes) * size_sd
-    sizes = np.maximum(counts[:, standing_out].sum(axis=1), 1.0)
-    colour = bool(counts[:, 1].sum() >= _LEAST_COLOURED * sizes.sum())
-    return sizes, max(1.0, float(np.sqrt(standing_out.sum()))) * size_sd, colour
+    totals = counts.sum(axis=0)
+    counted = totals > dp_estimators.CLEAR * np.sqrt(classes) * size_sd
+    counted |= totals == totals.max()
+    sizes = np.maximum(counts[:, counted].sum(axis=1), 1.0)
+    colour = bool(totals[1] >= _LEAST_COLOURED * sizes.sum())
+    return sizes, float(np.sqrt(counted.sum())) * size_sd, colour
 
 
 def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:
