@@ -18,9 +18,13 @@ pytest.importorskip("onnx")
 
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
+from understudy.metrics.discriminant import image_discriminant  # noqa: E402
 from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
 from understudy.metrics.verdicts import sampling_loss  # noqa: E402
-from understudy.run.accuracy import RELEASED_WORDS, evaluation_of_scores  # noqa: E402
+from understudy.release.outputs import open_release, read_json  # noqa: E402
+from understudy.report import read_record  # noqa: E402
+from understudy.run.accuracy import RELEASED_WORDS, collect, evaluation_of_scores  # noqa: E402
+from understudy.run.models import front_end, measured_columns  # noqa: E402
 from understudy.run.progress import reporting  # noqa: E402
 from understudy.run.released_classifier import released_classifier  # noqa: E402
 from understudy.run.report import load  # noqa: E402
@@ -103,6 +107,31 @@ def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_
     train_classifier(result, from_="statistics", export=tmp_path / "model.onnx", **SILENT)
     assert state() == before
     assert sorted(path.name for path in result.folder.parent.iterdir()) == names
+
+
+def test_a_discriminant_of_samples_looks_at_what_was_measured_alone(result: Result) -> None:
+    """What samples hold beside it tells their classes apart, and not those of real images."""
+    record = read_record(read_json(result.release / "privacy.json"))
+    with reporting("none") as events:
+        samples = collect(open_release(result.release, SHAPE), None, events.step)
+        statistics = released_classifier(result.folder, events).classifier.linear
+    encoder = front_end(SHAPE)
+    assert encoder is not None
+    columns = measured_columns(encoder, record.facts, samples.values)
+    assert columns is not None
+    np.testing.assert_array_equal(np.sort(columns), np.flatnonzero(statistics.weights.any(axis=1)))
+    assert len(columns) < encoder.dim
+    narrow, wide = (
+        image_discriminant(encoder, samples.values, samples.labels, 3, columns=some)
+        for some in (columns, None)
+    )
+    images, labels = stripes(90, seed=5)
+    tables = [confusion(labels, one.predict(images), 3).tolist() for one in (narrow, wide)]
+    assert tables[0] != tables[1]
+    run = result.accuracy[1].report
+    assert [list(row) for row in run.synthetic[0].confusion] == tables[0]
+    assert not narrow.linear.weights[np.setdiff1d(np.arange(encoder.dim), columns)].any()
+    assert measured_columns(encoder, {}, samples.values) is None
 
 
 def test_a_run_says_what_sampling_loses(result: Result) -> None:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Vector
 
+NUMBERS_MEASURED = "numbers_measured"
+"""The fact of a release that says how many numbers of a layout were measured of its records."""
+
 
 @dataclass(frozen=True)
 class Layout:

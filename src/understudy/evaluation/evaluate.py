@@ -321,6 +321,7 @@ class _Measurement:
                 epochs=epochs,
                 both=self.options.full,
                 released=released,
+                facts=inputs.facts,
             )
         part.left_out += reason
         if self.options.full:

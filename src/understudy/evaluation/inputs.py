@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class Inputs:
         guarantee: The release's epsilon and delta, where DP-SGD is to keep them.
         held_out: The random part of the private dataset that the run left out: non-members from
             the members' own pool. None where it left none out.
+        facts: Public facts of the release's run.
         claim: What the publisher of the release says of its guarantee, and whether it was verified.
     """
 
@@ -80,6 +81,7 @@ class Inputs:
     distance: PerceptualDistance | None
     guarantee: tuple[float, float] | None
     held_out: Source | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
     claim: str = ""
 
     @classmethod
@@ -136,6 +138,7 @@ class Inputs:
             distance,
             guarantee,
             held_out,
+            facts.get("facts", {}),
             _claim(path) if stated else _NO_CLAIM,
         )
 

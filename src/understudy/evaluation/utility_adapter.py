@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ from understudy.metrics.utility import (
     utility_report,
 )
 from understudy.run.accuracy import RELEASED_WORDS, WORDS, EpochBar, require_networks
-from understudy.run.models import front_end
+from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import Bars
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def measure_utility(
     epochs: int | None,
     both: bool,
     released: EncodedClassifier | None = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Part:
     """Train and test; attack the first model that was trained on the release by its losses.
 
@@ -122,8 +124,10 @@ def measure_utility(
         both: Also train on the release and the private rows together.
         released: The classifier of the released statistics, which is tested where a discriminant
             of the private rows stands beside it.
+        facts: Public facts of the release.
     """
     part, encoder = Part(), front_end(synthetic.values.shape[1:])
+    measured = measured_columns(encoder, facts, synthetic.values)
     for network in networks:
         first: list[AnyClassifier] = []
         report = utility_report(
@@ -137,6 +141,7 @@ def measure_utility(
             both=both,
             keep=partial(_keep_first, first),
             encoder=encoder,
+            measured=measured,
         )
         part.values += _values(report, WORDS[network], synthetic.classes)
         attacked = attack_trained_model(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.operations import EncoderOperations, Operation
@@ -131,6 +132,7 @@ def image_discriminant(
     labels: Labels,
     classes: int,
     progress: Callable[[int, int], None] | None = None,
+    columns: NDArray[np.int64] | None = None,
 ) -> EncodedClassifier:
     """The discriminant of the embeddings of labelled images.
 
@@ -140,11 +142,19 @@ def image_discriminant(
         labels: (n,) classes, each in [0, classes).
         classes: Their number.
         progress: Called with (1, 1) at the end: it is one pass.
+        columns: The numbers of an embedding that are looked at; None: all.
 
     Raises:
         InputError: As `fit_discriminant`.
     """
-    linear = fit_discriminant(encoded(encoder, images), labels, classes)
+    embeddings = encoded(encoder, images)
+    if columns is None:
+        linear = fit_discriminant(embeddings, labels, classes)
+    else:
+        part = fit_discriminant(embeddings[:, columns], labels, classes)
+        weights = np.zeros((encoder.dim, classes))
+        weights[columns] = part.weights
+        linear = LinearClassifier(weights, part.bias)
     if progress is not None:
         progress(1, 1)
     return EncodedClassifier(encoder, linear, images.shape[1:])

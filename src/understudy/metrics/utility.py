@@ -270,8 +270,12 @@ def fit(
     device: str = "cpu",
     encoder: Encoder | None = None,
     progress: EpochProgress | None = None,
+    columns: NDArray[np.int64] | None = None,
 ) -> AnyClassifier:
-    """Train a network, and give it back; arguments and errors as of `utility`."""
+    """Train a network, and give it back; arguments and errors as of `utility`.
+
+    ``columns`` are the features that a discriminant looks at; None: all.
+    """
     if network not in get_args(Network):
         raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
     if network == "discriminant":
@@ -282,7 +286,7 @@ def fit(
                 "a discriminant of images needs an encoder, which gives their features"
             )
         classes = len(train.classes)
-        return image_discriminant(encoder, train.values, train.labels, classes, progress)
+        return image_discriminant(encoder, train.values, train.labels, classes, progress, columns)
     from understudy.metrics.networks import classifier_training
 
     return classifier_training.train(
@@ -369,6 +373,7 @@ def utility_report(
     both: bool = False,
     keep: Keep | None = None,
     encoder: Encoder | None = None,
+    measured: NDArray[np.int64] | None = None,
 ) -> UtilityReport:
     """Train the same network on the release and on the real data, and test both.
 
@@ -386,6 +391,8 @@ def utility_report(
         both: Also train on the two together: whether the release adds to the real data.
         keep: Handed every trained classifier, so that it can be attacked.
         encoder: Of ``"discriminant"``: gives the features of images.
+        measured: The features that the release knows of real images; a discriminant that is
+            trained on the release alone looks at no others. None: all.
 
     Raises:
         InputError: As :func:`utility`; or there are no seeds.
@@ -406,7 +413,8 @@ def utility_report(
         train = _rows(side, synthetic, own, seed)
         part = None if progress is None else _part(progress, number, len(sides) * len(seeds))
         options: dict[str, Any] = {"epochs": epochs, "encoder": encoder, "progress": part}
-        model = fit(train, network=network, seed=seed, **options)
+        columns = measured if side == "synthetic" else None
+        model = fit(train, network=network, seed=seed, columns=columns, **options)
         if keep is not None:
             keep(side, seed, model)
         results_by_side[side].append(

@@ -42,6 +42,7 @@ NAMES = {
     "lloyd_steps": "k-means (Lloyd) steps",
     "lookahead": "variations averaged for a vote",
     "membership": "weight of the membership penalty",
+    "numbers_measured": "numbers of an image that were measured",
     "multiple": "samples for each private record",
     "neighbours": "nearest neighbours",
     "noise_in_a_gap": "noise in a gap",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from understudy.metrics.utility import (
 from understudy.metrics.verdicts import judge_utility
 from understudy.report import ModelScore, read_score
 from understudy.run.config import RunConfig, unknown
-from understudy.run.models import front_end
+from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import Bars, duration
 
 _BATCH = 1024
@@ -103,6 +104,7 @@ def measure(
     epochs: int | None = None,
     rows: int | None = None,
     classifier: LinearClassifier | None = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Accuracy, ...]:
     """Train on a release and on the real data, test both on real data.
 
@@ -117,6 +119,7 @@ def measure(
         epochs: Passes over the training set, where not the usual number.
         rows: Train on at most so many rows of each side.
         classifier: Of the released statistics, where they can classify images; tested besides.
+        facts: Public facts of the release.
 
     Raises:
         InputError: An unknown network, or one that cannot learn from these rows.
@@ -136,6 +139,7 @@ def measure(
             seeds=seeds,
             epochs=epochs,
             encoder=features,
+            measured=measured_columns(features, facts, synthetic.values),
             progress=step,
         )
         accuracies.append(_accuracy(WORDS[network], report))

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
+from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
 from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
-from understudy.core.types import Shape
+from understudy.core.types import Images, Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
 from understudy.run.codec_rules import ENERGIES, CodecChoice, choose_codec, codec_roles
@@ -146,6 +148,25 @@ def front_end(shape: Shape | None) -> WrittenEncoder | None:
     if not isinstance(encoder, WrittenEncoder):
         raise ConfigError(f"{ENERGIES.codec}: cannot be written down")
     return encoder
+
+
+def measured_columns(
+    encoder: Encoder | None, facts: Mapping[str, Any], images: Images
+) -> NDArray[np.int64] | None:
+    """The numbers of an embedding that a release measured; None where it does not say.
+
+    A classifier that is trained on samples would take what the others hold for a mark of classes,
+    and of real images it is none.
+
+    Args:
+        encoder: The front end of the classifier.
+        facts: Public facts of the release.
+        images: Its samples, (n, height, width, channels): of grey ones no colours were measured.
+    """
+    numbers = facts.get(NUMBERS_MEASURED)
+    if not isinstance(encoder, BlockEncoder) or not isinstance(numbers, int) or numbers < 1:
+        return None
+    return encoder.layout(numbers, colour=bool((images != images[..., :1]).any())).columns
 
 
 def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:

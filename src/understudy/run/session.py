@@ -253,6 +253,7 @@ class Session:
                     self.events.step,
                     rows=prepared.config.data.test_rows,
                     classifier=release.classifier,
+                    facts=release.facts,
                 )
         images = None
         if release.image_shape is not None:

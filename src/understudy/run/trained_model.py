@@ -20,7 +20,7 @@ from understudy.metrics.utility import Network
 from understudy.release.outputs import open_release, read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks
-from understudy.run.models import front_end
+from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.released_classifier import (
     LITERT_SUFFIX,
@@ -199,7 +199,10 @@ def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
     encoder = front_end(rows.values.shape[1:])
     if encoder is None:
         raise ConfigError(f"no {DISCRIMINANT} of rows of shape {rows.values.shape[1:]}")
-    classifier = image_discriminant(encoder, rows.values, rows.labels, len(rows.classes))
+    measured = measured_columns(encoder, record.facts, rows.values)
+    classifier = image_discriminant(
+        encoder, rows.values, rows.labels, len(rows.classes), columns=measured
+    )
     facts = file_facts(record, rows.classes, encoder.name)
     return written_classifier(classifier, path, {**facts, "trained on": "samples"})
 

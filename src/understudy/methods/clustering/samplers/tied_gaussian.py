@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from understudy.core.independence import row_squares
-from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
+from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder, Layout, MatchingDecoder
 from understudy.core.types import (
     Images,
     Labels,
@@ -354,7 +354,7 @@ class TiedGaussianSampler:
         facts = {
             "noisy_rows": round(float(sizes.sum())),
             "components": len(classes),
-            "dimensions": gaussian.layout.dim,
+            NUMBERS_MEASURED: gaussian.layout.dim,
             **shares.facts(),
         }
         return Release(
