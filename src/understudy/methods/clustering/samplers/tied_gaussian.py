@@ -66,10 +66,10 @@ class TiedGaussianStages:
 
 
 TIED_STAGES = TiedGaussianStages(
-    Stage("class sizes", 2.0),
+    Stage("class sizes", 4.0),
     Stage("centre", 6.0),
     Stage("block sizes", 4.0),
-    Stage("means", 58.0),
+    Stage("means", 56.0),
     Stage("covariance", 30.0),
 )
 
