@@ -16,8 +16,9 @@ from understudy.release.outputs import require_free
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.prepare import prepare, require_no_private_input, require_room_of
+from understudy.run.prepare import prepare, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
+from understudy.run.shared_records import require_no_shared_records
 
 
 def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
@@ -37,7 +38,7 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     require_room_of(prepared)
     fits = (words_fit(prepared), drawn_fit(prepared))
     with Ledger(prepared.config.privacy.ledger) as ledger:
-        require_no_private_input(prepared, ledger)
+        require_no_shared_records(prepared.compared, prepared.source, ledger)
         dataset, others = ledger.look_up(prepared.source)
         return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
 

@@ -21,7 +21,6 @@ from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, PrivateView, weights_of
 from understudy.privacy.budget_plan import Plan, run_mu_of
-from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.release.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
@@ -48,7 +47,7 @@ from understudy.run.models import (
 )
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_class_names, require_room
-from understudy.run.shared_records import PublicInput, require_no_shared_records
+from understudy.run.shared_records import PublicInput
 from understudy.steps.quality import QualityFilter
 
 QUALITY = "quality"
@@ -78,6 +77,8 @@ class Prepared:
             is stated of it.
         codec: Which encoder and decoder were chosen, and why; None: the user named one.
         asked_epsilon: The part of the dataset's budget that was asked for; None: a number was.
+        private: Whether the source is private; of a selection without private records it is the
+            candidates.
     """
 
     config: RunConfig
@@ -96,6 +97,22 @@ class Prepared:
     origins: tuple[Provenance, ...] = ()
     codec: CodecChoice | None = None
     asked_epsilon: str | None = None
+    private: bool = True
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must agree on, as JSON values."""
+        return self.config.identity()
+
+    @property
+    def compared(self) -> list[PublicInput]:
+        """What may hold no record of the private dataset, nor of one that the ledger knows."""
+        return [PublicInput(flag_of(role), source) for role, source in self.public_inputs]
+
+    @property
+    def dataset(self) -> str:
+        """The name of the private dataset; of a selection without one, that of the candidates."""
+        return self.source.name if self.private or self.origin is None else self.origin.name
 
     @property
     def origin(self) -> Provenance | None:
@@ -171,12 +188,6 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
     """
     own = prepared.plan.receipt(prepared.config.privacy.privacy_unit) if paid is None else paid
     return made_of([(one.role, one) for one in prepared.origins], own)
-
-
-def require_no_private_input(prepared: Prepared, ledger: Ledger) -> None:
-    """Refuse a run whose public inputs hold private records (`shared_records`)."""
-    inputs = [PublicInput(flag_of(role), source) for role, source in prepared.public_inputs]
-    require_no_shared_records(inputs, prepared.source, ledger)
 
 
 def require_room_of(prepared: Prepared) -> None:

@@ -29,8 +29,8 @@ from understudy.metrics.roc import roc
 from understudy.metrics.subsets import some
 from understudy.report import StatedAttack, StatedCopies
 from understudy.report.statement import jsonable
-from understudy.run.selection.select_inputs import Steering
-from understudy.run.selection.spaces import EmbeddedRows, Spaces
+from understudy.run.select_inputs import Steering
+from understudy.run.select_spaces import EmbeddedRows, Spaces
 
 _MOST = 20_000  # records of a side that are attacked
 _LEAST = 5  # records of a side, below which rates mean nothing
