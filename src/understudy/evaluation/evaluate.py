@@ -24,11 +24,10 @@ from understudy.evaluation.attack_adapter import AttackResults, attack_release, 
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
-from understudy.evaluation.evaluate_model import ModelOptions, evaluate_model
+from understudy.evaluation.evaluate_model import evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
-from understudy.evaluation.time_estimate import announced, estimated_seconds
 from understudy.metrics import verdicts
 from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
@@ -110,12 +109,9 @@ def evaluate(
         inputs = None if release is None else Inputs.open(release, records, others, chosen)
         of_model = None
         if model is not None:
-            of_file = ModelOptions(label, encoder, skip_bad, attacks)
-            of_model = evaluate_model(model, records, others, of_file, events)
+            of_model = evaluate_model(model, records, others, chosen, events)
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
-        if sentence := announced(estimated_seconds(inputs, chosen)):
-            events.warning(sentence)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
     if of_model is not None:
         evaluation = _with_model(evaluation, of_model)

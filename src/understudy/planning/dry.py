@@ -15,7 +15,7 @@ from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import require_free
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
-from understudy.run.model_fit import drawn_fit, words_fit
+from understudy.run.model_fit import words_fit
 from understudy.run.prepare import prepare, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.shared_records import require_no_shared_records
@@ -36,11 +36,11 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     prepared = prepare(config)
     require_otherwise(prepared)
     require_room_of(prepared)
-    fits = (words_fit(prepared), drawn_fit(prepared))
+    fit = words_fit(prepared)
     with Ledger(prepared.config.privacy.ledger) as ledger:
         require_no_shared_records(prepared.compared, prepared.source, ledger)
         dataset, others = ledger.look_up(prepared.source)
-        return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
+        return plan_of(prepared, ledger, dataset, others, () if fit is None else (fit,))
 
 
 class ReadingOptions(TypedDict, total=False):
