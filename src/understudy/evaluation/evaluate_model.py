@@ -12,8 +12,6 @@ from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
-from understudy.data import open_source
-from understudy.data.labels import NoColumns
 from understudy.evaluation.apart import require_few_shared
 from understudy.evaluation.attack_adapter import AttackResults, attack_trained_model
 from understudy.evaluation.inputs import EvaluationOptions
@@ -32,7 +30,7 @@ from understudy.metrics.utility import (
 )
 from understudy.run.accuracy import collect
 from understudy.run.models import encoder_name
-from understudy.run.prepare import open_test, require_classes
+from understudy.run.prepare import open_labelled, open_test, require_classes
 
 _LEAST = 20  # rows of a side that a model is attacked with
 
@@ -93,21 +91,14 @@ def _opened(
     like: dict[str, Any] = {"skip_bad": options.skip_bad}
     if model.kind == "images" and model.shape is not None:
         like |= {"size": model.shape[:2], "channels": model.shape[2]}
-    try:
-        private = open_source(real, label=options.label, **like)
-    except NoColumns:  # class folders, for one, name their classes themselves
-        private = open_source(real, **like)
+    private = open_labelled(real, label=options.label, **like)
     held_out = open_test(test, label=options.label, **like)
     require_classes(private, held_out)
     return private, held_out
 
 
 def _encoder(model: ClassifierFile, private: Source, asked: str | None) -> Encoder | None:
-    """What embeds images for a classifier of embeddings; None: rows are given as they are.
-
-    Raises:
-        ConfigError: The rows do not fit the model.
-    """
+    """What embeds images for a classifier of embeddings; None: rows are given as they are."""
     if model.kind == "images" and private.kind == "embeddings":
         raise ConfigError(f"{model.path}: is of images, and {private.name} holds embeddings")
     encoder = None

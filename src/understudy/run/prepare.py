@@ -351,11 +351,7 @@ def _open_matching(
     name: str | None,
     role: Literal["test", "base", "public", "contrast"],
 ) -> Source | None:
-    """A test, base or public dataset, brought to the private one's size; None: there is none.
-
-    A test set has the private one's columns and declared classes; of a public dataset no labels
-    are used.
-    """
+    """A test, base or public dataset, brought to the private one's size; None: there is none."""
     if name is None:
         return None
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
@@ -373,12 +369,17 @@ def _open_matching(
     return other
 
 
+def open_labelled(name: str, *, label: str | None, **options: Any) -> Source:
+    """A dataset, with the label column of another one where it has columns."""
+    try:
+        return open_source(name, label=label, **options)
+    except NoColumns:  # class folders, for one, name their classes themselves
+        return open_source(name, **options)
+
+
 def open_test(name: str, *, label: str | None, **options: Any) -> Source:
     """A test set, with the label column of the private dataset where it has columns."""
-    try:
-        return open_source(name, split="test", label=label, **options)
-    except NoColumns:  # class folders, for one, name their classes themselves
-        return open_source(name, split="test", **options)
+    return open_labelled(name, label=label, split="test", **options)
 
 
 def _require_testable(

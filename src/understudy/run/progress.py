@@ -386,6 +386,14 @@ def _bar() -> Progress:
     )
 
 
+@contextmanager
+def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Note how many seconds the block took."""
+    start = time.perf_counter()
+    yield
+    seconds[part] = round(time.perf_counter() - start, 2)
+
+
 def duration(seconds: float) -> str:
     """Seconds as ``42 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = round(seconds)

@@ -28,7 +28,7 @@ from understudy.release.provenance import made_of
 from understudy.report import ModelRecord, RunRecord
 from understudy.report.meaning import NO_GUARANTEE
 from understudy.run.accuracy import collect
-from understudy.run.progress import ProgressMode, reporting
+from understudy.run.progress import ProgressMode, reporting, timed
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_record import run_record
 from understudy.run.run_result import Result
@@ -175,7 +175,7 @@ class OpenSession(Session):
     def _released(self, plan: Callable[[RunPlan], None] | None) -> Release:
         """The selected candidates in their order."""
         prepared, classes = self.prepared, self.prepared.context.classes
-        with self._timed("embed the candidates"):
+        with timed(self.seconds, "embed the candidates"):
             candidates = self._embedded(prepared.pool)
         self._require_same(candidates)
         _require_candidates(candidates, classes)
@@ -184,13 +184,13 @@ class OpenSession(Session):
         prints = Fingerprints.of(prepared.pool)
         disclosed = self._disclose(prints, selected)
         held_out = self._hold_out()
-        with self._timed("embed the records"):
+        with timed(self.seconds, "embed the records"):
             steering = steering_of(self.prepared, held_out, candidates, self._embedded)
-        with self._timed("select"):
+        with timed(self.seconds, "select"):
             release, result = method.run(self._open(candidates, steering), prepared.params)
         self.notes += result.warnings
         if prepared.private:
-            with self._timed("attack"):
+            with timed(self.seconds, "attack"):
                 self.leak = leak_of(candidates, result.indices, steering, prints, prepared.spaces)
             self.notes += tuple(self._notes_of_leak())
         for dataset, disclosure in disclosed:
@@ -256,8 +256,7 @@ class OpenSession(Session):
     def _disclose(self, prints: Fingerprints, selected: int) -> list[tuple[Dataset, Disclosure]]:
         """Record what is disclosed, before any private record is used; empty: nothing is.
 
-        Of a reference of real records too: it steers as they do. And of candidates of which
-        nothing sound says that they are not private: their rows are released as they are.
+        Of a reference of real records too, and of candidates that nothing sound calls public.
         """
         prepared, ledger, count = self.prepared, self.ledger, len(prints.digests)
         name = prepared.select.candidates

@@ -17,12 +17,12 @@ from understudy.core.types import Shape
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
-from understudy.data.labels import NO_LABELS, NoColumns
+from understudy.data.labels import NO_LABELS
 from understudy.methods.base import Context
 from understudy.privacy.budget_plan import Plan
 from understudy.release.outputs import open_release
 from understudy.release.provenance import Provenance, made_of, origins_of, provenance_of
-from understudy.run.prepare import Prepared, require_classes, require_same_kind
+from understudy.run.prepare import Prepared, open_labelled, require_classes, require_same_kind
 from understudy.run.safeguards import require_apart
 from understudy.run.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.select_spaces import EmbeddedRows, Spaces
@@ -197,14 +197,7 @@ def _require_records(source: Source) -> None:
 
 
 def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConfig) -> Source:
-    """Candidates or a reference: a release, or a dataset with the private one's columns.
-
-    Args:
-        name: As the user named it.
-        origin: The release that it is of, if it is.
-        shape: That of the candidates; None: these are they.
-        config: The columns.
-    """
+    """Candidates, or a reference of their shape: a release, or a dataset with the same columns."""
     data = config.run.data
     if origin.place is not None and origin.record is not None:
         own = origin.record.image_shape
@@ -218,23 +211,13 @@ def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConf
         options |= {"size": data.size, "fit": data.fit}
     elif len(shape) == 3:
         options |= {"size": (shape[0], shape[1]), "channels": shape[2], "fit": data.fit}
-    try:
-        return open_source(name, label=data.label, **options)
-    except NoColumns:  # class folders, for one, name their classes themselves
-        return open_source(name, **options)
+    return open_labelled(name, label=data.label, **options)
 
 
 def _require_non_members(prepared: PreparedSelection) -> None:
-    """Refuse penalties and references that there are no held-out records for.
-
-    A reference of real records may be neither candidates (`require_no_shared_records` refuses
-    private ones) nor one held-out part too many.
-    """
-    config, reference, share = (
-        prepared.select,
-        prepared.reference,
-        prepared.config.privacy.hold_out,
-    )
+    """Refuse penalties without records to calibrate them, and references that are candidates."""
+    config, share = prepared.select, prepared.config.privacy.hold_out
+    reference = prepared.reference
     if not prepared.private:
         return
     if prepared.non_members and share is not None:

@@ -312,13 +312,7 @@ def copies_of(
 def _two_nearest(
     queries: Embeddings, records: Embeddings, *, apart: bool = False
 ) -> tuple[Vector, Vector]:
-    """(n,) the distance to the nearest record, and that over the distance to the second nearest.
-
-    Args:
-        queries: (n, d).
-        records: (p, d).
-        apart: Whether the queries are among the records: each is then its own nearest.
-    """
+    """(n,) the nearest distance, and over the second; ``apart``: queries are among the records."""
     first = 1 if apart else 0
     rows, asked = clouds(records, queries)
     distances = nearest_rows(asked, rows, min(2 + first, len(records)))[1]

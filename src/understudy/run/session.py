@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +36,7 @@ from understudy.run.fitness import measured_quality
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, claim
-from understudy.run.progress import paused
+from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
@@ -69,17 +67,11 @@ class Session:
         self.plan_notes: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()  # of the filters
 
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[part] = round(time.perf_counter() - start, 2)
-
     def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         """Ask, pay, sample and write; ``plan`` as for `understudy.run.synthesize.run`."""
         release = self._released(plan)
         prepared, folder = self.prepared, self.folder
-        with self._timed("sample and write"):
+        with timed(self.seconds, "sample and write"):
             folder.start_release()
             sums: dict[str, str] = {}
             facts = write_release(
@@ -98,7 +90,7 @@ class Session:
     def _released(self, plan: Callable[[RunPlan], None] | None) -> Release:
         """What the method makes of the records, once it is paid for."""
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
-        with self._timed("recognise the dataset"):
+        with timed(self.seconds, "recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
             self.dataset, self.concerned = dataset, self.ledger.concerned(dataset.id)
         opened = prepared
@@ -120,14 +112,14 @@ class Session:
                 self._show(plan, opened, dataset)
             if (known := words_fit(prepared)) is not None:
                 _report_fit(self.fits, self.events, known)
-        with self._timed("embed and fit"):
+        with timed(self.seconds, "embed and fit"):
             return self._fitted(stop, dataset)
 
     def _recorded(self, release: Release, facts: Mapping[str, Any]) -> RunRecord:
         """The public facts of the run, once the release is written; ``facts`` are of the files."""
         prepared, quality = self.prepared, None
         if prepared.config.privacy.quality_part:
-            with self._timed("measure the quality"):
+            with timed(self.seconds, "measure the quality"):
                 quality = measured_quality(
                     prepared, release, self.account, self.folder, self.events
                 )
@@ -204,7 +196,7 @@ class Session:
         source, privacy = self.prepared.source, self.prepared.config.privacy
         if privacy.hold_out is None:
             return None
-        with self._timed("hold out"):
+        with timed(self.seconds, "hold out"):
             hold_out = keep_hold_out(
                 self.folder.owner, source, privacy.hold_out, privacy.privacy_unit
             )
@@ -241,7 +233,7 @@ class Session:
         images = publish(folder, record, sums)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:
-            with self._timed("measure accuracy"):
+            with timed(self.seconds, "measure accuracy"):
                 accuracies = measure(
                     open_release(folder.release, release.image_shape),
                     source,
@@ -335,10 +327,7 @@ def execute(
 
 
 def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
-    """Record a measure of how well the models fit, and report its warning at once.
-
-    A release holds on to this function, so it holds on to nothing private of the run.
-    """
+    """Record a fit, and report its warning; a release holds on to this, and to nothing private."""
     fits.append(fit)
     if fit.warning is not None:
         events.warning(fit.warning)

@@ -57,7 +57,6 @@ from understudy.methods.selection.reference import (
     RecordReference,
     moment_reference,
 )
-from understudy.steps.space import Space
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -259,11 +258,7 @@ def _plan(params: SelectionParams) -> SelectionStages:
 
 
 def _stages(params: SelectionParams, context: Context) -> tuple[Stage, ...]:
-    """The releases and their weights in the budget.
-
-    Raises:
-        ConfigError: Parameters that differential privacy rules out, or nothing to select from.
-    """
+    """The releases and their weights; refuses what differential privacy rules out."""
     penalised = [name for name in ("reconstruction", "membership") if getattr(params, name)]
     if penalised:
         raise ConfigError(
@@ -300,7 +295,10 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     candidates = read_candidates(materials)
     share = _share(materials.count, params.keep, len(candidates.labels))
     budgets = class_budgets(candidates.labels, len(materials.classes), share, params.budgets)
-    space = _space(materials, candidates, params.axes)
+    public = None
+    if materials.public is not None:
+        public = embedded(materials, materials.public, "public dataset")[0]
+    space = proxy_space(candidates.embeddings, public, params.axes)
     proxy = LinearProxy(
         space.forward(candidates.embeddings),
         candidates.labels,
@@ -325,11 +323,7 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
 
 
 def _share(count: int | None, keep: float, candidates: int) -> float:
-    """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is.
-
-    Raises:
-        ConfigError: More than there are.
-    """
+    """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is."""
     if count is None:
         return keep
     if count > candidates:
@@ -339,25 +333,10 @@ def _share(count: int | None, keep: float, candidates: int) -> float:
     return count / candidates
 
 
-def _space(materials: Materials, candidates: CandidateSet, axes: int) -> Space:
-    """The leading whitened axes of the public dataset; of the candidates, where there is none."""
-    public = None
-    if materials.public is not None:
-        public = embedded(materials, materials.public, "public dataset")[0]
-    return proxy_space(candidates.embeddings, public, axes)
-
-
 def _reference(
     materials: Materials, records: Vault, proxy: LinearProxy, params: SelectionParams
 ) -> Reference:
-    """Private records as a reference set under differential privacy.
-
-    Args:
-        materials: The seed, and what is stored with the run.
-        records: The private records in the proxy's space.
-        proxy: The candidates in it.
-        params: Settled.
-    """
+    """Private records, in the proxy's space, as a reference set under differential privacy."""
     plan = _plan(params)
     if plan.moments is None:
         return GradientReference(records, plan.gradients, params.clip_norm or 1.0, materials.keep)
