@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from understudy.backends.arrays import fit_images
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source
@@ -19,10 +20,19 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
-from understudy.methods.base import UNLABELLED, Context, Method, PrivateView, weights_of
+from understudy.methods.base import (
+    UNLABELLED,
+    Context,
+    Materials,
+    Method,
+    PrivateView,
+    Store,
+    weights_of,
+)
 from understudy.privacy.budget_plan import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.privacy.vault import Vault
 from understudy.release.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.books import with_epsilon
 from understudy.run.codec_rules import CodecChoice
@@ -45,6 +55,7 @@ from understudy.run.models import (
     require_no_models,
     with_codec,
 )
+from understudy.run.progress import Bars
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput
@@ -118,6 +129,24 @@ class Prepared:
     def origin(self) -> Provenance | None:
         """Where the candidates come from; None without any."""
         return next((one for one in self.origins if one.role == "candidates"), None)
+
+    def materials(self, vault: Vault, progress: Bars, keep: Store, **more: Any) -> Materials:
+        """What the method works with besides its parameters; ``more`` of `Materials`."""
+        return Materials(
+            context=self.context,
+            vault=vault,
+            public=self.public,
+            seed=self.config.output.seed,
+            progress=progress,
+            base=self.base,
+            contrast=self.contrast,
+            candidates=self.candidates,
+            resized=fit_images,
+            fit=partial(fit_images, shape=self.context.shape),
+            keep=keep,
+            quality=self.quality,
+            **more,
+        )
 
     @property
     def public_inputs(self) -> tuple[tuple[str, Source], ...]:

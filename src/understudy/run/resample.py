@@ -12,12 +12,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from understudy.backends.arrays import fit_images
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.ports import Events, Source
 from understudy.core.types import Batch, Release, Shape
@@ -90,20 +88,8 @@ class EarlierRun:
         """What the method works with."""
         prepared, config = self.prepared, self.prepared.config
         releases = StoredReleases(config.privacy.privacy_unit, prepared.plan, self.paths.stages)
-        return Materials(
-            context=prepared.context,
-            vault=StoredVault(releases),
-            public=prepared.public,
-            seed=config.output.seed,
-            progress=events.step,
-            base=prepared.base,
-            contrast=prepared.contrast,
-            resized=fit_images,
-            fit=partial(fit_images, shape=prepared.context.shape),
-            keep=self._stored,
-            quality=prepared.quality,
-            resampling=resampling,
-        )
+        vault = StoredVault(releases)
+        return prepared.materials(vault, events.step, self._stored, resampling=resampling)
 
     def _stored(self, name: str, make: Make) -> Arrays:
         """What the run made besides its answers; made again where it is missing."""

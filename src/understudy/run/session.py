@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.backends.arrays import fit_images
 from understudy.core.errors import MethodStopped, RunComplete
 from understudy.core.ports import Events, Source
 from understudy.core.types import Fit, Receipt, Release
@@ -16,10 +15,9 @@ from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
-from understudy.privacy.vault import PrivateVault, Vault
+from understudy.privacy.vault import PrivateVault
 from understudy.release.documents import publish, spending, stated_total, write_owner
 from understudy.release.galleries import sheets
 from understudy.release.outputs import RunFolder, open_release, private_cache, run_folder
@@ -168,8 +166,20 @@ class Session:
                 cache,
                 lambda name: self.events.step(name, len(prepared.source), owner_only=True),
             )
+            watch = None
+            if prepared.config.output.watch:
+                encoder = prepared.context.encoder
+                watch = Watch(prepared.source, encoder, self.folder.owner, self.events)
+            keep = self.folder.keep  # which a release holds on to, and to nothing private
+            materials = prepared.materials(
+                vault,
+                self.events.step,
+                lambda name, make: keep(part + name, make),
+                watch=watch,
+                report_fit=partial(_report_fit, self.fits, self.events),
+            )
             try:
-                return prepared.method.run(self._materials(vault, part), prepared.params)
+                return prepared.method.run(materials, prepared.params)
             finally:
                 vault.close()  # what is sampled from now on is post-processing
 
@@ -203,29 +213,6 @@ class Session:
             members, held_out = split(source, hold_out)
             self.prepared = replace(self.prepared, source=members, rows_held_out=len(held_out))
         return held_out
-
-    def _materials(self, vault: Vault, part: str) -> Materials:
-        prepared, keep = self.prepared, self.folder.keep
-        config, context = prepared.config, prepared.context
-        watch = None
-        if config.output.watch:
-            watch = Watch(prepared.source, context.encoder, self.folder.owner, self.events)
-        return Materials(
-            context=context,
-            vault=vault,
-            public=prepared.public,
-            seed=config.output.seed,
-            progress=self.events.step,
-            base=prepared.base,
-            contrast=prepared.contrast,
-            candidates=prepared.candidates,
-            resized=fit_images,
-            fit=partial(fit_images, shape=context.shape),
-            keep=lambda name, make: keep(part + name, make),
-            watch=watch,
-            report_fit=partial(_report_fit, self.fits, self.events),
-            quality=prepared.quality,
-        )
 
     def _report(self, release: Release, record: RunRecord, sums: Mapping[str, str]) -> Result:
         """The documents, and accuracy if there is a test set."""
