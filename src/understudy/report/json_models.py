@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
 
 from understudy.core.results import (
     Better,
@@ -47,6 +47,13 @@ class _Model(BaseModel):
 
 class _StrictModel(_Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+for _record in (
+    *(ModelRecord, Premise, PublicQuality, StatedAttack, StatedCopies, StatedTotal),
+    *(StageReceipt, Thresholds, Verdict),
+):
+    with_config(ConfigDict(extra="forbid"))(_record)
 
 
 class MetricEntry(_StrictModel):

@@ -20,7 +20,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file
 from understudy.core.ports import Events, Source
 from understudy.core.types import Release, Vector
-from understudy.methods.base import OpenMaterials, Selection
+from understudy.methods.open_selection import OpenMaterials, Selection
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure
 from understudy.privacy.unit import Adjacency

@@ -17,7 +17,8 @@ from understudy.core.option import Option
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
 if TYPE_CHECKING:  # importing it takes NumPy
-    from understudy.methods.base import Method, OpenSelection
+    from understudy.methods.base import Method
+    from understudy.methods.open_selection import OpenSelection
 
 HELD_OUT_PART = "held-out"
 """As ``--reference``: the part of the private dataset that calibrates the distances."""

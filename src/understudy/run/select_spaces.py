@@ -14,7 +14,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.ports import Encoder, Events, PerceptualDistance, Source
 from understudy.core.types import Embeddings, Images, Labels, Shape, Vector
 from understudy.data.batches import batch_size, images_at
-from understudy.methods.base import LabelledRows
+from understudy.methods.open_selection import LabelledEmbeddings
 from understudy.metrics.attacks import by_distance
 from understudy.metrics.fingerprints import area_means
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
@@ -140,7 +140,7 @@ class EmbeddedRows:
         return cls(rows.values, distance, order[rows.labels], source, numbers)
 
     @property
-    def of_proxy(self) -> LabelledRows:
+    def of_proxy(self) -> LabelledEmbeddings:
         """The rows in the proxy's space, and the class of each."""
         return self.proxy, self.labels
 

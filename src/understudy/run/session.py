@@ -254,12 +254,8 @@ class Session:
             accuracy=[one.as_dict() for one in accuracies],
             rows_held_out=prepared.rows_held_out,
             fit=self.fits,
-            records={
-                "kind": source.kind,
-                "shape": prepared.context.shape,
-                "classes": prepared.context.classes,
-                "phrases": prepared.context.phrases,
-            },
+            records={"kind": source.kind}
+            | {name: getattr(prepared.context, name) for name in ("shape", "classes", "phrases")},
         )
         return Result(
             folder.release,

@@ -27,11 +27,9 @@ from understudy.methods.base import (
     Make,
     Materials,
     Method,
-    OpenMaterials,
-    OpenSelection,
-    Selection,
     stages_of,
 )
+from understudy.methods.open_selection import OpenMaterials, OpenSelection, Selection
 from understudy.methods.selection.arithmetic import (
     class_budgets,
     largest_weights,

@@ -13,7 +13,7 @@ import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Vector
-from understudy.methods.base import LabelledRows
+from understudy.methods.open_selection import LabelledEmbeddings
 from understudy.methods.selection.arithmetic import robust_scores
 from understudy.methods.selection.base import ProxySettings, SteeredSettings
 from understudy.methods.selection.linear_proxy import LinearProxy, cross_entropies
@@ -98,9 +98,9 @@ def membership_penalty(private_losses: Vector, non_member_losses: Vector) -> Vec
 
 def penalties_of(
     settings: SteeredSettings,
-    candidates: LabelledRows,
-    private: LabelledRows,
-    non_members: LabelledRows,
+    candidates: LabelledEmbeddings,
+    private: LabelledEmbeddings,
+    non_members: LabelledEmbeddings,
     classes: int,
     distances: tuple[Vector, Vector],
 ) -> Penalties:
@@ -127,7 +127,10 @@ def penalties_of(
 
 
 def losses_after_training(
-    records: LabelledRows, candidates: LabelledRows, classes: int, settings: ProxySettings
+    records: LabelledEmbeddings,
+    candidates: LabelledEmbeddings,
+    classes: int,
+    settings: ProxySettings,
 ) -> Vector:
     """The loss of each candidate under a softmax regression that was trained on records: (M,).
 
