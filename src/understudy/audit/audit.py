@@ -81,9 +81,9 @@ def audit(
         raise unknown("audit", how, list(_USUAL))
     runs = _USUAL[how] if runs is None else runs
     _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
-    known = AuditOptions.__optional_keys__
-    for name in options.keys() - known:
-        raise unknown("option", name, list(known))
+    names = AuditOptions.__optional_keys__
+    for name in options.keys() - names:
+        raise unknown("option", name, list(names))
     given = {name: value for name, value in options.items() if value is not None}
     usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
     named = {"source": source_name("source", source), "epsilon": epsilon}
