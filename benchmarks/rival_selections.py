@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images, Labels, Vector
-from understudy.methods.selection.algorithm import Penalties, select_candidates
+from understudy.methods.selection.algorithm import select_candidates
 from understudy.methods.selection.arithmetic import largest_weights
 from understudy.methods.selection.base import ProxySettings, Reference
 from understudy.methods.selection.linear_proxy import LinearProxy, cross_entropies
-from understudy.methods.selection.penalties import calibrated_distances
+from understudy.methods.selection.penalties import Penalties, calibrated_distances
 from understudy.methods.selection.reference import RecordReference
 
 _BLOCKS = 8  # a side of the grid that masking blackens blocks of

@@ -46,10 +46,13 @@ from benchmarks.selection_worlds import (
 )
 from benchmarks.tables import CACHE, Table, percent
 from understudy.core.types import Images, Vector
-from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
-from understudy.methods.selection.penalties import membership_penalty, reconstruction_penalty
+from understudy.methods.selection.penalties import (
+    Penalties,
+    membership_penalty,
+    reconstruction_penalty,
+)
 from understudy.methods.selection.reference import RecordReference
 from understudy.metrics.attacks import confidence
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows

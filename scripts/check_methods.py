@@ -21,7 +21,6 @@ ALLOWED = {
     "device": "the owner's side of sanitize, a method of two machines",
     "server": "the other side of it",
     "release/checksums.py": "signatures are those of sanitize's wire",
-    "run/selection": "until selection is a method like the others",
 }
 """Files and folders that may, and why."""
 

@@ -427,8 +427,8 @@ BETWEEN = [
     ("understudy.privacy.account:Account._store", 3, "after"),
     ("understudy.privacy.vault:PrivateVault.close", 1, "after"),
     ("understudy.run.session:write_release", 1, "after"),
-    ("understudy.run.session:write_release_documents", 1, "after"),
-    ("understudy.run.session:write_contact_sheet", 1, "after"),
+    ("understudy.release.documents:write_release_documents", 1, "after"),
+    ("understudy.run.session:publish", 1, "after"),
 ]
 """Moments at which nothing is paid or drawn that is not at one of the others."""
 

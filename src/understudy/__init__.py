@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from understudy.run.report import load as report
     from understudy.run.resample import resample
     from understudy.run.run_result import Result
-    from understudy.run.selection.select import select
+    from understudy.run.select import select
     from understudy.run.synthesize import synthesize
 
 __all__ = [
@@ -94,7 +94,7 @@ _HOMES = {
     "plan": "planning.recommendation:recommended_run",
     "report": "run.report:load",
     "resample": "run.resample",
-    "select": "run.selection.select",
+    "select": "run.select",
     "synthesize": "run.synthesize",
     "verify": "release.verify",
 }

@@ -62,11 +62,9 @@ def astray(rows, labels):
 
 def test_samples_end_where_private_records_say_that_a_class_ends(sides, tmp_path):
     plain, plain_labels, _ = released(sides, tmp_path / "plain", normalise=False)
-    rows, labels, made = released(sides, tmp_path / "by", normalise=False, **CLASSIFIER)
+    rows, labels, _ = released(sides, tmp_path / "by", normalise=False, **CLASSIFIER)
     assert astray(plain, plain_labels) > 0.1
     assert astray(rows, labels) < 0.04
-    agreement = made.facts["classifier_agreement_per_class"]
-    assert agreement["right"] < 0.9 < agreement["left"]
 
 
 def test_classes_keep_their_shares_and_none_vanishes(few_steps, tmp_path):
@@ -90,7 +88,6 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     drawn = classifier.embeddings(chosen, np.random.default_rng(0))
     assert drawn[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
     assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
-    assert classifier.agreement(0).tolist() == [1.0, 0.0]
 
 
 @pytest.fixture(scope="module")

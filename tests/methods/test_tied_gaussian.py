@@ -23,7 +23,6 @@ from understudy.methods.clustering.samplers.tied_gaussian import (
     TiedGaussianSampler,
     dimensions,
     measured,
-    moving_average,
     unexplained_part,
 )
 from understudy.privacy.account import Account
@@ -32,6 +31,7 @@ from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
+from understudy.steps.row_arithmetic import moving_average
 
 MUCH = 200.0  # an epsilon at which noise hardly matters
 SHAPE = (32, 32, 3)

@@ -24,9 +24,10 @@ from understudy.cli.main import app
 from understudy.core.errors import ConfigError
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data.encoded_images import RecordSource
-from understudy.methods.base import Context, Materials
+from understudy.methods.base import Context, Expectation, Materials
 from understudy.methods.clustering.capacity import LEAST_DECODED, Carried, mixture_expectations
-from understudy.methods.clustering.samplers.tied_gaussian import tied_expectations
+from understudy.methods.clustering.params import ClusteringParams
+from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianSampler
 from understudy.planning import forecast, public_drawings, recommendation
 from understudy.planning.check import check_source
 from understudy.planning.forecast import forecast_of
@@ -285,16 +286,21 @@ def context(mu: float, classes: int, decoder: object = object()) -> Context:
     return Context((64, 64, 3), public=True, mu=mu, classes=names, decoder=decoder)  # type: ignore[arg-type]
 
 
+def tied_rules(mu: float, classes: int, noise: float, units: float) -> tuple[Expectation, ...]:
+    models: Any = None  # what to expect depends on neither
+    sampler = TiedGaussianSampler(ClusteringParams(), context(mu, classes), models, models)
+    return sampler.expected(lambda stage: noise, units)
+
+
 def tied_words(mu: float, units: float, classes: int = 10) -> dict[str, str]:
-    rules = tied_expectations(context(mu, classes), lambda stage: 1 / (0.76 * mu), units)
-    return {rule.rule: rule.words for rule in rules}
+    return {rule.rule: rule.words for rule in tied_rules(mu, classes, 1 / (0.76 * mu), units)}
 
 
 def test_few_units_are_said_first_and_with_what_serves_better() -> None:
     below, above = LEAST_DECODED - 1, LEAST_DECODED + 1
-    first, *_ = tied_expectations(context(1.0, 10), lambda stage: 1.3, below)
+    first, *_ = tied_rules(1.0, 10, 1.3, below)
     assert (first.rule, first.instead) == ("few units", ("classifier", "embeddings"))
-    first, *_ = tied_expectations(context(1.0, 1), lambda stage: 1.3, below)
+    first, *_ = tied_rules(1.0, 1, 1.3, below)
     assert first.instead == ("embeddings",)
     assert "few units" not in tied_words(1.0, above)
     assert "few units" in tied_words(0.5, above)

@@ -26,7 +26,7 @@ from understudy.release.checksums import write_checksums
 from understudy.release.outputs import read_json
 from understudy.release.verify import verify
 from understudy.run.quality_filter import fit_niqe_model
-from understudy.run.selection.select import select
+from understudy.run.select import select
 from understudy.run.synthesize import synthesize
 from understudy.steps.niqe_model import SMALLEST_BLOCK
 
@@ -36,9 +36,7 @@ STEERED = {"steps": 20, "rounds": 2}
 
 @pytest.fixture(scope="module")
 def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(
-        tmp_path_factory.mktemp("commands"), "understudy.run.selection.select"
-    ) as started:
+    with commands(tmp_path_factory.mktemp("commands"), "understudy.run.select") as started:
         yield started
 
 
@@ -245,8 +243,8 @@ def test_what_a_killed_run_leaves_is_no_release(understudy: Commands, tmp_path: 
     run += ["--set", "rounds=2", "--ledger", tmp_path / "ledger.db"]
     for number, moment in enumerate(
         (
-            ("understudy.run.selection.select:write_release", 1, "after"),
-            ("understudy.run.selection.select_documents:release_scatter", 1, "before"),
+            ("understudy.run.session:write_release", 1, "after"),
+            ("understudy.release.documents:release_scatter", 1, "before"),
         )
     ):
         out = tmp_path / f"killed-{number}"

@@ -26,7 +26,7 @@ from understudy.release.checksums import (
 )
 from understudy.release.verify import verify
 from understudy.run.resample import resample
-from understudy.run.selection.select import select
+from understudy.run.select import select
 from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}

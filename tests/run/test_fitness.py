@@ -46,7 +46,7 @@ def folder(scans, tmp_path_factory):
     """Of a run that was stopped by a full disk before its documents, and resumed."""
     place = tmp_path_factory.mktemp("measured")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.run.session.write_release_documents", full)
+        patch.setattr("understudy.release.documents.write_release_documents", full)
         with pytest.raises(RunStopped, match=r"epsilon 8 was charged before this.*--resume"):
             run(scans, place)
     answers = noisy_values(place / "out")

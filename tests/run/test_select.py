@@ -29,9 +29,8 @@ from understudy.report import ModelRecord, RunRecord, public_documents, read_rec
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
 from understudy.run.report import load
 from understudy.run.run_result import Result
-from understudy.run.selection.select import select
-from understudy.run.selection.select_config import SelectConfig, make_select_config, share_or_number
-from understudy.run.selection.select_documents import TABLE
+from understudy.run.select import TABLE, select
+from understudy.run.select_config import make_select_config, share_or_number
 from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
@@ -112,7 +111,7 @@ def test_the_ledger_knows_of_it_before_the_records_are_used(
     def unread(*_: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("understudy.run.selection.select.steering_of", unread)
+    monkeypatch.setattr("understudy.run.select.steering_of", unread)
     with pytest.raises(RunStopped, match=r"what is disclosed was recorded before this.*--resume"):
         choose(site)
     assert disclosures(site) == [(str(site / f"{name}.npz"), 1) for name in PRIVATE]
@@ -436,11 +435,13 @@ def test_a_folder_with_other_things_is_left_alone(site: Path) -> None:
 
 def test_a_configuration_says_which_of_the_three_it_is() -> None:
     base: dict[str, Any] = {"candidates": "c", "out": Path("o"), "keep": 0.5}
-    assert SelectConfig(**base).form == "post-processing"
+    assert make_select_config(base).form == "post-processing"
     meant = {"epsilon": 101.0, "delta": 0.002, "accept_epsilon": True}
     for options in ({"epsilon": 1.0}, meant):
-        assert SelectConfig(**base, private="p", **options).form == "differential privacy"
-    assert SelectConfig(**base, private="p", no_guarantee=True).form == "no guarantee"
+        assert (
+            make_select_config({**base, "private": "p", **options}).form == "differential privacy"
+        )
+    assert make_select_config({**base, "private": "p", "no_guarantee": True}).form == "no guarantee"
 
 
 # Under differential privacy
@@ -524,7 +525,7 @@ def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.Monk
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("understudy.run.selection.select.write_release", killed)
+    monkeypatch.setattr("understudy.run.session.write_release", killed)
     with pytest.raises(RunStopped):
         choose(site)
     monkeypatch.undo()

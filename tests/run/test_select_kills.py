@@ -29,9 +29,7 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(
-        tmp_path_factory.mktemp("commands"), "understudy.run.selection.select"
-    ) as started:
+    with commands(tmp_path_factory.mktemp("commands"), "understudy.run.select") as started:
         yield started
 
 

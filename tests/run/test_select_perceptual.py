@@ -16,9 +16,8 @@ from understudy.core.errors import ConfigError, InputError
 from understudy.data import open_source
 from understudy.release.outputs import read_json
 from understudy.report import read_record
-from understudy.run.selection.select import select
-from understudy.run.selection.select_config import make_select_config
-from understudy.run.selection.select_documents import TABLE
+from understudy.run.select import TABLE, select
+from understudy.run.select_config import make_select_config
 
 torch = pytest.importorskip("torch")
 SHAPE = (8, 8, 3)

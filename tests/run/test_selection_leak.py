@@ -22,7 +22,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.outputs import read_json
 from understudy.release.verify import verify
 from understudy.run.run_result import Result
-from understudy.run.selection.select import select
+from understudy.run.select import select
 from understudy.run.synthesize import synthesize
 
 CLASSES = np.array(["a", "b", "c"])
@@ -329,7 +329,7 @@ def test_a_resumed_selection_and_other_candidates_do_not_warn(
     def unread(*_: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("understudy.run.selection.select.steering_of", unread)
+    monkeypatch.setattr("understudy.run.select.steering_of", unread)
     with pytest.raises(Exception, match="--resume"):
         choose(site)
     monkeypatch.undo()

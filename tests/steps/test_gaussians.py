@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from understudy.methods.clustering.covariance import square_root
 from understudy.steps import histogram
 from understudy.steps.gaussians import Contrast, Mixture, RectifiedGaussians, latent_moments
 from understudy.steps.kmeans import nearest, popular, weighted_kmeans
+from understudy.steps.shrinkage import square_root
 
 COVARIANCES = np.array([[[2.0, 0.8], [0.8, 1.0]], [[0.5, -0.2], [-0.2, 0.4]]])
 DIAGONAL = np.array([[1.0, 3.0], [0.5, 0.1]])

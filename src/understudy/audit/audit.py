@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -13,7 +13,6 @@ from understudy.audit.bench import Bench
 from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.pairs import audit_by_canaries, audit_by_pairs
 from understudy.audit.shadow_runs import audit_by_lira
-from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.core.results import Evaluation
@@ -22,7 +21,7 @@ from understudy.metrics.noise_checks import shared_confidence
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import Plan
 from understudy.privacy.unit import Adjacency
-from understudy.run.config import make_config, source_name, unknown
+from understudy.run.config import ReadingOptions, make_config, source_name, unknown
 from understudy.run.prepare import prepare
 from understudy.run.progress import ProgressMode, reporting
 
@@ -39,6 +38,16 @@ _LEAST = {"pairs": 40, "canaries": 20, "lira": 4}
 _COUNT = 64  # samples of a run: sampling is post-processing
 
 
+class AuditOptions(RoleNames, ReadingOptions, total=False):
+    """The options of a run that an audit takes, as `understudy.synthesize` does."""
+
+    method: str
+    settings: Mapping[str, Any] | None
+    count: int | None
+    seed: int
+    adjacency: Adjacency
+
+
 def audit(
     source: str | Path,
     *,
@@ -46,23 +55,9 @@ def audit(
     runs: int | None = None,
     rows: int = USUAL_RECORDS,
     confidence: float = 0.95,
-    method: str = DEFAULT_METHOD,
     epsilon: float = 1.0,
-    delta: float = 1e-5,
-    settings: Mapping[str, Any] | None = None,
-    count: int | None = None,
-    seed: int = 0,
-    unit: str | None = None,
-    unit_rows: int = 64,
-    adjacency: Adjacency = "add-remove",
-    size: int | None = None,
-    fit: Literal["stretch", "crop", "pad"] = "stretch",
-    label: str | None = None,
-    classes: Sequence[str] | str | None = None,
-    channels: Literal[1, 3] | None = None,
-    skip_bad: bool = False,
     progress: ProgressMode | Events = "auto",
-    **roles: Unpack[RoleNames],
+    **options: Unpack[AuditOptions],
 ) -> Evaluation:
     """Run a whole method on data that its owner may use for it, and try to refute its epsilon.
 
@@ -86,30 +81,13 @@ def audit(
         raise unknown("audit", how, list(_USUAL))
     runs = _USUAL[how] if runs is None else runs
     _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
-    usual = rows if how == "lira" else _COUNT
-    config = make_config(
-        {
-            "source": source_name("source", source),
-            "out": "audit",  # nothing is written there
-            "method": method,
-            "epsilon": epsilon,
-            "delta": delta,
-            "settings": settings or {},
-            "count": usual if count is None else count,
-            "seed": seed,
-            "unit": unit,
-            "unit_rows": unit_rows,
-            "adjacency": adjacency,
-            "size": size,
-            "fit": fit,
-            "label": label,
-            "classes": classes,
-            "channels": channels,
-            "skip_bad": skip_bad,
-            **roles,
-        }
-    )
-    prepared = prepare(config)
+    names = AuditOptions.__optional_keys__
+    for name in options.keys() - names:
+        raise unknown("option", name, list(names))
+    given = {name: value for name, value in options.items() if value is not None}
+    usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
+    named = {"source": source_name("source", source), "epsilon": epsilon}
+    prepared = prepare(make_config({**usual, **given, **named}))
     bench = Bench.of(prepared)
     known = InMemorySource.read(prepared.source, rows, bench.seed)
     evaluation = audit_bench(bench, known, how, runs, confidence, progress=progress)

@@ -19,7 +19,7 @@ from understudy.cli.option_values import (
 from understudy.cli.show_run import RunPrinter, plan_alone
 from understudy.run.config import make_config, read_config, run_options
 from understudy.run.progress import reporting
-from understudy.run.selection.select_config import make_select_config, select_options
+from understudy.run.select_config import make_select_config, select_options
 
 _Config = Annotated[
     Path | None,
@@ -96,7 +96,7 @@ def select_command(
     config = make_select_config(given)
     printer = RunPrinter(yes=yes, verbose=verbose)
     with reporting(progress) as events:
-        from understudy.run.selection.select import run_selection
+        from understudy.run.select import run_selection
 
         result = run_selection(config, printer.confirm, progress=events)
     printer.result(result)

@@ -21,6 +21,9 @@ SANITIZERS = "understudy.sanitizers"
 DEFAULT_METHOD = "clustering"
 """The method of a run that names none."""
 
+SELECTION_METHOD = "selection"
+"""The method of ``understudy select``."""
+
 PACKAGE = "understudy"
 
 BUILT_IN: dict[str, dict[str, str]] = {

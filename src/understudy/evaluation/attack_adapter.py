@@ -115,17 +115,11 @@ def attack_release(
 
 @dataclass(frozen=True, slots=True)
 class _BlindComparison:
-    """Attacks, and the blind attack on the same rows.
-
-    Attributes:
-        blind: The blind attack.
-        measured: With what, as a value says it.
-        name: Of the blind attack.
-    """
+    """Attacks, and the blind attack on the same rows."""
 
     blind: Blind
-    measured: str
-    name: str
+    measured: str  # with what, as a value says it
+    name: str  # of the blind attack
 
     def judge(self, scores: Vector) -> tuple[Roc, Added]:
         """The curve of an attack's scores by the stronger sign, and what they add to the blind."""
@@ -134,13 +128,7 @@ class _BlindComparison:
         return curve, self.blind.added(-scores if curve.reversed else scores)
 
     def values(self, area: Metric, each: Roc, added: Added) -> list[MetricValue]:
-        """One attack's: what it reaches, with the blind attack's baseline, and what it adds.
-
-        Args:
-            area: The metric of the attack's area, which says what the attack is.
-            each: Its curve.
-            added: What the release adds.
-        """
+        """One attack's: what it reaches, with the blind attack's baseline, and what it adds."""
         blind, measured, subject = self.blind.roc, self.measured, area.subject
         values = [
             area.value(each.auc, baseline=blind.auc.value, measured=measured),

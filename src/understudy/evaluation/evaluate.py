@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from os import PathLike
@@ -24,11 +22,10 @@ from understudy.evaluation.attack_adapter import AttackResults, attack_release, 
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
-from understudy.evaluation.evaluate_model import ModelOptions, evaluate_model
+from understudy.evaluation.evaluate_model import evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
-from understudy.evaluation.time_estimate import announced, estimated_seconds
 from understudy.metrics import verdicts
 from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
@@ -37,7 +34,7 @@ from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.release.outputs import write_arrays, write_json
 from understudy.run.accuracy import collect, usual_networks
 from understudy.run.config import source_name
-from understudy.run.progress import Bars, ProgressMode, reporting
+from understudy.run.progress import Bars, ProgressMode, reporting, timed
 from understudy.run.released_classifier import released_classifier
 from understudy.run.report import refresh
 
@@ -110,12 +107,9 @@ def evaluate(
         inputs = None if release is None else Inputs.open(release, records, others, chosen)
         of_model = None
         if model is not None:
-            of_file = ModelOptions(label, encoder, skip_bad, attacks)
-            of_model = evaluate_model(model, records, others, of_file, events)
+            of_model = evaluate_model(model, records, others, chosen, events)
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
-        if sentence := announced(estimated_seconds(inputs, chosen)):
-            events.warning(sentence)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
     if of_model is not None:
         evaluation = _with_model(evaluation, of_model)
@@ -167,19 +161,19 @@ class _Measurement:
 
     def run(self) -> tuple[Evaluation, Pairs | None]:
         """Read, measure, judge."""
-        with self._timed("read"):
+        with timed(self.seconds, "read"):
             sides = self._apart(self._sides())
         features, whole = self.inputs.features, Part()
-        with self._timed("fidelity"):
+        with timed(self.seconds, "fidelity"):
             fidelity = FidelityAdapter(features, *sides, self._classes(), self.bars)
             whole.values += fidelity.values()
         if self.inputs.captioned is not None:
-            with self._timed("captions"):
+            with timed(self.seconds, "captions"):
                 shape = self.inputs.release.shape
                 whole.add(measure_captions(self.inputs.captioned, shape, features, self.bars))
         non_members = self._non_members(sides[2])
         near_sides = (*sides[:2], _enough(non_members, sides[2]))
-        with self._timed("leakage"):
+        with timed(self.seconds, "leakage"):
             adapter = LeakageAdapter(*near_sides, features.measured, self.bars)
             leakage = adapter.judge(adapter.distances())
             whole.values += adapter.values(leakage)
@@ -187,7 +181,7 @@ class _Measurement:
             whole.values += self._compared(near_sides, leakage)
         results = Attacks(left_out=not self.options.attacks)
         if self.options.attacks:
-            with self._timed("attacks"):
+            with timed(self.seconds, "attacks"):
                 attacked = self._attacked(sides, non_members)
                 whole.add(Part(attacked.values, attacked.curves))
                 whole.values += self._inferred(near_sides)
@@ -220,11 +214,7 @@ class _Measurement:
         )
 
     def _apart(self, sides: _Sides) -> _Sides:
-        """The same sides, the test set without the few rows that are private or in the release.
-
-        Raises:
-            ConfigError: They are many: the test set is not apart.
-        """
+        """The same sides, the test set without the few rows that are private or in the release."""
         if self.inputs.test is self.inputs.held_out:  # a part of the private dataset, by a coin
             return sides
         apart = require_apart_rows(*sides)
@@ -306,7 +296,7 @@ class _Measurement:
         inputs, epochs = self.inputs, self.options.epochs
         networks = self.options.networks or usual_networks(inputs.release)
         released, reason = self._released(networks)
-        with self._timed("training"):
+        with timed(self.seconds, "training"):
             release, private, test = (
                 collect(one, inputs.encoder, self.bars)
                 for one in (inputs.release, inputs.real, inputs.test)
@@ -325,15 +315,15 @@ class _Measurement:
             )
         part.left_out += reason
         if self.options.full:
-            with self._timed("accuracy by rows"):
+            with timed(self.seconds, "accuracy by rows"):
                 part.add(
                     measure_by_size(release, test, self.bars, networks=networks, epochs=epochs)
                 )
             if inputs.release.kind == "images":
-                with self._timed("reconstruction"):
+                with timed(self.seconds, "reconstruction"):
                     part.add(measure_reconstruction(private, release, test, self.bars))
         if inputs.guarantee is not None:
-            with self._timed("DP-SGD"):
+            with timed(self.seconds, "DP-SGD"):
                 dp_sgd = measure_dp_sgd(
                     private,
                     test,
@@ -383,12 +373,6 @@ class _Measurement:
             **whole.settings,
             "left_out": left_out + whole.left_out,
         }
-
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[part] = round(time.perf_counter() - start, 2)
 
 
 def _enough(held_out: EmbeddedDataset, test: EmbeddedDataset) -> EmbeddedDataset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
-from understudy.data import open_source
-from understudy.data.labels import NoColumns
 from understudy.evaluation.apart import require_few_shared
 from understudy.evaluation.attack_adapter import AttackResults, attack_trained_model
+from understudy.evaluation.inputs import EvaluationOptions
 from understudy.metrics import verdicts
 from understudy.metrics.fingerprints import record_digests
 from understudy.metrics.labelled import Labelled
@@ -32,30 +30,13 @@ from understudy.metrics.utility import (
 )
 from understudy.run.accuracy import collect
 from understudy.run.models import encoder_name
-from understudy.run.prepare import open_test, require_classes
+from understudy.run.prepare import open_labelled, open_test, require_classes
 
 _LEAST = 20  # rows of a side that a model is attacked with
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """How a classifier in a file is evaluated.
-
-    Attributes:
-        label: The column that holds the class.
-        encoder: What embeds real images, for a classifier of embeddings; None: the one it names.
-        skip_bad: Pass over unreadable files.
-        attacks: Attack it.
-    """
-
-    label: str | None = None
-    encoder: str | None = None
-    skip_bad: bool = False
-    attacks: bool = True
-
-
 def evaluate_model(
-    file: str | Path, real: str, test: str | None, options: ModelOptions, events: Events
+    file: str | Path, real: str, test: str | None, options: EvaluationOptions, events: Events
 ) -> Evaluation:
     """Measure a classifier on a real test set, and attack it by its losses on private rows.
 
@@ -63,7 +44,7 @@ def evaluate_model(
         file: ONNX or LiteRT.
         real: The private dataset: what the release was made from that the model was trained on.
         test: Real rows that were not in it.
-        options: How.
+        options: How: its label, encoder, skip_bad and attacks.
         events: Progress.
 
     Raises:
@@ -104,27 +85,20 @@ def evaluate_model(
 
 
 def _opened(
-    model: ClassifierFile, real: str, test: str, options: ModelOptions
+    model: ClassifierFile, real: str, test: str, options: EvaluationOptions
 ) -> tuple[Source, Source]:
     """The private dataset and the test set, in the size that the model takes."""
     like: dict[str, Any] = {"skip_bad": options.skip_bad}
     if model.kind == "images" and model.shape is not None:
         like |= {"size": model.shape[:2], "channels": model.shape[2]}
-    try:
-        private = open_source(real, label=options.label, **like)
-    except NoColumns:  # class folders, for one, name their classes themselves
-        private = open_source(real, **like)
+    private = open_labelled(real, label=options.label, **like)
     held_out = open_test(test, label=options.label, **like)
     require_classes(private, held_out)
     return private, held_out
 
 
 def _encoder(model: ClassifierFile, private: Source, asked: str | None) -> Encoder | None:
-    """What embeds images for a classifier of embeddings; None: rows are given as they are.
-
-    Raises:
-        ConfigError: The rows do not fit the model.
-    """
+    """What embeds images for a classifier of embeddings; None: rows are given as they are."""
     if model.kind == "images" and private.kind == "embeddings":
         raise ConfigError(f"{model.path}: is of images, and {private.name} holds embeddings")
     encoder = None

@@ -13,7 +13,6 @@ from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
 from understudy.data.holdout import split
-from understudy.data.labels import NoColumns
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.units import rule_of, unit_column
 from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
@@ -24,7 +23,7 @@ from understudy.release.verify import verify
 from understudy.report.meaning import budget
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name, load_perceptual
-from understudy.run.prepare import open_test, require_classes
+from understudy.run.prepare import open_labelled, open_test, require_classes
 
 SEARCHED_ROWS = 60_000
 """Rows of a side whose nearest neighbours are searched by default, at most."""
@@ -114,7 +113,10 @@ class Inputs:
             encoder = _encoder(path, facts, options.encoder, train)
             name = "of the release" if encoder is None else encoder.name
             features = FeatureExtractor(name, encoder)
-            _require_no_features(options)
+            if options.features is not None:
+                raise ConfigError(
+                    "the release holds embeddings and is compared in them: leave out --features"
+                )
         else:
             features = load_features(options.features, release.shape)
         _require_one_shape(release, train, tests, encoder)
@@ -177,15 +179,9 @@ def _claim(path: Path) -> str:
 
 
 def _open_outside(path: Path, options: EvaluationOptions) -> Source:
-    """A dataset that is no release: somebody else's.
-
-    Raises:
-        RunError: It is no dataset either.
-    """
+    """A dataset that is no release: somebody else's."""
     try:
-        return open_source(str(path), label=options.label, skip_bad=options.skip_bad)
-    except NoColumns:
-        return open_source(str(path), skip_bad=options.skip_bad)
+        return open_labelled(str(path), label=options.label, skip_bad=options.skip_bad)
     except SourceError as error:
         raise RunError(
             f"{path}: holds no release (no privacy.json, here or in release/), and cannot be read "
@@ -225,11 +221,7 @@ def _declared(
 def _real(
     path: Path, real: str, test: str | None, declared: dict[str, Any], *, unprotected: bool
 ) -> tuple[Source, Source | None, Source]:
-    """The members, what the run held out of the private dataset (or None), and the test set.
-
-    Raises:
-        ConfigError: There is neither a test set nor a held-out part.
-    """
+    """The members, what the run held out of the private dataset (or None), and the test set."""
     owner = path.parent / "owner"
     hold_out = read_hold_out(owner) if path.name == "release" else None
     if hold_out is not None and unprotected:
@@ -268,13 +260,7 @@ def _unit_rule(path: Path) -> str | None:
 def _guarantee(
     path: Path, facts: dict[str, Any], options: EvaluationOptions
 ) -> tuple[float, float]:
-    """The release's epsilon and delta.
-
-    Raises:
-        ConfigError: No models are trained that DP-SGD could be compared with.
-        RunError: The release guarantees nothing that DP-SGD could keep.
-        MissingExtra: Opacus is not installed.
-    """
+    """The release's epsilon and delta, which DP-SGD is to keep."""
     if not options.trains:
         raise ConfigError("--dp-sgd is compared with trained models: add --full")
     stated = facts.get("guarantee", {})
@@ -289,13 +275,6 @@ def _guarantee(
     if not installed("opacus"):
         raise MissingExtra("DP-SGD on the private rows (--dp-sgd)", "bench")
     return epsilon, delta
-
-
-def _require_no_features(options: EvaluationOptions) -> None:
-    if options.features is not None:
-        raise ConfigError(
-            "the release holds embeddings and is compared in them: leave out --features"
-        )
 
 
 def _require_one_shape(

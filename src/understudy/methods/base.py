@@ -19,12 +19,22 @@ from understudy.core.ports import (
     Source,
 )
 from understudy.core.roles import MODEL_ROLES, Models
-from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
+from understudy.core.types import (
+    Embeddings,
+    Fit,
+    Images,
+    Release,
+    Seeds,
+    Shape,
+    Stage,
+    Vector,
+)
 from understudy.steps.apportionment import apportion
 from understudy.steps.grid import is_grid
 from understudy.steps.quality import Draw, QualityFilter
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.methods.open_selection import OpenSelection
     from understudy.privacy.vault import Vault
 
 PROCEDURAL = "procedural"
@@ -373,6 +383,7 @@ class Method:
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
         stops: Whether it may find by its first answers that it does not suit the records, and raise
             `understudy.core.errors.MethodStopped`.
+        open_selection: How it selects candidates without noise (`understudy select`); None: not.
         released_role: The role of a public dataset whose images may be the samples; None: none is.
     """
 
@@ -391,6 +402,7 @@ class Method:
     check_resample: Callable[[Any, Context], None] | None = None
     released_role: str | None = None
     stops: bool = False
+    open_selection: OpenSelection | None = None
 
     def keeps_classes(self, params: Any) -> bool:
         """Whether samples have the classes of the private records."""

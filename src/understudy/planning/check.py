@@ -26,7 +26,6 @@ from understudy.data.names import (
 )
 from understudy.data.reading_options import split_name
 from understudy.methods.base import ClassCapacity
-from understudy.planning.dry import ReadingOptions
 from understudy.planning.image_geometry import ImageGeometry
 from understudy.run.command_words import (
     PROPOSED_SIDES,
@@ -34,7 +33,7 @@ from understudy.run.command_words import (
     command_line,
     option_words,
 )
-from understudy.run.config import RunConfig, make_config, source_name
+from understudy.run.config import ReadingOptions, RunConfig, make_config, source_name
 from understudy.run.prepare import lacks_size, open_private, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_plan import explanation

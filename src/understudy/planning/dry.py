@@ -5,19 +5,20 @@ Spends nothing. Private images are read to recognise the dataset, and nothing el
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Unpack
 
 from understudy.core.roles import RoleNames
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import require_free
-from understudy.run.config import RunConfig, make_config, source_name
+from understudy.run.config import ReadingOptions, RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
-from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.prepare import prepare, require_no_private_input, require_room_of
+from understudy.run.model_fit import words_fit
+from understudy.run.prepare import prepare, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
+from understudy.run.shared_records import require_no_shared_records
 
 
 def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
@@ -35,27 +36,11 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     prepared = prepare(config)
     require_otherwise(prepared)
     require_room_of(prepared)
-    fits = (words_fit(prepared), drawn_fit(prepared))
+    fit = words_fit(prepared)
     with Ledger(prepared.config.privacy.ledger) as ledger:
-        require_no_private_input(prepared, ledger)
+        require_no_shared_records(prepared.compared, prepared.source, ledger)
         dataset, others = ledger.look_up(prepared.source)
-        return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
-
-
-class ReadingOptions(TypedDict, total=False):
-    """How a private dataset is read, and delta, as `understudy.synthesize` takes them."""
-
-    delta: float
-    unit: str | None
-    unit_from: Literal["folder", "file"] | None
-    unit_from_name: str | None
-    unit_rows: int
-    size: int | None
-    fit: Literal["stretch", "crop", "pad"]
-    label: str | None
-    classes: Sequence[str] | str | None
-    channels: int | None
-    skip_bad: bool
+        return plan_of(prepared, ledger, dataset, others, () if fit is None else (fit,))
 
 
 class RecommendationOptions(RoleNames, ReadingOptions, total=False):

@@ -29,7 +29,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Materials, memory_store
+from understudy.methods.base import memory_store
 from understudy.planning.public_drawings import (
     DrawnRecords,
     DrawOfClass,
@@ -42,6 +42,7 @@ from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.vault import PrivateVault
 from understudy.report.images import smaller
 from understudy.run.prepare import Prepared
+from understudy.run.progress import SilentEvents
 
 _HELD_OUT = 500  # drawings that the released classifier is tried on
 _MOST_HELD_OUT = 50  # of a class
@@ -240,16 +241,8 @@ def _release(prepared: Prepared, records: DrawnRecords, per_class: int, folder: 
             ledger, dataset.id, config.privacy.privacy_unit, prepared.plan, folder / "stages"
         )
         vault = _PublicVault(records, account, LocalEngine(), cache, probe=False)
-        materials = Materials(
-            context=prepared.context,
-            vault=vault,
-            public=prepared.public,
-            seed=config.output.seed,
-            progress=lambda *_: lambda _: None,
-            fit=partial(fit_images, shape=prepared.context.shape),
-            keep=memory_store(),
-            quality=prepared.quality,
-            per_class=per_class,
+        materials = prepared.materials(
+            vault, SilentEvents().step, memory_store(), per_class=per_class
         )
         release = prepared.method.run(materials, prepared.params)
         vault.close()

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
 
 from understudy.core.results import (
     Better,
     Curve,
     Evaluation,
-    Grade,
     Group,
     Metric,
     MetricUnit,
@@ -50,13 +49,11 @@ class _StrictModel(_Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ThresholdsEntry(_StrictModel):
-    """The limits of a verdict."""
-
-    good: float
-    fair: float
-    better: Literal["higher", "lower"]
-    of: str = Field(description="What is compared with the limits, in words.")
+for _record in (
+    *(ModelRecord, Premise, PublicQuality, StatedAttack, StatedCopies, StatedTotal),
+    *(StageReceipt, Thresholds, Verdict),
+):
+    with_config(ConfigDict(extra="forbid"))(_record)
 
 
 class MetricEntry(_StrictModel):
@@ -70,14 +67,11 @@ class MetricEntry(_StrictModel):
     unit: MetricUnit
     baseline: str = Field(description="What the baselines of its values are of.")
     subject: str
-    thresholds: ThresholdsEntry | None
+    thresholds: Thresholds | None
 
     def metric(self) -> Metric:
         """The metric, without its function."""
-        entries = self.model_dump()
-        if self.thresholds is not None:
-            entries["thresholds"] = Thresholds(**self.thresholds.model_dump())
-        return Metric(**entries)
+        return Metric(**dict(self))
 
 
 class MetricValueEntry(_StrictModel):
@@ -134,23 +128,13 @@ class CurveEntry(_StrictModel):
         return Curve(self.group, self.name, self.x_name, self.y_name, x, y, self.kind)
 
 
-class VerdictEntry(_StrictModel):
-    """A plain word on one group of metrics."""
-
-    group: Group
-    grade: Grade
-    sentence: str
-    rule: str
-    kind: ValueKind
-
-
 class EvaluationFile(_Model):
     """``evaluation.json``: all that was measured of one release. For the owner only."""
 
     form: Literal["understudy-evaluation/1"] = Field(alias="schema")
     figures: tuple[MetricValueEntry, ...] = Field(description="The metric values.")
     curves: tuple[CurveEntry, ...]
-    verdicts: tuple[VerdictEntry, ...]
+    verdicts: tuple[Verdict, ...]
     settings: dict[str, Any] = Field(description="What was asked for, and what was left out.")
     seconds: dict[str, float] = Field(description="Seconds a part.")
     metrics: dict[str, MetricEntry] = Field({}, description="The metrics of the values, by key.")
@@ -161,7 +145,7 @@ class EvaluationFile(_Model):
         return Evaluation(
             tuple(entry.metric_value(metrics) for entry in self.figures),
             tuple(entry.curve() for entry in self.curves),
-            tuple(Verdict(**entry.model_dump()) for entry in self.verdicts),
+            self.verdicts,
             self.settings,
             self.seconds,
         )
@@ -197,19 +181,6 @@ class GuaranteeEntry(_Model):
     )
 
 
-class StageEntry(_StrictModel):
-    """What one release of a run cost."""
-
-    stage: str
-    query: str
-    share: float = Field(description="Part of the run's squared mu.")
-    sensitivity: float
-    sigma: float
-    mu: float
-    size: int = Field(description="How many numbers were released.")
-    origin: str = Field("", description="The release that it was paid for in; empty: this one.")
-
-
 class DataEntry(_Model):
     """What the release holds and how it was made."""
 
@@ -227,66 +198,6 @@ class DataEntry(_Model):
     contact: str = Field("", description="Whom to ask about the release; empty: not said.")
 
 
-class ModelEntry(_StrictModel):
-    """A model that took part."""
-
-    role: str
-    name: str
-    licence: str
-    sha256: str | None = None
-
-
-class PremiseEntry(_StrictModel):
-    """Something about the private dataset that the guarantee takes for public."""
-
-    name: str
-    value: Any
-    origin: Literal["declared", "inferred"]
-
-
-class AttackEntry(_StrictModel):
-    """What an attack gained on a release that has no guarantee."""
-
-    subject: str
-    attack: str
-    measured: str
-    tpr: tuple[float, float, float] = Field(
-        description="Private records named at 1 % false alarms, and the ends of its 95 % interval."
-    )
-    auc: tuple[float, float, float] = Field(description="Area under the ROC; likewise.")
-
-
-class CopiesEntry(_StrictModel):
-    """How many samples of a release without a guarantee are copies of private records."""
-
-    samples: int = Field(description="How many samples the release has.")
-    exact: int = Field(description="How many equal a private record, value for value.")
-    near: int = Field(description="How many others are near-copies.")
-    usual: float = Field(
-        description="Part of the private records that are as near to another private record."
-    )
-    measured: str = Field(description="What a near-copy is, in words.")
-
-
-class TotalEntry(_StrictModel):
-    """What all releases of the dataset so far come to, as its owner states it."""
-
-    epsilon: float = Field(description="Of all of them together, this one included.")
-    delta: float
-    releases: int = Field(description="How many runs were charged.")
-    unprotected: int = Field(0, description="How many releases have no guarantee besides.")
-
-
-class QualityEntry(_StrictModel):
-    """What the run paid to measure of its release, under the guarantee."""
-
-    classifier: str = Field(description="What was trained on the release.")
-    balanced_accuracy: tuple[float, float, float] = Field(
-        description="On the private records; and the ends of a 95 % interval that holds the noise."
-    )
-    recalls: dict[str, tuple[float, float, float]] = Field(description="By class; likewise.")
-
-
 class PrivacyFile(_Model):
     """``privacy.json``: the guarantee of a release. Public."""
 
@@ -295,15 +206,15 @@ class PrivacyFile(_Model):
     software: SoftwareEntry
     guarantee: GuaranteeEntry
     mechanism: dict[str, str]
-    stages: tuple[StageEntry, ...]
+    stages: tuple[StageReceipt, ...]
     data: DataEntry
-    models: tuple[ModelEntry, ...]
+    models: tuple[ModelRecord, ...]
     public_data: tuple[str, ...]
-    premises: tuple[PremiseEntry, ...] = ()
-    attacks: tuple[AttackEntry, ...] = ()
-    copies: CopiesEntry | None = Field(None, description="null: not counted.")
-    quality: QualityEntry | None = Field(None, description="null: not measured publicly.")
-    total: TotalEntry | None = Field(
+    premises: tuple[Premise, ...] = ()
+    attacks: tuple[StatedAttack, ...] = ()
+    copies: StatedCopies | None = Field(None, description="null: not counted.")
+    quality: PublicQuality | None = Field(None, description="null: not measured publicly.")
+    total: StatedTotal | None = Field(
         None, description="Of all releases of the dataset so far; null: the owner does not say."
     )
     covered: tuple[str, ...]
@@ -317,13 +228,13 @@ class PrivacyFile(_Model):
             receipt=self._receipt(),
             version=self.software.version,
             date=self.date,
-            models=tuple(ModelRecord(**model.model_dump()) for model in self.models),
+            models=self.models,
             public_sources=self.public_data,
-            premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
-            attacks=tuple(StatedAttack(**attack.model_dump()) for attack in self.attacks),
-            copies=None if self.copies is None else StatedCopies(**self.copies.model_dump()),
-            quality=None if self.quality is None else PublicQuality(**self.quality.model_dump()),
-            total=None if self.total is None else StatedTotal(**self.total.model_dump()),
+            premises=self.premises,
+            attacks=self.attacks,
+            copies=self.copies,
+            quality=self.quality,
+            total=self.total,
             **data.model_dump(),
         )
 
@@ -337,7 +248,7 @@ class PrivacyFile(_Model):
             stated.epsilon,
             stated.delta,
             stated.slack,
-            tuple(StageReceipt(**stage.model_dump()) for stage in self.stages),
+            self.stages,
         )
 
 

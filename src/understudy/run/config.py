@@ -6,11 +6,11 @@ import dataclasses
 import difflib
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
@@ -238,6 +238,22 @@ class OutputOptions:
     watch: Annotated[
         bool, Option("Report the distance to the private images as it goes, to you alone.")
     ] = False
+
+
+class ReadingOptions(TypedDict, total=False):
+    """How a private dataset is read, and delta, as `understudy.synthesize` takes them."""
+
+    delta: float
+    unit: str | None
+    unit_from: Literal["folder", "file"] | None
+    unit_from_name: str | None
+    unit_rows: int
+    size: int | None
+    fit: Literal["stretch", "crop", "pad"]
+    label: str | None
+    classes: Sequence[str] | str | None
+    channels: int | None
+    skip_bad: bool
 
 
 OPTION_GROUPS: Mapping[str, type[Any]] = {

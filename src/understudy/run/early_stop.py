@@ -50,10 +50,7 @@ def rest_of(prepared: Prepared, account: Account) -> Prepared | None:
 
 
 def _following(config: RunConfig, epsilon: float | str) -> RunConfig | None:
-    """The configuration of the other method: its own settings and models, the datasets it takes.
-
-    Models that were named were named for the first method.
-    """
+    """The configuration of the other method: its own settings and models, the datasets it takes."""
     if config.models.otherwise is None or epsilon == 0.0:
         return None
     other = method(config.models.otherwise)

@@ -1,26 +1,18 @@
 """How well the models of a run fit its domain, by what is public: known before anything is spent.
 
-Methods measure the images that they start from themselves (`steps.separation`); a dry run, which
-starts nothing, draws a few.
+Methods measure the images that they start from themselves (`steps.separation`).
 """
 
 from __future__ import annotations
 
 import re
-import time
 
-import numpy as np
-
-from understudy.backends.arrays import fit_images
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.ports import TaughtModel
 from understudy.core.types import Fit
-from understudy.methods.base import CLASS, UNLABELLED, Context, prompts_of
+from understudy.methods.base import CLASS, UNLABELLED
 from understudy.run.prepare import Prepared
-from understudy.steps.separation import INSTEAD, listed, separation_fit
-
-_IMAGES, _CLASSES = 32, 8  # that a dry run draws, and classes that it draws at most
-_SECONDS = 60.0  # a generator that takes longer for half of them is not tried in a dry run
+from understudy.steps.separation import INSTEAD, listed
 
 _OTHER_ENCODER = (
     "Name an --encoder and a --decoder that know them, such as onnx:FILE; embedded:dct takes "
@@ -79,35 +71,3 @@ def _knows(words: frozenset[str], name: str) -> bool:
     return bool(asked) and all(
         word in words or word.removesuffix("s") in words or f"{word}s" in words for word in asked
     )
-
-
-def drawn_fit(prepared: Prepared) -> Fit | None:
-    """How well the encoder tells a few images that the generator draws of the classes apart.
-
-    Returns:
-        None where nothing is drawn of classes, or drawing takes long: a run measures the images
-        that it draws anyway, before it spends anything.
-    """
-    context = prepared.context
-    template = prepared.method.prompt(prepared.params) or "a photo of a {class}"
-    if context.generator is None or context.encoder is None or CLASS not in template:
-        return None
-    some = np.linspace(0, len(context.called) - 1, min(len(context.called), _CLASSES)).astype(int)
-    names = [context.called[index] for index in some]
-    prompts = [*prompts_of(names, template)] * (_IMAGES // len(names))
-    if len(names) < 2 or _seconds_each(context, prompts[0]) * len(prompts) / 2 > _SECONDS:
-        return None
-    images = fit_images(context.generator.generate(prompts, seed=0), shape=context.shape)
-    return separation_fit(
-        context.encoder.encode(images), np.arange(len(prompts)) % len(names), names
-    )
-
-
-def _seconds_each(context: Context, prompt: str) -> float:
-    """What an image takes; the first one, for which networks are made ready, does not count."""
-    if context.generator is None:
-        return 0.0
-    context.generator.generate([prompt], seed=0)
-    start = time.perf_counter()
-    context.generator.generate([prompt], seed=1)
-    return time.perf_counter() - start

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from understudy.backends.arrays import fit_images
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source
@@ -19,11 +20,19 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
-from understudy.methods.base import UNLABELLED, Context, Method, PrivateView, weights_of
+from understudy.methods.base import (
+    UNLABELLED,
+    Context,
+    Materials,
+    Method,
+    PrivateView,
+    Store,
+    weights_of,
+)
 from understudy.privacy.budget_plan import Plan, run_mu_of
-from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.privacy.vault import Vault
 from understudy.release.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.books import with_epsilon
 from understudy.run.codec_rules import CodecChoice
@@ -46,9 +55,10 @@ from understudy.run.models import (
     require_no_models,
     with_codec,
 )
+from understudy.run.progress import Bars
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_class_names, require_room
-from understudy.run.shared_records import PublicInput, require_no_shared_records
+from understudy.run.shared_records import PublicInput
 from understudy.steps.quality import QualityFilter
 
 QUALITY = "quality"
@@ -78,6 +88,8 @@ class Prepared:
             is stated of it.
         codec: Which encoder and decoder were chosen, and why; None: the user named one.
         asked_epsilon: The part of the dataset's budget that was asked for; None: a number was.
+        private: Whether the source is private; of a selection without private records it is the
+            candidates.
     """
 
     config: RunConfig
@@ -96,11 +108,45 @@ class Prepared:
     origins: tuple[Provenance, ...] = ()
     codec: CodecChoice | None = None
     asked_epsilon: str | None = None
+    private: bool = True
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must agree on, as JSON values."""
+        return self.config.identity()
+
+    @property
+    def compared(self) -> list[PublicInput]:
+        """What may hold no record of the private dataset, nor of one that the ledger knows."""
+        return [PublicInput(flag_of(role), source) for role, source in self.public_inputs]
+
+    @property
+    def dataset(self) -> str:
+        """The name of the private dataset; of a selection without one, that of the candidates."""
+        return self.source.name if self.private or self.origin is None else self.origin.name
 
     @property
     def origin(self) -> Provenance | None:
         """Where the candidates come from; None without any."""
         return next((one for one in self.origins if one.role == "candidates"), None)
+
+    def materials(self, vault: Vault, progress: Bars, keep: Store, **more: Any) -> Materials:
+        """What the method works with besides its parameters; ``more`` of `Materials`."""
+        return Materials(
+            context=self.context,
+            vault=vault,
+            public=self.public,
+            seed=self.config.output.seed,
+            progress=progress,
+            base=self.base,
+            contrast=self.contrast,
+            candidates=self.candidates,
+            resized=fit_images,
+            fit=partial(fit_images, shape=self.context.shape),
+            keep=keep,
+            quality=self.quality,
+            **more,
+        )
 
     @property
     def public_inputs(self) -> tuple[tuple[str, Source], ...]:
@@ -171,12 +217,6 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
     """
     own = prepared.plan.receipt(prepared.config.privacy.privacy_unit) if paid is None else paid
     return made_of([(one.role, one) for one in prepared.origins], own)
-
-
-def require_no_private_input(prepared: Prepared, ledger: Ledger) -> None:
-    """Refuse a run whose public inputs hold private records (`shared_records`)."""
-    inputs = [PublicInput(flag_of(role), source) for role, source in prepared.public_inputs]
-    require_no_shared_records(inputs, prepared.source, ledger)
 
 
 def require_room_of(prepared: Prepared) -> None:
@@ -340,11 +380,7 @@ def _open_matching(
     name: str | None,
     role: Literal["test", "base", "public", "contrast"],
 ) -> Source | None:
-    """A test, base or public dataset, brought to the private one's size; None: there is none.
-
-    A test set has the private one's columns and declared classes; of a public dataset no labels
-    are used.
-    """
+    """A test, base or public dataset, brought to the private one's size; None: there is none."""
     if name is None:
         return None
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
@@ -362,12 +398,17 @@ def _open_matching(
     return other
 
 
+def open_labelled(name: str, *, label: str | None, **options: Any) -> Source:
+    """A dataset, with the label column of another one where it has columns."""
+    try:
+        return open_source(name, label=label, **options)
+    except NoColumns:  # class folders, for one, name their classes themselves
+        return open_source(name, **options)
+
+
 def open_test(name: str, *, label: str | None, **options: Any) -> Source:
     """A test set, with the label column of the private dataset where it has columns."""
-    try:
-        return open_source(name, split="test", label=label, **options)
-    except NoColumns:  # class folders, for one, name their classes themselves
-        return open_source(name, split="test", **options)
+    return open_labelled(name, label=label, split="test", **options)
 
 
 def _require_testable(

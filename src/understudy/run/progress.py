@@ -85,7 +85,9 @@ class CountedStep:
 
 
 class LineEvents:
-    """Events as lines of text; what they look like is up to the two kinds below."""
+    """Steps that are open, and when something is written of them; how is up to the kinds below."""
+
+    paused = False  # because something is asked on the terminal
 
     def __init__(self, stream: TextIO, interval: float, clock: Clock) -> None:
         self.stream, self.interval, self.clock = stream, interval, clock
@@ -93,7 +95,6 @@ class LineEvents:
         self.begun, self._steps = clock(), 0
         self._open: list[CountedStep] = []
         self._pulse = Pulse(clock)
-        self.paused = False
 
     def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
         """A step that has started."""
@@ -130,7 +131,11 @@ class LineEvents:
 
     def write_between(self, seconds: float) -> None:
         """Write, of work that is no step, that it goes on since so many seconds."""
-        raise NotImplementedError
+        self.write(f"working: {duration(seconds)} so far")
+
+    def warning(self, message: str) -> None:
+        """A line that begins with ``note:``."""
+        self.write(f"note: {message}")
 
     def write(self, line: str) -> None:
         """Write a line at once."""
@@ -171,14 +176,6 @@ class PlainEvents(LineEvents):
         """A line, unless it is for the owner alone."""
         if not owner_only:
             self.write(message)
-
-    def warning(self, message: str) -> None:
-        """A line that begins with ``note:``."""
-        self.write(f"note: {message}")
-
-    def write_between(self, seconds: float) -> None:
-        """A line with the time."""
-        self.write(f"working: {duration(seconds)} so far")
 
 
 class JsonEvents(LineEvents):
@@ -252,17 +249,14 @@ class _SilentStep:
         """Nothing is written."""
 
 
-class RichEvents:
-    """One bar on a terminal, of the step that began last and is not over."""
+class RichEvents(LineEvents):
+    """One bar on a terminal, of the step that began last and is not over, and lines above it."""
 
     def __init__(self, progress: Progress, clock: Clock = time.monotonic) -> None:
+        super().__init__(sys.stderr, 0.0, clock)
         self._progress = progress
         self._task: TaskID | None = None
-        self._clock, self._begun = clock, clock()
-        self._pulse = Pulse(clock)
         self._paused = False
-        self._lock = threading.RLock()
-        self._open: list[_BarStep] = []
 
     @property
     def paused(self) -> bool:
@@ -274,72 +268,28 @@ class RichEvents:
         self._paused = paused
         (self._progress.stop if paused else self._progress.start)()
 
-    def beat(self) -> None:
-        """Write that work goes on, where no bar shows it."""
-        if self._open:
-            self._pulse.written()
-        elif self._pulse.due() and not self.paused:
-            self._pulse.written()
-            self._print(f"working: {duration(self._clock() - self._begun)} so far")
-
-    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
-        """A step, which has the bar until it is over or another one begins."""
-        with self._lock:
-            step = _BarStep(self, name, total)
-            self._open.append(step)
-            self._show()
-        return step
-
-    def advanced(self, step: _BarStep, done: int) -> None:
-        """Move the bar, where it is of this step; the end of a step is its last item."""
-        with self._lock:
-            step.done += done
-            if step.total is not None and step.done >= step.total:
-                self.completed(step)
-            elif self._task is not None and self._open[-1] is step:
-                self._progress.advance(self._task, done)
-
-    def completed(self, step: _BarStep) -> None:
-        """Give the bar back to the step that began before, if one is not over."""
-        with self._lock:
-            current = bool(self._open) and self._open[-1] is step
-            self._open = [other for other in self._open if other is not step]
-            if current:
-                self._show()
-
-    def _show(self) -> None:
-        """The bar of the step that began last."""
+    def write_step(self, event: str, step: CountedStep, seconds: float) -> None:
+        """Move the bar, which is of the step that began last."""
+        current = self._open[-1] if self._open else None
+        if event == "advanced":
+            if current is step and self._task is not None:
+                self._progress.update(self._task, completed=step.done)
+            return
         if self._task is not None:
             self._progress.remove_task(self._task)
-        step = self._open[-1] if self._open else None
-        self._task = None if step is None else self._progress.add_task(step.name, total=step.total)
-        if step is not None and self._task is not None:
-            self._progress.update(self._task, completed=step.done)
+            self._task = None
+        if current is not None:
+            self._task = self._progress.add_task(current.name, total=current.total)
+            self._progress.update(self._task, completed=current.done)
 
     def notice(self, message: str, *, owner_only: bool = False) -> None:
         """A line above the bar; it says where it is for the owner alone."""
-        self._print(message + " (owner only)" if owner_only else message)
+        self.write(message + " (owner only)" if owner_only else message)
 
-    def warning(self, message: str) -> None:
-        """A line above the bar that begins with ``note:``."""
-        self._print(f"note: {message}")
-
-    def _print(self, line: str) -> None:
+    def write(self, line: str) -> None:
+        """Write a line above the bar."""
+        self._pulse.written()
         self._progress.console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-class _BarStep:
-    """A step of `RichEvents`."""
-
-    def __init__(self, events: RichEvents, name: str, total: int | None) -> None:
-        self._events, self.name, self.total, self.done = events, name, total, 0
-
-    def __call__(self, done: int) -> None:
-        self._events.advanced(self, done)
-
-    def finish(self) -> None:
-        """The step is over."""
-        self._events.completed(self)
 
 
 @contextmanager
@@ -373,7 +323,7 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
         raise ConfigError(f"progress is auto, rich, plain, json or none, found {progress!r}")
 
 
-Beating = TypeVar("Beating", LineEvents, PlainEvents, JsonEvents, RichEvents)
+Beating = TypeVar("Beating", PlainEvents, JsonEvents, RichEvents)
 
 
 @contextmanager
@@ -397,7 +347,7 @@ def heartbeat(events: Beating, wait: float = _BEAT) -> Iterator[Beating]:
 @contextmanager
 def paused(events: Events) -> Iterator[None]:
     """Leave the terminal to a question: no bars and no heartbeat until the end of the block."""
-    if not isinstance(events, LineEvents | RichEvents):
+    if not isinstance(events, LineEvents):
         yield
         return
     events.paused = True
@@ -434,6 +384,14 @@ def _bar() -> Progress:
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
+
+
+@contextmanager
+def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Note how many seconds the block took."""
+    start = time.perf_counter()
+    yield
+    seconds[part] = round(time.perf_counter() - start, 2)
 
 
 def duration(seconds: float) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import write_whole
 from understudy.run.config import make_config, read_config, read_yaml, unknown
-from understudy.run.selection.select_config import make_select_config
+from understudy.run.select_config import make_select_config
 
 COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
 """What a step may be: a release is generated, selected from, evaluated and reported."""

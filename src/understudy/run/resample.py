@@ -12,38 +12,30 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from understudy.backends.arrays import fit_images
 from understudy.core.errors import ConfigError, RunComplete, RunError
-from understudy.core.files import write_whole
 from understudy.core.ports import Events, Source
 from understudy.core.types import Batch, Release, Shape
 from understudy.core.version import understudy_version
 from understudy.data import write_release
+from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import UNLABELLED, Arrays, Make, Materials, Resampling
 from understudy.privacy.account import StoredReleases
 from understudy.privacy.vault import StoredVault
-from understudy.release.documents import (
-    release_scatter,
-    write_contact_sheet,
-    write_release_documents,
-)
-from understudy.release.galleries import release_pools, sheets, write_gallery
+from understudy.release.documents import publish, write_owner
+from understudy.release.galleries import sheets
 from understudy.release.outputs import (
     RunFolder,
     RunPaths,
-    open_release,
     read_arrays,
     run_folder,
-    write_json,
 )
 from understudy.release.provenance import made_of, provenance_of
 from understudy.release.run_file import RecordFacts, RunFile, read_run_file
-from understudy.report import OwnerRecord, RunRecord, owner_report
+from understudy.report import OwnerRecord, RunRecord
 from understudy.report.meaning import EARLIER_RUN
 from understudy.run.config import make_config
 from understudy.run.methods import method as method_of
@@ -96,20 +88,8 @@ class EarlierRun:
         """What the method works with."""
         prepared, config = self.prepared, self.prepared.config
         releases = StoredReleases(config.privacy.privacy_unit, prepared.plan, self.paths.stages)
-        return Materials(
-            context=prepared.context,
-            vault=StoredVault(releases),
-            public=prepared.public,
-            seed=config.output.seed,
-            progress=events.step,
-            base=prepared.base,
-            contrast=prepared.contrast,
-            resized=fit_images,
-            fit=partial(fit_images, shape=prepared.context.shape),
-            keep=self._stored,
-            quality=prepared.quality,
-            resampling=resampling,
-        )
+        vault = StoredVault(releases)
+        return prepared.materials(vault, events.step, self._stored, resampling=resampling)
 
     def _stored(self, name: str, make: Make) -> Arrays:
         """What the run made besides its answers; made again where it is missing."""
@@ -284,38 +264,16 @@ def _documents(
         total=None,  # which is of then
         quality=None,  # which is of that release
     )
-    write_release_documents(folder.draft, record, sums)
-    folder.publish()
-    images = None
-    if release.image_shape is not None:
-        images = release_pools(open_release(folder.release, release.image_shape), release.classes)
-    contact_sheet = None if images is None else write_contact_sheet(folder, images)
+    images = publish(folder, record, sums)
     gallery = () if images is None else sheets(earlier.prepared.source, images)
-    scatter = release_scatter(folder.release, record)
-    owner = OwnerRecord(earlier.run.dataset, 0, sheets=gallery, seconds=seconds, scatter=scatter)
-    if gallery:
-        write_gallery(folder.owner, gallery)
-    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
-    content = RunFile(
-        run=folder.run,
-        dataset=earlier.run.dataset,
-        dataset_id=None,
-        ledger=None,
-        settings={"resampled": str(earlier.paths.out), "method": record.method, **facts},
-        premises=list(record.premises),
-        receipt=record.receipt,
-        spending=None,
-        rows=0,
-        skipped=0,
-        seconds=dict(seconds),
-        version=record.version,
-    )
-    write_json(folder.record, content.as_dict())
+    owner = OwnerRecord(earlier.run.dataset, 0, sheets=gallery, seconds=seconds)
+    settings = {"resampled": str(earlier.paths.out), "method": record.method, **facts}
+    write_owner(folder, record, owner, dataset_id=None, ledger=None, settings=settings)
     return Result(
         folder.release,
         folder.owner,
         record.receipt,
         record.facts,
         seconds=seconds,
-        contact_sheet=contact_sheet,
+        contact_sheet=None if images is None else folder.out / CONTACT_SHEET,
     )

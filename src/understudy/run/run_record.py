@@ -8,25 +8,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from understudy.core.files import write_whole
 from understudy.core.ports import Source
-from understudy.core.types import Fit, Images, Receipt, Release
+from understudy.core.types import Receipt, Release
 from understudy.core.version import understudy_version
 from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.reading_options import window_premise
-from understudy.release.documents import Charged, release_scatter, stated_premises
-from understudy.release.galleries import sheets, write_gallery
-from understudy.release.outputs import RunFolder, write_json
-from understudy.report import (
-    ModelRecord,
-    OwnerRecord,
-    Premise,
-    PublicQuality,
-    RunRecord,
-    owner_report,
-)
-from understudy.run.accuracy import Accuracy, utility_of_scores
+from understudy.release.documents import stated_premises
+from understudy.report import ModelRecord, Premise, RunRecord
 from understudy.run.config import DataOptions
 from understudy.run.prepare import Prepared
 
@@ -75,7 +64,6 @@ def run_record(
     release: Release,
     receipt: Receipt,
     facts: Mapping[str, Any],
-    quality: PublicQuality | None = None,
 ) -> RunRecord:
     """The public facts of a run."""
     config = prepared.config
@@ -84,13 +72,24 @@ def run_record(
         for role, model in prepared.context.models.items()
     ]
     origins = prepared.origins
-    released = [one for one in origins if one.record is not None or one.role == "candidates"]
+    selected = ("candidates", "reference")
+    released = [one for one in origins if one.record is not None or one.role in selected]
     given = {f"{one.role}_guarantee": one.guarantee for one in released}
     private = {one.role for one in origins if one.guarantee != "no private data"}
     public = [(role, getattr(prepared, role)) for role in ("public", "base", "contrast")]
     public += [("candidates", prepared.candidates)]
-    for record in (one.record for one in released if one.record is not None):
-        models += [model for model in record.models if model not in models]
+    names = [one.name for role, one in public if one is not None and role not in private]
+    licence, contact = config.output.licence, config.output.contact
+    for one in released:
+        if one.record is None:
+            continue
+        models += [model for model in one.record.models if model not in models]
+        names = [*one.record.public_sources, *names]
+        if one.role == "candidates":  # they are released as they are
+            licence = one.record.licence if licence == "unknown" else licence
+            contact = contact or one.record.contact
+    premises = [*premises_of_run(prepared)]
+    premises += [one for one in stated_premises(origins) if one not in premises]
     return RunRecord(
         method=release.method,
         receipt=receipt,
@@ -103,18 +102,12 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=tuple(
-            source.name for role, source in public if source is not None and role not in private
-        ),
+        public_sources=tuple(dict.fromkeys(names)),
         facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
-        licence=config.output.licence,
-        contact=config.output.contact or "",
-        quality=quality,
-        premises=(
-            *premises_of_run(prepared),
-            *stated_premises(origins),
-        ),
+        licence=licence,
+        contact=contact or "",
+        premises=tuple(premises),
     )
 
 
@@ -151,6 +144,8 @@ def premises_of(source: Source, data: DataOptions) -> tuple[Premise, ...]:
 
 def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
     """`premises_of` a run, and what follows from them: its codec; and an epsilon of the ledger."""
+    if not prepared.private:
+        return ()
     premises = premises_of(prepared.source, prepared.config.data)
     origins = {premise.name: premise.origin for premise in premises}
     more: list[Premise] = []
@@ -162,61 +157,3 @@ def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
         what = f"{prepared.asked_epsilon} of the budget that the owner's ledger had left"
         more.append(Premise.of("epsilon", what, declared=False))
     return (*premises, *more)
-
-
-def write_owner(
-    folder: RunFolder,
-    prepared: Prepared,
-    record: RunRecord,
-    charged: Charged,
-    accuracies: Sequence[Accuracy],
-    synthetic: Mapping[int, Images] | None,
-    seconds: Mapping[str, float],
-    fits: Sequence[Fit],
-    notes: Sequence[str],
-) -> None:
-    """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
-    from understudy.release.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
-
-    source, context = prepared.source, prepared.context
-    scores = tuple(one.score for one in accuracies)
-    owner = OwnerRecord(
-        dataset=source.name,
-        rows=len(source),
-        skipped=source.skipped,
-        spending=charged.spending,
-        scores=scores,
-        utility=utility_of_scores(scores),
-        sheets=sheets(source, synthetic) if synthetic is not None else (),
-        seconds=seconds,
-        scatter=release_scatter(folder.release, record),
-        notes=tuple(dict.fromkeys(notes)),
-    )
-    if owner.sheets:
-        write_gallery(folder.owner, owner.sheets)
-    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
-    content = RunFile(
-        run=folder.run,
-        dataset=owner.dataset,
-        dataset_id=charged.dataset,
-        ledger=charged.ledger,
-        settings=prepared.config.identity(),
-        premises=list(record.premises),
-        receipt=None if record.unprotected else record.receipt,
-        spending=charged.spending,
-        accuracy=[AccuracyRecord.model_validate(one.as_dict()) for one in accuracies],
-        rows=owner.rows,
-        rows_held_out=prepared.rows_held_out,
-        skipped=owner.skipped,
-        seconds=dict(seconds),
-        fit=list(fits),
-        notes=list(owner.notes),
-        records=RecordFacts(
-            kind=source.kind,
-            shape=context.shape,
-            classes=context.classes,
-            phrases=context.phrases,
-        ),
-        version=record.version,
-    )
-    write_json(folder.record, content.as_dict())

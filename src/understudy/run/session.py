@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.backends.arrays import fit_images
-from understudy.core.errors import MethodStopped
-from understudy.core.ports import Events
+from understudy.core.errors import MethodStopped, RunComplete
+from understudy.core.ports import Events, Source
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
+from understudy.data.open_source import CONTACT_SHEET
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
-from understudy.privacy.vault import PrivateVault, Vault
-from understudy.release.documents import (
-    Charged,
-    spending,
-    stated_total,
-    write_contact_sheet,
-    write_release_documents,
-)
-from understudy.release.galleries import release_pools
-from understudy.release.outputs import RunFolder, open_release, private_cache
-from understudy.report import PublicQuality
-from understudy.run.accuracy import Accuracy, Watch, measure
+from understudy.privacy.vault import PrivateVault
+from understudy.release.documents import publish, spending, stated_total, write_owner
+from understudy.release.galleries import sheets
+from understudy.release.outputs import RunFolder, open_release, private_cache, run_folder
+from understudy.report import OwnerRecord, RunRecord
+from understudy.run.accuracy import Accuracy, Watch, measure, utility_of_scores
 from understudy.run.early_stop import (
     read_stop,
     rest_of,
@@ -43,15 +34,17 @@ from understudy.run.fitness import measured_quality
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, claim
-from understudy.run.progress import paused
+from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.run_plan import RunPlan, plan_of
-from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record, write_owner
+from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
 from understudy.run.run_result import Result
+from understudy.run.safeguards import stops_explained
+from understudy.run.shared_records import require_no_shared_records
 
 
 class Session:
-    """One run."""
+    """One run: all that is asked of records, and the release and the documents made of it."""
 
     def __init__(
         self,
@@ -64,6 +57,7 @@ class Session:
         self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
         self.charged = charged
         self.seconds: dict[str, float] = {}
+        self.dataset: Dataset | None = None  # that is charged, or disclosed
         self.concerned: list[Dataset] = []
         self.account: Account
         self.stopped: Receipt | None = None  # what a method had released that stopped
@@ -71,19 +65,34 @@ class Session:
         self.plan_notes: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()  # of the filters
 
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[part] = round(time.perf_counter() - start, 2)
-
     def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         """Ask, pay, sample and write; ``plan`` as for `understudy.run.synthesize.run`."""
+        release = self._released(plan)
+        prepared, folder = self.prepared, self.folder
+        with timed(self.seconds, "sample and write"):
+            folder.start_release()
+            sums: dict[str, str] = {}
+            facts = write_release(
+                release,
+                folder.draft,
+                format=prepared.config.output.format,
+                sums=sums,
+                progress=self.events.step("sampling and writing the release", release.count),
+            )
+            if prepared.quality is not None:
+                facts |= prepared.quality.facts
+                self.notes += tuple(quality_warnings(prepared.quality, release.count))
+                write_dropped(prepared.quality, folder.owner)
+        return self._report(release, self._recorded(release, facts), sums)
+
+    def _released(self, plan: Callable[[RunPlan], None] | None) -> Release:
+        """What the method makes of the records, once it is paid for."""
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
-        with self._timed("recognise the dataset"):
+        with timed(self.seconds, "recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
-            self.concerned = self.ledger.concerned(dataset.id)
-        opened, self.prepared = prepared, self._without_held_out()
+            self.dataset, self.concerned = dataset, self.ledger.concerned(dataset.id)
+        opened = prepared
+        self._hold_out()
         prepared = self.prepared
         self.account = Account(
             self.ledger,
@@ -101,29 +110,22 @@ class Session:
                 self._show(plan, opened, dataset)
             if (known := words_fit(prepared)) is not None:
                 _report_fit(self.fits, self.events, known)
-        with self._timed("embed and fit"):
-            release = self._fitted(stop, dataset)
-        prepared = self.prepared
-        with self._timed("sample and write"):
-            folder.start_release()
-            sums: dict[str, str] = {}
-            facts = write_release(
-                release,
-                folder.draft,
-                format=config.output.format,
-                sums=sums,
-                progress=self.events.step("sampling and writing the release", release.count),
-            )
-            if prepared.quality is not None:
-                facts |= prepared.quality.facts
-                self.notes += tuple(quality_warnings(prepared.quality, release.count))
-                write_dropped(prepared.quality, folder.owner)
-        quality = None
-        if config.privacy.quality_part:
-            with self._timed("measure the quality"):
-                quality = measured_quality(prepared, release, self.account, folder, self.events)
+        with timed(self.seconds, "embed and fit"):
+            return self._fitted(stop, dataset)
+
+    def _recorded(self, release: Release, facts: Mapping[str, Any]) -> RunRecord:
+        """The public facts of the run, once the release is written; ``facts`` are of the files."""
+        prepared, quality = self.prepared, None
+        if prepared.config.privacy.quality_part:
+            with timed(self.seconds, "measure the quality"):
+                quality = measured_quality(
+                    prepared, release, self.account, self.folder, self.events
+                )
         receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
-        return self._report(dataset, release, receipt, facts, quality, sums)
+        record = replace(run_record(prepared, release, receipt, facts), quality=quality)
+        if prepared.config.output.publish_total and self.dataset is not None:
+            record = replace(record, total=stated_total(self.ledger, self.dataset.id))
+        return record
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
         """What the method makes of the records; or, where it stops, another one that was named."""
@@ -164,8 +166,20 @@ class Session:
                 cache,
                 lambda name: self.events.step(name, len(prepared.source), owner_only=True),
             )
+            watch = None
+            if prepared.config.output.watch:
+                encoder = prepared.context.encoder
+                watch = Watch(prepared.source, encoder, self.folder.owner, self.events)
+            keep = self.folder.keep  # which a release holds on to, and to nothing private
+            materials = prepared.materials(
+                vault,
+                self.events.step,
+                lambda name, make: keep(part + name, make),
+                watch=watch,
+                report_fit=partial(_report_fit, self.fits, self.events),
+            )
             try:
-                return prepared.method.run(self._materials(vault, part), prepared.params)
+                return prepared.method.run(materials, prepared.params)
             finally:
                 vault.close()  # what is sampled from now on is post-processing
 
@@ -187,67 +201,29 @@ class Session:
         with paused(self.events):
             plan(shown)
 
-    def _without_held_out(self) -> Prepared:
-        """The run on its members alone, where a part of the dataset is held out."""
-        prepared, config = self.prepared, self.prepared.config
-        if config.privacy.hold_out is None:
-            return prepared
-        with self._timed("hold out"):
+    def _hold_out(self) -> Source | None:
+        """Go on with the members alone; what is held out of the dataset, if anything is."""
+        source, privacy = self.prepared.source, self.prepared.config.privacy
+        if privacy.hold_out is None:
+            return None
+        with timed(self.seconds, "hold out"):
             hold_out = keep_hold_out(
-                self.folder.owner,
-                prepared.source,
-                config.privacy.hold_out,
-                config.privacy.privacy_unit,
+                self.folder.owner, source, privacy.hold_out, privacy.privacy_unit
             )
-            members, held_out = split(prepared.source, hold_out)
-            return replace(prepared, source=members, rows_held_out=len(held_out))
+            members, held_out = split(source, hold_out)
+            self.prepared = replace(self.prepared, source=members, rows_held_out=len(held_out))
+        return held_out
 
-    def _materials(self, vault: Vault, part: str) -> Materials:
-        prepared, keep = self.prepared, self.folder.keep
-        config, context = prepared.config, prepared.context
-        watch = None
-        if config.output.watch:
-            watch = Watch(prepared.source, context.encoder, self.folder.owner, self.events)
-        return Materials(
-            context=context,
-            vault=vault,
-            public=prepared.public,
-            seed=config.output.seed,
-            progress=self.events.step,
-            base=prepared.base,
-            contrast=prepared.contrast,
-            candidates=prepared.candidates,
-            resized=fit_images,
-            fit=partial(fit_images, shape=context.shape),
-            keep=lambda name, make: keep(part + name, make),
-            watch=watch,
-            report_fit=partial(_report_fit, self.fits, self.events),
-            quality=prepared.quality,
-        )
-
-    def _report(
-        self,
-        dataset: Dataset,
-        release: Release,
-        receipt: Receipt,
-        facts: Mapping[str, Any],
-        quality: PublicQuality | None,
-        sums: Mapping[str, str],
-    ) -> Result:
+    def _report(self, release: Release, record: RunRecord, sums: Mapping[str, str]) -> Result:
         """The documents, and accuracy if there is a test set."""
-        prepared, folder = self.prepared, self.folder
-        record = run_record(prepared, release, receipt, facts, quality)
-        if prepared.config.output.publish_total:
-            record = replace(record, total=stated_total(self.ledger, dataset.id))
-        write_release_documents(folder.draft, record, sums)
-        folder.publish()
-        synthetic = open_release(folder.release, release.image_shape)
+        prepared, folder, source = self.prepared, self.folder, self.prepared.source
+        images = publish(folder, record, sums)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:
-            with self._timed("measure accuracy"):
+            with timed(self.seconds, "measure accuracy"):
                 accuracies = measure(
-                    synthetic,
-                    prepared.source,
+                    open_release(folder.release, release.image_shape),
+                    source,
                     prepared.test,
                     prepared.context.encoder,
                     self.events.step,
@@ -255,35 +231,46 @@ class Session:
                     classifier=release.classifier,
                     facts=release.facts,
                 )
-        images = None
-        if release.image_shape is not None:
-            images = release_pools(synthetic, release.classes)
-        contact_sheet = None if images is None else write_contact_sheet(folder, images)
-        spent = spending(self.ledger, dataset.id)
-        charged = Charged(self.ledger.address, dataset.id, spent)
+        dataset, ledger = self.dataset, self.ledger
         notes = (*self._warnings(), *release.facts.get("notes", ()), *self.notes)
+        scores = tuple(one.score for one in accuracies)
+        owner = OwnerRecord(
+            dataset=prepared.dataset,
+            rows=len(source) if prepared.private else 0,
+            skipped=source.skipped,
+            spending=None if dataset is None else spending(ledger, dataset.id),
+            scores=scores,
+            utility=utility_of_scores(scores),
+            sheets=sheets(source, images) if prepared.private and images is not None else (),
+            seconds=self.seconds,
+            notes=tuple(dict.fromkeys((*self.plan_notes, *notes))),
+        )
         write_owner(
             folder,
-            prepared,
             record,
-            charged,
-            accuracies,
-            images,
-            self.seconds,
-            self.fits,
-            (*self.plan_notes, *notes),
+            owner,
+            dataset_id=None if dataset is None else dataset.id,
+            ledger=None if dataset is None else ledger.address,
+            settings=prepared.identity,
+            accuracy=[one.as_dict() for one in accuracies],
+            rows_held_out=prepared.rows_held_out,
+            fit=self.fits,
+            records={"kind": source.kind}
+            | {name: getattr(prepared.context, name) for name in ("shape", "classes", "phrases")},
         )
         return Result(
             folder.release,
             folder.owner,
-            receipt,
+            record.receipt,
             record.facts,
             accuracies,
             self.seconds,
-            contact_sheet,
+            None if images is None else folder.out / CONTACT_SHEET,
             notes,
-            quality=quality,
-            spending=spent,
+            record.attacks,
+            record.copies,
+            record.quality,
+            owner.spending,
         )
 
     def _warnings(self) -> Iterator[str]:
@@ -296,11 +283,35 @@ class Session:
             yield ONE_CLASS
 
 
-def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
-    """Record a measure of how well the models fit, and report its warning at once.
+def execute(
+    prepared: Prepared,
+    events: Events,
+    plan: Callable[[RunPlan], None] | None = None,
+    session: type[Session] = Session,
+) -> Result:
+    """Carry out a run that is prepared, in its folder and with its ledger.
 
-    A release holds on to this function, so it holds on to nothing private of the run.
+    Args:
+        prepared: What cannot be refused any more, but for what it shares with private records.
+        events: Where progress goes.
+        plan: As for `understudy.run.synthesize.run`.
+        session: What the run consists of.
     """
+    config = prepared.config
+    output, private = config.output, prepared.source if prepared.private else None
+    with (
+        stops_explained(output.out) as charged,
+        run_folder(output.out, prepared.identity, resume=output.resume) as folder,
+        Ledger(config.privacy.ledger, on_wait=events.warning) as ledger,
+    ):
+        if folder.done:
+            raise RunComplete(output.out)
+        require_no_shared_records(prepared.compared, private, ledger)
+        return session(prepared, folder, ledger, events, charged).carry_out(plan)
+
+
+def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
+    """Record a fit, and report its warning; a release holds on to this, and to nothing private."""
     fits.append(fit)
     if fit.warning is not None:
         events.warning(fit.warning)

@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.entry_points import DEFAULT_METHOD
-from understudy.core.errors import InputError, RunComplete, RunError
+from understudy.core.errors import InputError, RunError
 from understudy.core.ports import Events
-from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
-from understudy.release.outputs import run_folder
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
-from understudy.run.prepare import claim, prepare, require_no_private_input, require_room_of
+from understudy.run.prepare import claim, prepare, require_room_of
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
-from understudy.run.safeguards import stops_explained
-from understudy.run.session import Session
+from understudy.run.session import execute
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -185,20 +182,11 @@ def run(
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
-        config = prepared.config
         claim(prepared)
         require_otherwise(prepared)
         opening.finish()
         require_room_of(prepared)
-        with (
-            stops_explained(config.output.out) as charged,
-            run_folder(config.output.out, config.identity(), resume=config.output.resume) as folder,
-            Ledger(config.privacy.ledger, on_wait=events.warning) as ledger,
-        ):
-            if folder.done:
-                raise RunComplete(config.output.out)
-            require_no_private_input(prepared, ledger)
-            return Session(prepared, folder, ledger, events, charged).carry_out(plan)
+        return execute(prepared, events, plan)
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:

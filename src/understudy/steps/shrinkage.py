@@ -8,6 +8,7 @@ is the standard deviation of the diagonal's noise, and off the diagonal it is sm
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -17,6 +18,8 @@ from understudy.core.types import Vector
 
 CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean or variances must exceed
 _FAINT = 0.1  # of a target's energy
+_LEAST_VARIANCE = 0.05  # of a block, over that of public images
+_LEAST_EIGENVALUE = 1e-4  # of the correlations
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
 
@@ -172,6 +175,23 @@ def clear_values(values: Vector, noise_sd: float) -> tuple[NDArray[np.bool_], Ve
     return values > least + deviation**2 / max(least, 1e-300), np.sqrt(np.maximum(above, 0.0))
 
 
+def clear_block(matrix: Vector, noise_sd: float) -> tuple[int, int]:
+    """The leading coordinates whose covariance shows most signal, and its number of clear axes.
+
+    Of a noisy matrix (d, d), the coordinates in falling order of importance: noise reaches lower
+    eigenvalues in fewer of them (`clear_values`).
+    """
+    best, result, block = -1.0, (1, 0), 1
+    while True:
+        values = np.asarray(np.linalg.eigvalsh(matrix[:block, :block]), dtype=np.float64)
+        clear, signals = clear_values(values, noise_sd)
+        if (signal := float(signals[clear].sum())) > best:
+            best, result = signal, (block, int(clear.sum()))
+        if block == len(matrix):
+            return result
+        block = min(2 * block, len(matrix))
+
+
 def clear_part(matrix: Vector, noise_sd: float) -> Vector:
     """A noisy covariance along its clear axes (`clear_values`), or the leading one: (d, d)."""
     values, vectors = np.linalg.eigh(matrix)
@@ -221,3 +241,59 @@ def shrink_leading(
     moved = target.copy()
     moved[:block, :block] += keep * difference[:block, :block]
     return moved, block, keep
+
+
+def square_root(covariance: Vector) -> Vector:
+    """A (d, d) with A A^T = covariance, by eigenvalues."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+@dataclass(frozen=True)
+class SpikedCovariance:
+    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018)."""
+
+    diagonal: Vector  # (d,)
+    spikes: Vector  # (d, d): what stands out
+    noise_sd: float
+
+    @classmethod
+    def of(cls, matrix: Vector, block_of: NDArray[np.int64], noise_sd: float) -> SpikedCovariance:
+        """What of a noisy matrix (d, d) in standard units stands out of the noise.
+
+        Each variance is the mean of its block's; ``block_of``: (d,). Eigenvalues of the rest count
+        beyond the edge of the noise's.
+        """
+        variances = np.diag(matrix)
+        means = [variances[block_of == block].mean() for block in range(block_of.max() + 1)]
+        diagonal = np.maximum(means, _LEAST_VARIANCE)[block_of]
+        values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
+        edge = np.sqrt(2 * len(matrix)) * noise_sd
+        return cls(diagonal, (axes * spiked_values(values, edge)) @ axes.T, noise_sd)
+
+    def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
+        """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
+
+        Args:
+            part: Of the diagonal's deviations.
+            noises: So many deviations of the noise are added to each variance.
+        """
+        diagonal = self.diagonal + noises * self.noise_sd
+        scale = np.sqrt(diagonal)
+        matrix = np.diag(part**2 * diagonal) + self.spikes
+        values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
+        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE)))
+
+
+def spiked_values(values: Vector, edge: float) -> Vector:
+    """Eigenvalues without noise, 0 where they do not reach beyond the edge of the noise's.
+
+    Of a spike theta in noise whose eigenvalues end at ``edge`` the measured value is
+    theta + (edge / 2)^2 / theta, along a direction that is its own by 1 - (edge / 2)^2 / theta^2
+    (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
+    """
+    beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
+    lengths = np.abs(values)
+    spike = (lengths + np.sqrt(np.maximum(lengths**2 - edge**2, 0.0))) / 2
+    purity = np.clip(1 - (edge / 2) ** 2 / np.maximum(spike**2, 1e-12), 0.0, 1.0)
+    return np.where(beyond, np.sign(values) * spike * purity, 0.0)

@@ -19,10 +19,9 @@ from benchmarks.rival_selections import (
 )
 
 from understudy.core.errors import ConfigError
-from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import cross_entropies
-from understudy.methods.selection.penalties import reconstruction_penalty
+from understudy.methods.selection.penalties import Penalties, reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
 
 CLASSES, DIM = 3, 6

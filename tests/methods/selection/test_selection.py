@@ -12,13 +12,13 @@ from understudy.data.captions import with_captions
 from understudy.methods.base import Context
 from understudy.methods.selection.algorithm import (
     METHOD,
-    Penalties,
     SelectionParams,
     select_candidates,
 )
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import LinearProxy
+from understudy.methods.selection.penalties import Penalties
 from understudy.methods.selection.reference import (
     GradientReference,
     MomentStages,

@@ -71,7 +71,13 @@ def _explain(
     """As `Method.explain`."""
     sampler = sampler_of(params, context)
     expectations = () if units is None else sampler.expected(noise, units)
-    notes = (capacity.classifier_words(context.mu),) if params.labels == "classifier" else ()
+    notes: tuple[str, ...] = ()
+    if params.labels == "classifier":
+        least = capacity.about(capacity.least_classified(context.mu))
+        notes = (
+            f"labels=classifier takes about {least} images of every class at this budget. With "
+            "fewer, its samples are mostly noise, and labels=mixture, the default, serves better",
+        )
     return Explanation(sampler.carried(noise), expectations, notes)
 
 

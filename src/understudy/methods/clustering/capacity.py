@@ -121,7 +121,6 @@ class Shares:
     own_mean: NDArray[np.bool_]  # (classes,) whether a class's mean is not the common one
     clusters: Labels  # (classes,)
     directions: Labels  # (classes,) of covariances that are not the pooled one's
-    agreement: Vector | None = None  # (classes,) part of the samples with which a classifier agrees
 
     def facts(self) -> dict[str, object]:
         """JSON values."""
@@ -131,8 +130,6 @@ class Shares:
             "clusters_per_class": self.clusters.tolist(),
             "own_directions_per_class": self.directions.tolist(),
         }
-        if self.agreement is not None:
-            columns["classifier_agreement_per_class"] = self.agreement.round(3).tolist()
         named: dict[str, object] = {
             name: dict(zip(self.classes, values, strict=True)) for name, values in columns.items()
         }
@@ -181,9 +178,8 @@ def mixture_expectations(
     if context.decoder is None:
         return ()
     few = units * context.mu < LEAST_DECODED
-    first = [few_units(units, context.mu, classifies=False)] if few else []
-    fitting = [row for row in table if row.size <= units]
-    return (*first, *([_clusters(fitting[-1])] if fitting else []))
+    rules = [few_units(units, context.mu, classifies=False)] if few else []
+    return (*rules, *[_clusters(row) for row in table if row.size <= units][-1:])
 
 
 def _clusters(carried: Carried) -> Expectation:
@@ -202,15 +198,6 @@ def _clusters(carried: Carried) -> Expectation:
 def least_classified(mu: float) -> float:
     """Images of a class, in the mean, from which on `labels=classifier` serves better than not."""
     return _CLASSIFIED / mu
-
-
-def classifier_words(mu: float) -> str:
-    """How many images labels by a DP classifier take."""
-    return (
-        f"labels=classifier takes about {about(least_classified(mu))} images of every class at "
-        "this budget. With fewer, its samples are mostly noise, and labels=mixture, the default, "
-        "serves better"
-    )
 
 
 def about(number: float) -> str:

@@ -58,7 +58,7 @@ def within_class_frame(
     if not space.settings.selective:
         covariance = shrinkage.denoise_covariance(raw, noise_sd)
         return principal_frame(covariance, dim, lead, mahalanobis=True, rest=True)
-    block, above = clear_block(raw, noise_sd)
+    block, above = shrinkage.clear_block(raw, noise_sd)
     keep, least = above, min(dim, _LEAST)
     if above < least:  # the clusters' means need them all the same
         block = keep = least
@@ -79,23 +79,6 @@ def _outside(frame: Frame, matrix: Vector, noise_sd: float) -> Vector:
     explained = ((frame.axes * frame.spread) ** 2).sum(axis=1)
     deviations = np.sqrt(shrinkage.left_variances(matrix, explained, noise_sd))
     return (np.eye(len(matrix)) - frame.axes @ frame.axes.T) * deviations
-
-
-def clear_block(matrix: Vector, noise_sd: float) -> tuple[int, int]:
-    """The leading coordinates whose covariance shows most signal, and its number of clear axes.
-
-    Of a noisy matrix (d, d), the coordinates in falling order of importance: noise reaches lower
-    eigenvalues in fewer of them (`shrinkage.clear_values`).
-    """
-    best, result, block = -1.0, (1, 0), 1
-    while True:
-        values = np.asarray(np.linalg.eigvalsh(matrix[:block, :block]), dtype=np.float64)
-        clear, signals = shrinkage.clear_values(values, noise_sd)
-        if (signal := float(signals[clear].sum())) > best:
-            best, result = signal, (block, int(clear.sum()))
-        if block == len(matrix):
-            return result
-        block = min(2 * block, len(matrix))
 
 
 @dataclass(frozen=True)
@@ -177,13 +160,7 @@ def covariance_roots(
             if single
             else _towards_pooled(sums, groups, clear=frame.whitened or frame.clear)
         )
-    return Roots(np.stack([square_root(matrix) for matrix in matrices]), slot, directions)
-
-
-def square_root(covariance: Vector) -> Vector:
-    """A (d, d) with A A^T = covariance, by eigenvalues."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    return Roots(np.stack([shrinkage.square_root(matrix) for matrix in matrices]), slot, directions)
 
 
 def _led(

@@ -53,11 +53,8 @@ class SpaceSettings:
         Raises:
             ConfigError: More dimensions than a full covariance can be measured in.
         """
-        encoder, components, images = (
-            context.encoder,
-            params.components,
-            context.decoder is not None,
-        )
+        encoder, components = context.encoder, params.components
+        images = context.decoder is not None
         total = int(context.shape[0]) if encoder is None else encoder.dim
         if (grid := params.grid(context)) is not None:
             dim = description_length(grid)
@@ -206,9 +203,13 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leadi
 
 def _scale(vault: Vault, centre: Vector, edges: Vector, level: float, stage: Stage | None) -> float:
     """A distance from the centre that a ``level`` of all records stay below."""
-    everyone, cells = vault.unconditional(), Cells(centre[None, None])
-    weights = dp_estimators.norm_histogram(everyone, cells, edges, planned(stage))
-    return histogram.quantile(weights, edges, level)
+    return histogram.quantile(_distances(vault, centre, edges, stage), edges, level)
+
+
+def _distances(vault: Vault, centre: Vector, edges: Vector, stage: Stage | None) -> Vector:
+    """A histogram of the distances of all records to the centre."""
+    cells = Cells(centre[None, None])
+    return dp_estimators.norm_histogram(vault.unconditional(), cells, edges, planned(stage))
 
 
 def _on_sphere(space: EmbeddingSpace, centre_stage: Stage, radii_stage: Stage) -> EmbeddingSpace:
@@ -216,9 +217,7 @@ def _on_sphere(space: EmbeddingSpace, centre_stage: Stage, radii_stage: Stage) -
     dim = space.settings.dim
     centre = _mean_of_all(space.vault, dim, space.radius, centre_stage).means[0]
     edges = np.geomspace(0.05, 5.0, 60) * space.radius
-    everyone, cells = space.vault.unconditional(), Cells(centre[None, None])
-    radii = dp_estimators.norm_histogram(everyone, cells, edges, radii_stage)
-    sphere = Sphere(centre)
+    radii, sphere = _distances(space.vault, centre, edges, radii_stage), Sphere(centre)
     return replace(
         space,
         vault=space.vault.view(sphere.forward),

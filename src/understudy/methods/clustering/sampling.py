@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.steps.gaussians import Contrast, Mixture, latent_moments
 
 Batches = Callable[[], Iterator[SyntheticBatch]]
-Another = Callable[[Labels, int], tuple[Vector, Labels]]
-"""Other points, and their components, for some samples of a block in another round of a quality."""
 
 _BLOCK = 4096
 _DECODED = 512  # few at a time where each is decoded: a handful needs not wait for thousands
@@ -111,20 +109,10 @@ class Producer:
         for first in range(0, len(components), self.block):
             yield first, components[first : first + self.block]
 
-    def batches(self, sizes: Labels) -> Iterator[SyntheticBatch]:
-        """So many samples of each component, drawn as they are read."""
-        rng = np.random.default_rng(self.materials.seed)
-        for first, part in self.blocks(sizes, rng):
-            points = self.mixture.draw(part, rng)
-            another = partial(self.anew, f"samples {first}", part)
-            yield self.finish("samples", first, points, part, another)
-
-    def finish(
-        self, name: str, first: int, points: Vector, components: Labels, another: Another
-    ) -> SyntheticBatch:
+    def finished(self, name: str, first: int, points: Vector, components: Labels) -> SyntheticBatch:
         """Points (n, d) of components (n,) as embeddings or images: ``first`` and on of a name.
 
-        ``another``: points in place of those whose images are not good enough.
+        Where images are not good enough, other points of their components are drawn.
         """
         labels, materials = self.mixture.labels[components], self.materials
         if materials.decoder is None:
@@ -132,21 +120,14 @@ class Producer:
             return SyntheticBatch(labels, embeddings=self.space.backward(points, rng))
 
         def draw(samples: Labels, number: int, image: int) -> Images:
-            drawing = (points[samples], components[samples])
+            places, mine = points[samples], components[samples]
             if number:
-                drawing = another(samples, number)
+                places = self.mixture.draw(mine, materials.rng_of(f"{name} {first} again {number}"))
             rng = materials.rng_of(f"{name} {first} round {number}")
             seeds = materials.seeds_of(f"{name} round {number} image {image}", first + samples)
-            return self._decoded(*drawing, seeds, rng)
+            return self._decoded(places, mine, seeds, rng)
 
         return SyntheticBatch(labels, images=materials.selected(len(points), draw))
-
-    def anew(
-        self, name: str, components: Labels, samples: Labels, number: int
-    ) -> tuple[Vector, Labels]:
-        """New points of the components of some samples (`Another`)."""
-        rng = self.materials.rng_of(f"{name} again {number}")
-        return self.mixture.draw(components[samples], rng), components[samples]
 
     @cached_property
     def _decoder(self) -> Decoder | LinearPixels:

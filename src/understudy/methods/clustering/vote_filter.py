@@ -58,13 +58,10 @@ def check_filter(
             "a filter of images needs a decoder, and this release is of embeddings alone: take "
             "filter=embeddings"
         )
-    stage, threshold, oversample = (
-        votes.embeddings or votes.images,
-        params.threshold,
-        params.oversample,
-    )
+    stage, threshold = votes.embeddings or votes.images, params.threshold
     if threshold is None or stage is None:
         return
+    oversample = params.oversample
     weight = math.fsum(stage.weight for stage in stages)
     vote = context.mu * (stage.weight / weight) ** 0.5
     share = most_survivors(threshold, vote, 1 / oversample)
@@ -114,7 +111,7 @@ def filtered(
     facts["notes"] = list(_notes(facts))
     if stages.images is not None:
         return partial(candidates.judged_images, samples), facts
-    return partial(candidates.batches, samples, scores), facts
+    return partial(candidates.batches, samples), facts
 
 
 def _notes(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -199,28 +196,12 @@ class Candidates:
         below = 0 if threshold is None else int((scores[taken] < threshold).sum())
         return np.flatnonzero(taken), below
 
-    def batches(self, samples: Labels, scores: Vector) -> Iterator[SyntheticBatch]:
-        """These candidates; those left out stand in, most voted first, for images too poor."""
+    def batches(self, samples: Labels) -> Iterator[SyntheticBatch]:
+        """These candidates; images that are too poor are drawn anew of their components."""
         producer, size = self.producer, self.producer.block
-        spare = np.setdiff1d(np.arange(len(scores)), samples)
-        spare = spare[np.argsort(-scores[spare], kind="stable")]
-        spares = [spare[self.labels[spare] == label] for label in range(len(self.sizes))]
-        position = _positions(self.labels[samples])
-
-        def another(first: int, rows: Labels, number: int) -> tuple[Vector, Labels]:
-            others = samples[first + rows]
-            for slot, row in enumerate((first + rows).tolist()):
-                label = int(self.labels[samples[row]])
-                if len(spares[label]):
-                    index = position[row] + (number - 1) * self.sizes[label]
-                    others[slot] = spares[label][index % len(spares[label])]
-            return self.points[others], self.components[others]
-
         for first in range(0, len(samples), size):
             part = samples[first : first + size]
-            points, components = self.points[part], self.components[part]
-            instead = partial(another, first)
-            yield producer.finish("filtered", first, points, components, instead)
+            yield producer.finished("filtered", first, self.points[part], self.components[part])
 
     def encoded(self) -> Vector:
         """What private records vote on after decoding: the candidates' images, encoded: (m, d)."""
@@ -248,8 +229,7 @@ class Candidates:
 
         def make() -> Arrays:
             points, components = self.points[part], self.components[part]
-            instead = partial(producer.anew, f"candidates {first}", components)
-            images = producer.finish("candidates", first, points, components, instead).images
+            images = producer.finished("candidates", first, points, components).images
             if images is None:
                 raise ConfigError("a filter of images needs a decoder")
             return {"images": images}

@@ -11,9 +11,9 @@ gradient for some rounds. Where this differs from the paper, and why: docs/metho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,21 +29,32 @@ from understudy.methods.base import (
     Method,
     stages_of,
 )
+from understudy.methods.open_selection import OpenMaterials, OpenSelection, Selection
 from understudy.methods.selection.arithmetic import (
     class_budgets,
     largest_weights,
     project,
 )
-from understudy.methods.selection.base import Reference, RoundScores, SelectionSettings
+from understudy.methods.selection.base import (
+    Reference,
+    RoundScores,
+    SelectionSettings,
+    SteeredSettings,
+)
 from understudy.methods.selection.candidate_set import CandidateSet, embedded, read_candidates
 from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
+from understudy.methods.selection.penalties import (
+    Penalties,
+    calibrated_distances,
+    penalties_of,
+)
 from understudy.methods.selection.reference import (
     DIVERGED,
     GradientReference,
     MomentStages,
+    RecordReference,
     moment_reference,
 )
-from understudy.steps.space import Space
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -62,10 +73,6 @@ class SelectionParams(SelectionSettings):
         WrongValue: A value out of range.
     """
 
-    keep: Annotated[
-        float,
-        Option("how many candidates are selected: a share, or a number; --count first", above=0),
-    ] = 0.2
     reference: Annotated[
         Literal["gradients", "moments"],
         Option("what private records answer: gradients (a clipped gradient a round), or moments"),
@@ -82,54 +89,6 @@ class Proxy(Protocol):
     def scores(self, gamma: Vector, reference: Reference) -> RoundScores:
         """One pass of states and costates at weights gamma: a score for each candidate."""
         ...
-
-
-@dataclass(frozen=True)
-class Penalties:
-    """What is subtracted from the scores, in their standard deviations: Eq. 22's last two terms.
-
-    (The paper's alpha_1 stands at L_pix in Eq. 22 and means membership in Table 4; here the two
-    have names.)
-
-    Attributes:
-        reconstruction: (M,) L_pix, rising with closeness to a private image; None without.
-        membership: (M,) L_mem; None without.
-        reconstruction_weight: Of the first.
-        membership_weight: Of the second.
-    """
-
-    reconstruction: Vector | None = None
-    membership: Vector | None = None
-    reconstruction_weight: float = 1.0
-    membership_weight: float = 0.0
-
-    def total(self, count: int) -> Vector:
-        """Their weighted sum: (count,)."""
-        result = np.zeros(count)
-        if self.reconstruction is not None:
-            result += self.reconstruction_weight * self.reconstruction
-        if self.membership is not None:
-            result += self.membership_weight * self.membership
-        return result
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which candidates are selected, and why.
-
-    Attributes:
-        indices: (k,) int64, in order.
-        gamma: (M,) final weights.
-        scores: (M,) of the last round, in the first round's standard deviations.
-        warnings: What the owner should know; empty if all is well.
-        facts: Public facts of the selection: JSON values.
-    """
-
-    indices: NDArray[np.int64]
-    gamma: Vector
-    scores: Vector
-    warnings: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def select_candidates(
@@ -297,11 +256,7 @@ def _plan(params: SelectionParams) -> SelectionStages:
 
 
 def _stages(params: SelectionParams, context: Context) -> tuple[Stage, ...]:
-    """The releases and their weights in the budget.
-
-    Raises:
-        ConfigError: Parameters that differential privacy rules out, or nothing to select from.
-    """
+    """The releases and their weights; refuses what differential privacy rules out."""
     penalised = [name for name in ("reconstruction", "membership") if getattr(params, name)]
     if penalised:
         raise ConfigError(
@@ -338,7 +293,10 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     candidates = read_candidates(materials)
     share = _share(materials.count, params.keep, len(candidates.labels))
     budgets = class_budgets(candidates.labels, len(materials.classes), share, params.budgets)
-    space = _space(materials, candidates, params.axes)
+    public = None
+    if materials.public is not None:
+        public = embedded(materials, materials.public, "public dataset")[0]
+    space = proxy_space(candidates.embeddings, public, params.axes)
     proxy = LinearProxy(
         space.forward(candidates.embeddings),
         candidates.labels,
@@ -363,11 +321,7 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
 
 
 def _share(count: int | None, keep: float, candidates: int) -> float:
-    """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is.
-
-    Raises:
-        ConfigError: More than there are.
-    """
+    """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is."""
     if count is None:
         return keep
     if count > candidates:
@@ -377,25 +331,10 @@ def _share(count: int | None, keep: float, candidates: int) -> float:
     return count / candidates
 
 
-def _space(materials: Materials, candidates: CandidateSet, axes: int) -> Space:
-    """The leading whitened axes of the public dataset; of the candidates, where there is none."""
-    public = None
-    if materials.public is not None:
-        public = embedded(materials, materials.public, "public dataset")[0]
-    return proxy_space(candidates.embeddings, public, axes)
-
-
 def _reference(
     materials: Materials, records: Vault, proxy: LinearProxy, params: SelectionParams
 ) -> Reference:
-    """Private records as a reference set under differential privacy.
-
-    Args:
-        materials: The seed, and what is stored with the run.
-        records: The private records in the proxy's space.
-        proxy: The candidates in it.
-        params: Settled.
-    """
+    """Private records, in the proxy's space, as a reference set under differential privacy."""
     plan = _plan(params)
     if plan.moments is None:
         return GradientReference(records, plan.gradients, params.clip_norm or 1.0, materials.keep)
@@ -409,6 +348,49 @@ def _reference(
     )
 
 
+def open_selection(materials: OpenMaterials, params: SteeredSettings) -> tuple[Release, Selection]:
+    """Select candidates by records that answer without noise; parameters are settled."""
+    (values, labels), (records, of_records) = materials.candidates, materials.reference
+    classes = len(materials.names)
+    budgets = _sizes(labels, classes, params)
+    space = proxy_space(values, materials.public, params.axes)
+    total = float(budgets.sum())
+    proxy = LinearProxy(space.forward(values), labels, classes, total, params.proxy)
+    distances = penalties = None
+    if materials.members is not None and materials.non_members is not None:
+        nearest = materials.distances()
+        distances = calibrated_distances(*nearest)
+        sides = materials.candidates, materials.members, materials.non_members
+        penalties = penalties_of(params, *sides, classes, nearest)
+    result = select_candidates(
+        proxy,
+        labels,
+        budgets,
+        RecordReference.of(space.forward(records), of_records, balanced=params.balanced),
+        rounds=params.rounds,
+        step_size=params.step_size,
+        penalties=penalties,
+        class_names=materials.names,
+        progress=materials.progress("selecting candidates", params.rounds),
+        keep=materials.keep,
+    )
+    selected = CandidateSet(materials.source, values, labels)
+    release = selected.release(materials.names, result.indices, METHOD.name, result.facts)
+    return release, replace(result, distances=distances)
+
+
+def _sizes(labels: Labels, classes: int, params: SteeredSettings) -> NDArray[np.int64]:
+    """How many candidates of each class are selected."""
+    return class_budgets(labels, classes, params.keep, params.budgets)
+
+
+def _settled_openly(params: SteeredSettings, private: bool) -> SteeredSettings:
+    """A penalty where there are private records to keep away from."""
+    if params.reconstruction is not None:
+        return params
+    return replace(params, reconstruction=1.0 if private else 0.0)
+
+
 METHOD = Method(
     name="selection",
     summary="the candidates on which a model trains best for the private records, as they are",
@@ -418,4 +400,7 @@ METHOD = Method(
     stages=_stages,
     run=selection,
     roles=_roles_used,
+    open_selection=OpenSelection(
+        SteeredSettings, _settled_openly, _sizes, open_selection, "--set reconstruction=0"
+    ),
 )

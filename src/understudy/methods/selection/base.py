@@ -43,6 +43,10 @@ class SelectionSettings:
         WrongValue: A value out of range.
     """
 
+    keep: Annotated[
+        float,
+        Option("how many candidates are selected: a share, or a number; --count first", above=0),
+    ] = 0.2
     budgets: Annotated[
         ClassBudgets, Option("of each class: proportional to its candidates, or balanced")
     ] = "proportional"
@@ -96,9 +100,14 @@ class SelectionSettings:
         return ProxySettings(self.steps, self.learning_rate, self.weight_decay, self.utility)
 
     @property
+    def by_distance(self) -> bool:
+        """Whether a penalty takes distances to private records."""
+        return bool(self.reconstruction)
+
+    @property
     def penalised(self) -> bool:
-        """Whether a penalty was asked for by name."""
-        return bool(self.reconstruction) or self.membership > 0
+        """Whether what is near to private records is penalised."""
+        return self.by_distance or self.membership > 0
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,48 @@ negative: a bonus for what is unlike private images would select the odd ones, a
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Labels, Vector
-from understudy.methods.selection.algorithm import Penalties
+from understudy.core.types import Vector
+from understudy.methods.open_selection import LabelledEmbeddings
 from understudy.methods.selection.arithmetic import robust_scores
 from understudy.methods.selection.base import ProxySettings, SteeredSettings
 from understudy.methods.selection.linear_proxy import LinearProxy, cross_entropies
 
-Rows = tuple[NDArray[Any], Labels]
-"""Embeddings (n, d) and the class of each."""
-
 _TINY = 1e-12
 _LEAST = 1e-6  # of the median distance: an exact copy has no distance, and no logarithm
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What is subtracted from the scores, in their standard deviations: Eq. 22's last two terms.
+
+    (The paper's alpha_1 stands at L_pix in Eq. 22 and means membership in Table 4; here the two
+    have names.)
+
+    Attributes:
+        reconstruction: (M,) L_pix, rising with closeness to a private image; None without.
+        membership: (M,) L_mem; None without.
+        reconstruction_weight: Of the first.
+        membership_weight: Of the second.
+    """
+
+    reconstruction: Vector | None = None
+    membership: Vector | None = None
+    reconstruction_weight: float = 1.0
+    membership_weight: float = 0.0
+
+    def total(self, count: int) -> Vector:
+        """Their weighted sum: (count,)."""
+        result = np.zeros(count)
+        if self.reconstruction is not None:
+            result += self.reconstruction_weight * self.reconstruction
+        if self.membership is not None:
+            result += self.membership_weight * self.membership
+        return result
 
 
 def calibrated_distances(to_private: Vector, to_non_members: Vector) -> Vector:
@@ -73,9 +98,9 @@ def membership_penalty(private_losses: Vector, non_member_losses: Vector) -> Vec
 
 def penalties_of(
     settings: SteeredSettings,
-    candidates: Rows,
-    private: Rows,
-    non_members: Rows,
+    candidates: LabelledEmbeddings,
+    private: LabelledEmbeddings,
+    non_members: LabelledEmbeddings,
     classes: int,
     distances: tuple[Vector, Vector],
 ) -> Penalties:
@@ -102,7 +127,10 @@ def penalties_of(
 
 
 def losses_after_training(
-    records: Rows, candidates: Rows, classes: int, settings: ProxySettings
+    records: LabelledEmbeddings,
+    candidates: LabelledEmbeddings,
+    classes: int,
+    settings: ProxySettings,
 ) -> Vector:
     """The loss of each candidate under a softmax regression that was trained on records: (M,).
 

@@ -46,7 +46,6 @@ _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
-_PROBES = 500  # samples of each component
 _WIDER = 1.5  # than the mixture, in deviations, are samples that show where classes end
 
 _MANY_STEPS = Descent(80, 0.2, 48.0)
@@ -101,8 +100,7 @@ class ClassifierSampler(MixtureSampler):
         """Lines 3 to 8, and then the classifier of the mixture's samples, moved by the records."""
         fitted = super().fit(materials, space)
         classifier = trained_on_records(materials, fitted, self.descent, self.stages.gradients)
-        shares = replace(fitted.shares, agreement=classifier.agreement(materials.seed))
-        return ClassifiedMixture(space, fitted.mixture, fitted.size, shares, classifier)
+        return ClassifiedMixture(space, fitted.mixture, fitted.size, fitted.shares, classifier)
 
     def batches(
         self, producer: Producer, fitted: FittedMixture, sizes: Labels
@@ -237,16 +235,6 @@ class LabelClassifier:
                 embeddings[filled[-1]] = near[mine[: len(slots)]]
             left = np.setdiff1d(left, np.concatenate(filled))
         return embeddings
-
-    def agreement(self, seed: int) -> Vector:
-        """For each class the part of the mixture's samples to which it is given: (C,)."""
-        rng, mixture = np.random.default_rng(seed), self.samples.mixture
-        components = np.repeat(np.arange(len(mixture.weights)), _PROBES)
-        labels = mixture.labels[components]
-        agree = self.predict(self.samples.points(components, rng)) == labels
-        classes = self.theta.shape[1]
-        sizes = np.bincount(labels, minlength=classes)
-        return np.asarray(np.bincount(labels, agree, classes) / np.maximum(sizes, 1))
 
 
 def trained_on_records(

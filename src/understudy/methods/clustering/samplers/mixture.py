@@ -194,8 +194,10 @@ class MixtureSampler:
     def batches(
         self, producer: Producer, fitted: FittedMixture, sizes: Labels
     ) -> Iterator[SyntheticBatch]:
-        """Lines 10 to 13: so many samples of each component."""
-        return producer.batches(sizes)
+        """Lines 10 to 13: so many samples of each component, drawn as they are read."""
+        rng = np.random.default_rng(producer.materials.seed)
+        for first, part in producer.blocks(sizes, rng):
+            yield producer.finished("samples", first, fitted.mixture.draw(part, rng), part)
 
     def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
         """What classes of several sizes can carry under the noise of a plan."""

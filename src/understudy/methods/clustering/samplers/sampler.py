@@ -59,9 +59,8 @@ def sampler_of(params: ClusteringParams, context: Context) -> Sampler:
     encoder, decoder = context.encoder, context.decoder
     if isinstance(encoder, BlockEncoder) and isinstance(decoder, MatchingDecoder):
         usual = ClusteringParams()
-        names = [part.name for part in fields(params)]
-        names = [name for name in names if getattr(params, name) != getattr(usual, name)]
-        if names:
+        parts = (part.name for part in fields(params))
+        if names := [name for name in parts if getattr(params, name) != getattr(usual, name)]:
             raise ConfigError(
                 f"{', '.join(names)}: a setting of a mixture, and {encoder.name} is for one "
                 "Gaussian a class: leave it out, or name another codec, such as "

@@ -33,6 +33,8 @@ from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.privacy.block_queries import AveragedSums, BlockSizes
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts, FullMoments
+from understudy.steps.row_arithmetic import moving_average
+from understudy.steps.shrinkage import SpikedCovariance
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -45,11 +47,9 @@ _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of l
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averaged
-_LEAST_VARIANCE = 0.05  # of a block, where the root of the number of dimensions is clipped to
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
-_LEAST_EIGENVALUE = 1e-4  # of the correlations
 _COARSE_DIM, _SHAPE_DIM = 105, 200  # numbers of an image, from which layouts and outlines are seen
 _USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 
@@ -242,69 +242,15 @@ def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> V
     return np.asarray(common + own * smooth / (smooth + noise[:, None]))
 
 
-@dataclass(frozen=True)
-class _SpikedCovariance:
-    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018)."""
-
-    diagonal: Vector  # (d,)
-    spikes: Vector  # (d, d): what stands out
-    noise: float  # standard deviation of the noise in a variance
-
-    def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
-        """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
-
-        Args:
-            part: Of the diagonal's deviations.
-            noises: So many deviations of the noise are added to each variance.
-        """
-        diagonal = self.diagonal + noises * self.noise
-        scale = np.sqrt(diagonal)
-        matrix = np.diag(part**2 * diagonal) + self.spikes
-        values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
-        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE)))
-
-
 def _covariance(
     vault: Vault, layout: Layout, means: Vector, size: float, stage: Stage
-) -> _SpikedCovariance:
-    """The covariance about the class means in standard units: what of it stands out of the noise.
-
-    Each variance is the mean of its block's. Eigenvalues of the rest count beyond the edge of the
-    noise's, by the spiked model.
-    """
-    dim = layout.dim
-    query = FullMoments(Cells(means[:, None]), _CLIP * np.sqrt(dim), np.zeros(len(means), np.int64))
+) -> SpikedCovariance:
+    """The covariance about the class means in standard units, as far as it is clear of noise."""
+    cells, slot = Cells(means[:, None]), np.zeros(len(means), np.int64)
+    query = FullMoments(cells, _CLIP * np.sqrt(layout.dim), slot)
     matrix = query.matrices(vault.release(query, stage=stage.name))[0] / size
-    noise = vault.noise_sd(query, stage=stage.name) / size  # on the diagonal; beside it, less
-    variances = np.diag(matrix)
-    blocks = [max(float(variances[block].mean()), _LEAST_VARIANCE) for block in layout.blocks]
-    diagonal = np.array(blocks)[layout.block_of_column]
-    values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
-    spikes = (axes * _spiked(values, np.sqrt(2 * dim) * noise)) @ axes.T
-    return _SpikedCovariance(diagonal, spikes, noise)
-
-
-def _spiked(values: Vector, edge: float) -> Vector:
-    """Eigenvalues without noise, 0 where they do not reach beyond the edge of the noise's.
-
-    Of a spike theta in noise whose eigenvalues end at ``edge`` the measured value is
-    theta + (edge / 2)^2 / theta, along a direction that is its own by 1 - (edge / 2)^2 / theta^2
-    (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
-    """
-    beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
-    lengths = np.abs(values)
-    spike = (lengths + np.sqrt(np.maximum(lengths**2 - edge**2, 0.0))) / 2
-    purity = np.clip(1 - (edge / 2) ** 2 / np.maximum(spike**2, 1e-12), 0.0, 1.0)
-    return np.where(beyond, np.sign(values) * spike * purity, 0.0)
-
-
-def moving_average(values: Vector, span: int) -> Vector:
-    """The mean of each number's neighbours, (d,): an odd span, the ends repeated."""
-    if len(values) < 3:
-        return np.full(len(values), values.mean())
-    span = min(span, len(values) // 2 * 2 - 1)
-    padded = np.pad(values, span // 2, mode="edge")
-    return np.convolve(padded, np.full(span, 1 / span), mode="valid")
+    noise_sd = vault.noise_sd(query, stage=stage.name) / size
+    return SpikedCovariance.of(matrix, layout.block_of_column, noise_sd)
 
 
 @dataclass(frozen=True)
@@ -395,19 +341,12 @@ class TiedGaussianSampler:
 
     def expected(self, noise: NoiseOfStage, units: float) -> tuple[Expectation, ...]:
         """What to expect of a release of classes of so many units."""
-        return tied_expectations(self.context, noise, units)
-
-
-def tied_expectations(
-    context: Context, noise: NoiseOfStage, units: float
-) -> tuple[Expectation, ...]:
-    """What to expect of one Gaussian a class, of so many units, with a shared covariance."""
-    classes = len(context.classes)
-    dim = dimensions(context.mu, units * classes, classes)
-    rules = [_detail(dim), _difference(dim, noise(TIED_STAGES.means), units)]
-    if units * context.mu < capacity.LEAST_DECODED:
-        rules.insert(0, capacity.few_units(units, context.mu, classifies=classes > 1))
-    return tuple(rules)
+        classes, mu = len(self.context.classes), self.context.mu
+        dim = dimensions(mu, units * classes, classes)
+        rules = [_detail(dim), _difference(dim, noise(self.stages.means), units)]
+        if units * mu < capacity.LEAST_DECODED:
+            rules.insert(0, capacity.few_units(units, mu, classifies=classes > 1))
+        return tuple(rules)
 
 
 def _detail(dim: int) -> Expectation:

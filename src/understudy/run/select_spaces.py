@@ -13,16 +13,15 @@ from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Encoder, Events, PerceptualDistance, Source
 from understudy.core.types import Embeddings, Images, Labels, Shape, Vector
-from understudy.data.batches import images_at
-from understudy.methods.selection.candidate_set import numbered
+from understudy.data.batches import batch_size, images_at
+from understudy.methods.open_selection import LabelledEmbeddings
 from understudy.metrics.attacks import by_distance
 from understudy.metrics.fingerprints import area_means
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.perceptual_distance import nearest_pair_distances
-from understudy.metrics.utility import Labelled
 from understudy.run.accuracy import collect
 from understudy.run.models import encoder_name, load_perceptual
-from understudy.run.selection.select_config import SelectConfig
+from understudy.run.select_config import SelectConfig
 
 PROXY_ENCODER = "embedded:dct"
 _PENALTY_ENCODERS = "embedded:scattering", "embedded:dct"
@@ -30,22 +29,12 @@ _SIDE = 32  # pixels a side that scattering looks at: beyond, it takes minutes
 _COMPARED = 4  # records that a perceptual distance compares with each candidate
 
 
-@dataclass(frozen=True)
 class SmallImages:
-    """An encoder that looks at small images.
+    """An encoder that looks at images of at most `_SIDE` pixels a side."""
 
-    Attributes:
-        encoder: Of images of at most `_SIDE` pixels a side.
-        name: As the encoder's, with the size.
-    """
-
-    encoder: Encoder
-    name: str
-
-    @property
-    def licence(self) -> str:
-        """The encoder's."""
-        return self.encoder.licence
+    def __init__(self, encoder: Encoder, name: str) -> None:
+        self.encoder, self.name, self.licence = encoder, name, encoder.licence
+        self.dim, self.norm_bound, self.ordered = encoder.dim, encoder.norm_bound, encoder.ordered
 
     def encode(self, images: Images) -> Embeddings:
         """(n, d) of the means over parts of (n, height, width, channels) uint8 images."""
@@ -64,28 +53,28 @@ class Spaces:
     """
 
     proxy: Encoder | None
-    distance: Encoder | SmallImages | None
+    distance: Encoder | None
     perceptual: PerceptualDistance | None = None
 
     @classmethod
-    def load(cls, candidates: Source, config: SelectConfig, *, penalised: bool) -> Spaces:
+    def load(cls, candidates: Source, config: SelectConfig, *, by_distance: bool) -> Spaces:
         """The encoders and the perceptual distance that are named, or their defaults.
 
         Args:
             candidates: Images, or embeddings, which are compared as they are.
             config: The names.
-            penalised: Whether distances are taken at all.
+            by_distance: Whether distances are taken in a space of their own.
 
         Raises:
             ConfigError: Models for rows that are embeddings, or a distance that nothing asks for.
             BackendError: There is no such model, or it does not take such images.
         """
-        shape, encoder = candidates.shape, config.encoder
-        penalty_encoder = config.penalty_encoder
-        if config.lpips is not None and not penalised:
+        shape, encoder = candidates.shape, config.run.models.roles.get("encoder")
+        unpenalised, penalty_encoder = config.openly.unpenalised, config.penalty_encoder
+        if config.lpips is not None and not by_distance:
             raise ConfigError(
                 "--lpips measures what the penalty for closeness is taken of, and its weight is 0: "
-                "leave out --lpips, or --set reconstruction=0"
+                f"leave out --lpips, or {unpenalised}"
             )
         perceptual = None if config.lpips is None else load_perceptual(config.lpips, candidates)
         if candidates.kind == "embeddings":
@@ -96,20 +85,16 @@ class Spaces:
                 )
             return cls(None, None)
         proxy = load_encoder(encoder_name(encoder or PROXY_ENCODER), shape=shape)
-        if not penalised:
+        if not by_distance:
             return cls(proxy, None)
         if penalty_encoder is not None:
-            distance = load_encoder(encoder_name(penalty_encoder), shape=shape)
-            return cls(proxy, distance, perceptual)
-        return cls(proxy, _other_encoder(encoder or PROXY_ENCODER, shape), perceptual)
+            return cls(proxy, load_encoder(encoder_name(penalty_encoder), shape=shape), perceptual)
+        distance = _other_encoder(encoder or PROXY_ENCODER, shape, unpenalised)
+        return cls(proxy, distance, perceptual)
 
 
-def _other_encoder(proxy: str, shape: Shape) -> SmallImages:
-    """An embedded encoder that is not the proxy's.
-
-    Raises:
-        ConfigError: There is none on this machine.
-    """
+def _other_encoder(proxy: str, shape: Shape, unpenalised: str) -> Encoder:
+    """An embedded encoder that is not the proxy's; ConfigError where this machine has none."""
     small = (min(shape[0], _SIDE), min(shape[1], _SIDE), shape[2])
     for name in _PENALTY_ENCODERS:
         usable = name != "embedded:scattering" or (installed("torch") and min(small[:2]) >= 4)
@@ -119,7 +104,7 @@ def _other_encoder(proxy: str, shape: Shape) -> SmallImages:
     raise ConfigError(
         "distances to private images are taken in another space than the candidates are chosen "
         "in, and there is no second encoder: pip install 'understudy[torch]', name a "
-        "--penalty-encoder, or leave the penalty out (--set reconstruction=0)"
+        f"--penalty-encoder, or leave the penalty out ({unpenalised})"
     )
 
 
@@ -141,44 +126,28 @@ class EmbeddedRows:
     source: Source
     rows: NDArray[np.int64]
 
+    @classmethod
+    def read(
+        cls, source: Source, spaces: Spaces, classes: Sequence[str], events: Events
+    ) -> EmbeddedRows:
+        """All rows of a source, whose classes are among ``classes``."""
+        rows = collect(source, spaces.proxy, events.step)
+        order = np.array([classes.index(name) for name in source.classes], dtype=np.int64)
+        distance = rows.values
+        if spaces.distance is not None:
+            distance = collect(source, spaces.distance, events.step).values
+        numbers = np.arange(len(rows.labels))
+        return cls(rows.values, distance, order[rows.labels], source, numbers)
+
     @property
-    def of_proxy(self) -> tuple[Embeddings, Labels]:
+    def of_proxy(self) -> LabelledEmbeddings:
         """The rows in the proxy's space, and the class of each."""
         return self.proxy, self.labels
 
     def at(self, chosen: NDArray[np.int64]) -> EmbeddedRows:
         """Some of them: (k,) indices."""
-        return EmbeddedRows(
-            self.proxy[chosen],
-            self.distance[chosen],
-            self.labels[chosen],
-            self.source,
-            self.rows[chosen],
-        )
-
-
-def embedded_rows(
-    source: Source, spaces: Spaces, classes: Sequence[str], events: Events
-) -> EmbeddedRows:
-    """All rows of a source.
-
-    Args:
-        source: Its images have the shape that the spaces were loaded for.
-        spaces: What they are embedded in.
-        classes: The candidates' classes, those of the source among them.
-        events: Progress; the number of rows is for the owner alone.
-    """
-    rows = collect(source, spaces.proxy, events.step)
-    order = np.array([classes.index(name) for name in source.classes], dtype=np.int64)
-    distance = rows.values
-    if spaces.distance is not None:
-        distance = _encoded(source, spaces.distance, events).values
-    numbers = np.arange(len(rows.labels))
-    return EmbeddedRows(rows.values, distance, order[rows.labels], source, numbers)
-
-
-def _encoded(source: Source, encoder: Encoder | SmallImages, events: Events) -> Labelled:
-    return collect(source, encoder, events.step)  # type: ignore[arg-type]  # only encode is used
+        parts = self.proxy[chosen], self.distance[chosen], self.labels[chosen]
+        return EmbeddedRows(*parts, self.source, self.rows[chosen])
 
 
 def nearest_distances(
@@ -208,9 +177,9 @@ def nearest_distances(
     positions = positions.reshape(-1, few)
     images = images_at(records.source, records.rows[compared])
     bar = events.step("comparing images", len(nearest))
-    result = np.empty(len(nearest))
-    for first, batch in numbered(candidates.source):
-        part = slice(first, first + len(batch.labels))
+    result, first = np.empty(len(nearest)), 0
+    for batch in candidates.source.batches(batch_size(candidates.source)):
+        part = slice(first, first := first + len(batch.labels))
         result[part] = nearest_pair_distances(
             perceptual.distance, batch.values, images, positions[part]
         )

@@ -29,8 +29,8 @@ from understudy.metrics.roc import roc
 from understudy.metrics.subsets import some
 from understudy.report import StatedAttack, StatedCopies
 from understudy.report.statement import jsonable
-from understudy.run.selection.select_inputs import Steering
-from understudy.run.selection.spaces import EmbeddedRows, Spaces
+from understudy.run.select_inputs import Steering
+from understudy.run.select_spaces import EmbeddedRows, Spaces
 
 _MOST = 20_000  # records of a side that are attacked
 _LEAST = 5  # records of a side, below which rates mean nothing
@@ -193,26 +193,24 @@ class Fingerprints:
 
     Attributes:
         digests: (n,) any change of a value changes one; blank images have none (zeros).
-        hashes: (n,) perceptual hashes; None of embeddings.
-        mirrored: (n,) those of the images seen in a mirror; None of embeddings.
+        hashes: (n, 2) perceptual hashes of images, as they are and in a mirror; (n, 0) of
+            embeddings.
     """
 
     digests: Digests
-    hashes: Hashes | None
-    mirrored: Hashes | None
+    hashes: Hashes
 
     @classmethod
     def of(cls, source: Source) -> Fingerprints:
         """Those of all records of a source, batch by batch."""
-        digests, hashes, mirrored = [], [], []
+        digests, hashes = [], []
         for batch in source.batches(batch_size(source)):
-            digests.append(record_digests(batch.values))
-            if source.kind == "images":
-                hashes.append(perceptual_hashes(batch.values))
-                mirrored.append(perceptual_hashes(batch.values[:, :, ::-1]))
-        if not hashes:
-            return cls(np.concatenate(digests), None, None)
-        return cls(np.concatenate(digests), np.concatenate(hashes), np.concatenate(mirrored))
+            images = batch.values
+            sides = (images, images[:, :, ::-1]) if source.kind == "images" else ()
+            digests.append(record_digests(images))
+            none = np.zeros((len(images), 0), dtype=np.uint64)
+            hashes.append(np.column_stack([none, *map(perceptual_hashes, sides)]))
+        return cls(np.concatenate(digests), np.concatenate(hashes))
 
     def keyed(self, key: bytes) -> Iterator[bytes]:
         """16 bytes of each record that say nothing without the key: for a ledger."""
@@ -220,28 +218,18 @@ class Fingerprints:
 
     def keyed_looks(self, key: bytes) -> Iterator[bytes]:
         """The same of what images look like, which many keep when they are stored anew."""
-        if self.hashes is None:
+        if not self.hashes.size:
             return self.keyed(key)
-        return _keyed((hash_.tobytes() for hash_ in self.hashes), key)
+        return _keyed((each.tobytes() for each in self.hashes[:, 0]), key)
 
     def and_those_of(self, other: Fingerprints) -> Fingerprints:
         """Those of both, these first; both of images or both of embeddings."""
-        pairs = (
-            (self.hashes, other.hashes),
-            (self.mirrored, other.mirrored),
-        )
-        hashes, mirrored = (
-            None if one is None or two is None else np.concatenate([one, two]) for one, two in pairs
-        )
-        return Fingerprints(np.concatenate([self.digests, other.digests]), hashes, mirrored)
+        digests, hashes = (self.digests, other.digests), (self.hashes, other.hashes)
+        return Fingerprints(np.concatenate(digests), np.concatenate(hashes))
 
     def at(self, rows: NDArray[np.int64]) -> Fingerprints:
         """Those of some records."""
-        return Fingerprints(
-            self.digests[rows],
-            None if self.hashes is None else self.hashes[rows],
-            None if self.mirrored is None else self.mirrored[rows],
-        )
+        return Fingerprints(self.digests[rows], self.hashes[rows])
 
 
 def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:
@@ -249,14 +237,12 @@ def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:
         yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
 
 
-def _bits_to_others(known: Fingerprints, asked: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(k,) the same of some of the images, each beside all the others, mirrored or not."""
+def _bits_to_others(private: Fingerprints, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(k,) bits to the nearest of all others, mirrored or not, of some of the images."""
     least = np.full(len(asked), 64, dtype=np.int64)
-    for own in (known.hashes, known.mirrored):
-        if own is None or known.hashes is None:
-            continue
+    for own in private.hashes.T:
         for at, row in enumerate(asked.tolist()):
-            bits = np.bitwise_count(known.hashes ^ own[row])
+            bits = np.bitwise_count(private.hashes[:, 0] ^ own[row])
             bits[row] = 64
             least[at] = min(least[at], int(bits.min()))
     return least
@@ -296,9 +282,9 @@ def copies_of(
         f"in the space of {space}, nearer to one private record, beside the next one, than 99 % of "
         "private records are, or at a quarter of the usual distance between them"
     )
-    if samples.hashes is not None and samples.mirrored is not None and private.hashes is not None:
-        for hashes in (samples.hashes, samples.mirrored):
-            near |= nearest_hashes(hashes, private.hashes)[1] <= NEAR_BITS
+    if samples.hashes.size:
+        for hashes in samples.hashes.T:
+            near |= nearest_hashes(hashes, private.hashes[:, 0])[1] <= NEAR_BITS
         usual |= _bits_to_others(private, asked) <= NEAR_BITS
         words = (
             f"by a perceptual hash that differs in {NEAR_BITS} of 64 bits at most, mirrored or "
@@ -312,13 +298,7 @@ def copies_of(
 def _two_nearest(
     queries: Embeddings, records: Embeddings, *, apart: bool = False
 ) -> tuple[Vector, Vector]:
-    """(n,) the distance to the nearest record, and that over the distance to the second nearest.
-
-    Args:
-        queries: (n, d).
-        records: (p, d).
-        apart: Whether the queries are among the records: each is then its own nearest.
-    """
+    """(n,) the nearest distance, and over the second; ``apart``: queries are among the records."""
     first = 1 if apart else 0
     rows, asked = clouds(records, queries)
     distances = nearest_rows(asked, rows, min(2 + first, len(records)))[1]

@@ -1,1 +1,0 @@
-"""``understudy select``: from what is asked to a release with the guarantee that it deserves."""
