@@ -234,6 +234,9 @@ class ModelEntry(_StrictModel):
     name: str
     licence: str
     sha256: str | None = None
+    host: str | None = Field(
+        None, description="Host that was sent private images to run it; null: none was."
+    )
 
 
 class PremiseEntry(_StrictModel):

@@ -121,6 +121,12 @@ class PrivacyOptions:
         float | str | None,
         Option("Random part set aside before the run, such as 5%.", metavar="SHARE"),
     ] = None
+    allow_remote_private: Annotated[
+        str | None,
+        Option(
+            "Host that may be sent private images; no guarantee holds towards it.", metavar="HOST"
+        ),
+    ] = None
     quality_share: Annotated[
         float | str | None,
         Option("Part of the budget for a published measure of quality.", metavar="SHARE"),
@@ -218,6 +224,12 @@ class MethodOptions:
     images_per_embedding: Annotated[
         int | None, Option("Images drawn of each embedding; the best is taken.", least=1)
     ] = None
+    max_calls: Annotated[
+        int | None, Option("Most requests to models that servers run.", least=1)
+    ] = None
+    max_cost: Annotated[
+        float | None, Option("Most that they may cost, by the prices in their names.", above=0)
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +292,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
         skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"}
-        skip |= {"accept_epsilon", "contact", "publish_total"}
+        skip |= {"accept_epsilon", "contact", "publish_total", "max_calls", "max_cost"}
         return {
             name: dict(value) if isinstance(value, Mapping) else value
             for name, value in self.as_options().items()

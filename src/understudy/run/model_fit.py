@@ -17,6 +17,7 @@ from understudy.core.ports import TaughtModel
 from understudy.core.types import Fit
 from understudy.methods.base import CLASS, UNLABELLED, Context, prompts_of
 from understudy.run.prepare import Prepared
+from understudy.run.remote_run import remote_models
 from understudy.steps.separation import INSTEAD, listed, separation_fit
 
 _IMAGES, _CLASSES = 32, 8  # that a dry run draws, and classes that it draws at most
@@ -89,6 +90,8 @@ def drawn_fit(prepared: Prepared) -> Fit | None:
         that it draws anyway, before it spends anything.
     """
     context = prepared.context
+    if remote_models(context):
+        return None  # what a server draws may cost, and a dry run asks it for nothing
     template = prepared.method.prompt(prepared.params) or "a photo of a {class}"
     if context.generator is None or context.encoder is None or CLASS not in template:
         return None

@@ -29,6 +29,7 @@ from understudy.report import (
 from understudy.run.accuracy import Accuracy, utility_of_scores
 from understudy.run.config import DataOptions
 from understudy.run.prepare import Prepared
+from understudy.run.remote_run import disclosed_to
 
 OPTIONS = {
     "class names": "--classes",
@@ -79,8 +80,9 @@ def run_record(
 ) -> RunRecord:
     """The public facts of a run."""
     config = prepared.config
+    hosts = disclosed_to(prepared.context)
     models = [
-        ModelRecord(role.replace("_", " "), model.name, model.licence)
+        ModelRecord(role.replace("_", " "), model.name, model.licence, None, hosts.get(role))
         for role, model in prepared.context.models.items()
     ]
     origins = prepared.origins

@@ -45,6 +45,7 @@ from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused
 from understudy.run.quality_filter import quality_warnings, write_dropped
+from understudy.run.remote_run import end_remote, start_remote
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record, write_owner
 from understudy.run.run_result import Result
@@ -62,10 +63,11 @@ class Session:
         charged: list[str],
     ) -> None:
         self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
-        self.charged = charged
+        self.charged, self.calls = charged, prepared.calls
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.account: Account
+        self.dataset: Dataset
         self.stopped: Receipt | None = None  # what a method had released that stopped
         self.fits: list[Fit] = []
         self.plan_notes: tuple[str, ...] = ()
@@ -82,7 +84,7 @@ class Session:
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
-            self.concerned = self.ledger.concerned(dataset.id)
+            self.dataset, self.concerned = dataset, self.ledger.concerned(dataset.id)
         opened, self.prepared = prepared, self._without_held_out()
         prepared = self.prepared
         self.account = Account(
@@ -123,6 +125,8 @@ class Session:
             with self._timed("measure the quality"):
                 quality = measured_quality(prepared, release, self.account, folder, self.events)
         receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
+        if self.calls.calls:
+            self.notes += (f"models that servers run: {self.calls.words}",)
         return self._report(dataset, release, receipt, facts, quality, sums)
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
@@ -156,6 +160,7 @@ class Session:
     def _run_method(self, part: str = "") -> Release:
         """What the method makes of the records, with the names that it stores begun by ``part``."""
         prepared = self.prepared
+        start_remote(prepared.context, self.calls, self.folder, self.ledger, self.dataset)
         with private_cache(self.folder.cache) as cache:
             vault = PrivateVault(
                 prepared.source,
@@ -272,6 +277,7 @@ class Session:
             self.fits,
             (*self.plan_notes, *notes),
         )
+        end_remote(self.calls, folder)
         return Result(
             folder.release,
             folder.owner,
