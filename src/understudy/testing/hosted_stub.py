@@ -176,6 +176,7 @@ def _error(message: str, code: str, parameter: str | None = None) -> bytes:
 def _handler_of(server: StubServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # headers and body leave together: apart, the second waits for an ACK
 
         def do_POST(self) -> None:  # the name that http.server calls
             data = self.rfile.read(int(self.headers.get("Content-Length", 0)))

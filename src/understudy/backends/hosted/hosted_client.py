@@ -133,7 +133,9 @@ class HostedClient:
             timeout=options.timeout,
             # The environment's proxies are for other machines than this one.
             http_client=openai.DefaultHttpxClient(
-                follow_redirects=False, trust_env=not self.address.loopback
+                follow_redirects=False,
+                trust_env=not self.address.loopback,
+                verify=self.address.url.startswith("https:"),  # certificates take long to load
             ),
         )
         weakref.finalize(self, self._openai.close)
