@@ -3,7 +3,7 @@
 By default that is the stub of this package. ``UNDERSTUDY_HOSTED`` names the models of a real one,
 whose address is in ``OPENAI_BASE_URL``; a role that it leaves out is skipped::
 
-    UNDERSTUDY_HOSTED=captioner=llava,writer=llama3.2,encoder=clip,generator=flux?size=256 pytest ...
+    UNDERSTUDY_HOSTED=captioner=llava,writer=llama3.2,generator=flux?size=256 pytest ...
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -70,12 +70,14 @@ class StubRequest:
         body: The JSON, or the fields of a form.
         images: What images it carried, decoded.
         key: The bearer's key.
+        fault: How it failed; None: it was answered.
     """
 
     route: str
     body: Mapping[str, Any]
     images: tuple[Images, ...] = field(repr=False)
     key: str
+    fault: Fault | None = None
 
 
 @dataclass
@@ -86,6 +88,7 @@ class StubServer:
         host: The address that it listens on.
         dim: Length of its embeddings.
         faults: How many of the next requests fail, by the way in which they do.
+        spared: Requests that are answered before faults begin.
         refused: Optional parameters that it answers with 400, such as ``"max_tokens"``.
         embeds_images: Whether its embeddings take images.
         elsewhere: Where a redirect points to.
@@ -95,6 +98,7 @@ class StubServer:
     host: str = "127.0.0.1"
     dim: int = 24
     faults: Counter[Fault] = field(default_factory=Counter)
+    spared: int = 0
     refused: frozenset[str] = frozenset()
     embeds_images: bool = True
     elsewhere: str = ""
@@ -129,10 +133,12 @@ class StubServer:
     def answer(self, request: StubRequest) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of the answer to a request; it is logged."""
         with self._lock:
-            self.log.append(request)
             fault = next((one for one, left in self.faults.items() if left > 0), None)
+            if self.spared > 0:
+                self.spared, fault = self.spared - 1, None
             if fault is not None:
                 self.faults[fault] -= 1
+            self.log.append(replace(request, fault=fault))
         if fault == "time-out":
             self._end.wait()
         if (refusal := _status_of(self, request, fault)) is not None:

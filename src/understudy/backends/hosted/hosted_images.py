@@ -153,7 +153,7 @@ class HostedGenerator(HostedModel):
             raise self.client.failed(
                 f"refuses to draw {request.body['prompt'][:80]!r} ({error}): no image stands for "
                 "it. Take another prompt or model"
-            ) from error
+            ) from ConnectionError(str(error))
 
     def _read(self, reply: Any) -> bytes:
         """The bytes of an image of the size that was asked for."""

@@ -174,7 +174,7 @@ class HostedCaptioner(HostedModel):
             raise self.client.failed(
                 f"refuses to describe an image ({error}): no caption stands for it. Take another "
                 "model or prompt, or leave such images out"
-            ) from error
+            ) from ConnectionError(str(error))
 
     def _read(self, reply: Any) -> bytes:
         text, finished = answer_of(reply)
@@ -329,7 +329,8 @@ class HostedEncoder(HostedModel):
         if isinstance(numbers, str):  # servers that answer in base64 whatever they are asked
             numbers = _from_base64(numbers)
         try:
-            row = np.asarray(numbers, dtype=np.float64)
+            # Both forms of an answer give the same bits.
+            row = np.asarray(np.asarray(numbers, dtype=np.float32), dtype=np.float64)
         except (TypeError, ValueError):
             raise UnusableReply("no embedding") from None
         if row.ndim != 1 or not len(row):
