@@ -49,14 +49,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def private_images(folder: Path, records: int = RECORDS, seed: int = 5) -> Path:
-    """Red cats and green dogs, in turn."""
+    """Red cats and green dogs in turn, of blocks by which no two look the same."""
     rng = np.random.default_rng(seed)
     for number in range(records):
         name, colour = (("cat", "red"), ("dog", "green"))[number % 2]
         (folder / name).mkdir(parents=True, exist_ok=True)
-        pixels = np.array(PALETTE[colour]) + rng.normal(0, 20, (SIDE, SIDE, 3))
-        image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-        image.save(folder / name / f"{number}.png")
+        blocks = np.kron(rng.normal(0, 50, (8, 8, 3)), np.ones((2, 2, 1)))
+        pixels = np.clip(np.array(PALETTE[colour]) + blocks, 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / name / f"{number}.png")
     return folder
 
 
@@ -308,9 +308,10 @@ def test_other_commands_send_no_private_images_elsewhere(
 ) -> None:
     result = site.run({"encoder": LOCAL}, method="clustering", settings={"clusters": 1})
     name = hosted(elsewhere, "&dim=24&images=true")
+    others = private_images(site.out.parent / "test", 4, seed=6)
     with pytest.raises(InputError, match="not this machine"):
         understudy.evaluate(
-            result.folder, real=site.data, test=site.data, encoder=name, progress="none"
+            result.folder, real=site.data, test=others, features=name, progress="none"
         )
     with pytest.raises(InputError, match="not this machine"):
         understudy.select(
