@@ -212,6 +212,9 @@ class MethodOptions:
     candidates_public: Annotated[
         bool, Option("You declare that no private image had a part in the candidates.")
     ] = False
+    device: Annotated[
+        str | None, Option("Where models run: cpu, cuda, cuda:1, or auto for the best there is.")
+    ] = None
     otherwise: Annotated[
         str | None, Option("Method that gets the rest of the budget if the first one stops.")
     ] = None

@@ -144,7 +144,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.output.count,
-        **load_models(names, source),
+        **load_models(names, source, config.models.device),
     )
     open_matching = partial(_open_matching, source, config)
     test = open_matching(config.data.test, "test")

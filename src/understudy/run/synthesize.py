@@ -64,6 +64,7 @@ def synthesize(
     hold_out: float | str | None = None,
     allow_remote_private: str | None = None,
     quality_share: float | str | None = None,
+    device: str | None = None,
     otherwise: str | None = None,
     candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
@@ -137,6 +138,8 @@ def synthesize(
         quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
             release is: the recall of each class by a classifier that is trained on the release,
             under differential privacy, published with it. None: no quality is published.
+        device: Where models run that take a device and name none: ``"cpu"``, ``"cuda"``,
+            ``"cuda:1"``; None: the best there is.
         otherwise: A method that gets what is left of the budget where ``method`` stops, because
             the private images are not what it is for; None: what is left is not charged.
         candidates_public: You declare that no private image of this dataset had a part in making
