@@ -72,6 +72,8 @@ class Standins:
                 _pristine_model(place, model.removeprefix("niqe:"))
             elif model.startswith("hf:"):
                 word = f"hf:{self._hub_model(before, given)}"
+            elif model.startswith("openai:"):
+                word = _served(word, before, given)
             found.append(word)
         return found
 
@@ -148,6 +150,16 @@ def _dataset(
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
+
+
+def _served(word: str, option: str, given: dict[str, str]) -> str:
+    """The model at an address where nobody answers: a plan asks for nothing."""
+    model, _, options = word.partition("?")
+    host = "127.0.0.1"
+    if option in ("--encoder", "--captioner"):
+        host = given.get("--allow-remote-private", host)
+    rest = [one for one in options.split("&") if one and not one.startswith(("base_url", "key"))]
+    return f"{model}?" + "&".join([*rest, f"base_url=http://{host}:9/v1", "key=HOME"])
 
 
 def _pristine_model(place: Path, name: str) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.core.errors import BackendError
-from understudy.core.types import Embeddings, Images, Shape
+from understudy.core.types import Embeddings, Images, Shape, Texts
 
 FloatArray = NDArray[np.float32]
 
@@ -49,6 +49,22 @@ def require_any_images(images: Images, name: str) -> None:
             f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
             f"found {images.dtype} of shape {images.shape}"
         )
+
+
+def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
+    """Refuse anything but texts, as many as there are images."""
+    if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
+        raise BackendError(f"{name} takes a list of texts as prompts, found {prompts!r:.80}")
+    if count is not None and len(prompts) != count:
+        raise BackendError(
+            f"{name} takes one prompt an image, found {len(prompts)} prompts for {count} images"
+        )
+
+
+def check_strength(strength: float, name: str) -> None:
+    """Refuse a strength that is not between 0 and 1."""
+    if not 0 <= strength <= 1:
+        raise BackendError(f"{name}: strength must be between 0 and 1, found {strength}")
 
 
 def index_slices(total: int, size: int) -> Iterator[slice]:

@@ -51,6 +51,7 @@ class BackendInfo:
         extra: The extra of this package that brings what it needs; None where nothing is needed.
         available: Whether it can be used now.
         licence: Licence of the weights; ``"none"`` without weights.
+        device: Whether it takes an option ``device``.
     """
 
     name: str
@@ -59,6 +60,7 @@ class BackendInfo:
     extra: str | None
     available: bool
     licence: str
+    device: bool = False
 
 
 @runtime_checkable

@@ -82,6 +82,23 @@ def load_decoder(
     return decoder
 
 
+def placed(name: str, device: str) -> str:
+    """The name with a device to run on, if it is a model that takes one and names none.
+
+    Args:
+        name: A model.
+        device: Such as ``"cuda"``.
+    """
+    family, rest, options = _find(name, {})
+    if "device" in options:
+        return name
+    models = {info.name.partition(":")[2] for info in family.models() if info.device}
+    # A family whose one line is a pattern, such as hf:MODEL, runs any model there.
+    if not (rest in models or any(model.isupper() for model in models)):
+        return name
+    return f"{name}{'&' if options else '?'}device={device}"
+
+
 def backends() -> list[BackendInfo]:
     """Every model of every family, sorted by name. A family that fails to load is listed too."""
     models: list[BackendInfo] = []

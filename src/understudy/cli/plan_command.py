@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # importing it takes a while, which every command would pay
 _GIVEN = (
     *("epsilon", "delta", "accept_epsilon", "public", "base", "encoder", "decoder", "generator"),
     *("size", "fit", "label", "classes", "channels", "unit", "unit_from", "unit_from_name"),
-    *("adjacency", "ledger", "skip_bad"),
+    *("adjacency", "ledger", "skip_bad", "allow_remote_private", "max_calls", "max_cost"),
 )
 """The options of a run that say what is at hand and how the dataset is read."""
 

@@ -44,7 +44,7 @@ def datasets(entries: Sequence[DatasetAccount]) -> None:
         )
     _console.print(table)
     if disclosed:
-        _console.print("disclosures: releases without a guarantee, which no epsilon covers")
+        _console.print("disclosures: what left without noise, which no epsilon covers")
 
 
 def dataset_charges(entry: DatasetAccount) -> None:

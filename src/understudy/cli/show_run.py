@@ -15,6 +15,7 @@ from understudy.cli.printing import table as _table
 from understudy.core.errors import Declined
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
+    from understudy.core.remote_models import PlannedCalls
     from understudy.core.types import Receipt
     from understudy.methods.base import ClassCapacity
     from understudy.report import Premise
@@ -53,6 +54,8 @@ class RunPrinter:
         stages = f"{len(plan.stages)} stage{'' if len(plan.stages) == 1 else 's'}"
         _console.print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
         _console.print(f"ledger:    {_ledger_words(plan)}")
+        for line in _call_lines(plan.calls):
+            _console.print(line)
         notes = list(plan.notes)
         if options := _undeclared(plan.premises):
             notes.insert(1, options)  # only one of the notes on spending matters more
@@ -174,6 +177,17 @@ def costs(dry: RunPlan) -> None:
         table.add_row(name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
     _console.print(f"ledger: {_ledger_words(dry)}")
+    for line in _call_lines(dry.calls):
+        _console.print(line)
+
+
+def _call_lines(calls: Sequence[PlannedCalls]) -> Iterator[str]:
+    """What models that servers run are to be asked, and what it costs, a line each."""
+    for one in calls:
+        tokens = f", {one.tokens_in:,} tokens read and {one.tokens_out:,} written"
+        tokens = tokens if one.tokens_in else ""
+        cost = "no price is stated" if one.cost is None else f"cost {one.cost:.2f}"
+        yield f"requests to {one.host} ({one.role}): about {one.calls:,}{tokens}; {cost}"
 
 
 def _budget_words(dry: RunPlan) -> str:

@@ -40,6 +40,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "inception": "understudy.backends.inception:backend",
         "litert": "understudy.backends.litert:backend",
         "onnx": "understudy.backends.onnx:backend",
+        "openai": "understudy.backends.hosted.hosted_models:backend",
     },
     SOURCES: {"playhouse": "understudy.playhouse:open_playhouse"},
     SANITIZERS: {

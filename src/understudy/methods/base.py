@@ -378,6 +378,9 @@ class Method:
         advise: Context and units of a class, in the mean, to a setting that serves better.
         views: The functions of private images that it embeds them by, besides its encoders; each
             is probed for records that change one another.
+        calls: Parameters, context and the number of private records to how many images or texts
+            the model of each role is asked for; a role that it leaves out is asked for one a
+            record or sample. None: all are.
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
@@ -399,6 +402,7 @@ class Method:
     propose: Callable[[Inventory], Proposal | None] | None = None
     advise: Callable[[Context, float], Advice | None] | None = None
     views: Callable[[Context], Sequence[PrivateView]] | None = None
+    calls: Callable[[Any, Context, int], Mapping[str, int]] | None = None
     check_resample: Callable[[Any, Context], None] | None = None
     released_role: str | None = None
     stops: bool = False

@@ -49,6 +49,9 @@ class RecommendationOptions(RoleNames, ReadingOptions, total=False):
     accept_epsilon: bool
     adjacency: Adjacency
     ledger: str | None
+    allow_remote_private: str | None
+    max_calls: int | None
+    max_cost: float | None
 
 
 class PlanOptions(RecommendationOptions, total=False):

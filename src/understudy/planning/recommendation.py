@@ -270,6 +270,9 @@ _KEPT: Mapping[str, Any] = {
     "accept_epsilon": False,
     "adjacency": "add-remove",
     "ledger": None,
+    "allow_remote_private": None,
+    "max_calls": None,
+    "max_cost": None,
 }
 """Options that are kept, and their values where they need not be typed."""
 

@@ -104,7 +104,9 @@ def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
 def stated_total(ledger: Ledger, dataset_id: str) -> StatedTotal:
     """What all releases of a dataset come to, for the documents of a release."""
     spent = ledger.spent(dataset_id)
-    return StatedTotal(spent.epsilon, spent.delta, len(spent.runs), len(spent.disclosures))
+    # What was sent to the host of a model is no release; each release states its own hosts.
+    unprotected = [one for one in spent.disclosures if "remote models" not in one.details]
+    return StatedTotal(spent.epsilon, spent.delta, len(spent.runs), len(unprotected))
 
 
 def release_scatter(release: Path, record: RunRecord) -> Scatter | None:

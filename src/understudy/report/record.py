@@ -30,6 +30,8 @@ class ModelRecord:
     name: str  # the name it was asked for by; folders of the owner's machine are cut off
     licence: str  # licence and origin of its weights; ``"none"`` without weights
     sha256: str | None = None  # digest of its file in hexadecimal, where it has one
+    # the host that was sent private images to run it; None: they did not leave the owner's machine
+    host: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", public_name(self.name))
@@ -185,6 +187,11 @@ class RunRecord:
     def guarantee(self) -> meaning.Guarantee:
         """The kind of its guarantee."""
         return meaning.guarantee_of(self.receipt)
+
+    @property
+    def disclosed_to(self) -> tuple[str, ...]:
+        """The hosts that were sent the private images: no guarantee holds towards them."""
+        return tuple(dict.fromkeys(model.host for model in self.models if model.host is not None))
 
     @property
     def conditional_on(self) -> tuple[str, ...]:

@@ -40,6 +40,13 @@ CONDITION = (
 )
 """The first of what is not covered, where something is inferred."""
 
+REMOTE = (
+    "What {hosts} knows: the private images, or what was said of them, were sent there without "
+    "noise, to be embedded or captioned. No guarantee holds towards that host, nor towards anyone "
+    "who reads what it keeps."
+)
+"""The first of what is not covered, where a model that saw private images ran elsewhere."""
+
 NOT_COVERED = (
     "Other releases from the same images. Their guarantees add up; the total is in the owner's "
     "ledger, which is not part of this folder.",
@@ -210,6 +217,9 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
         files = covered[0].removesuffix(".") if record.selection else _FILES
         covered = (f"{files}; but for what is inferred ({names}).", *covered[1:])
         not_covered = (CONDITION.format(names=names), *not_covered)
+    if hosts := " and ".join(record.disclosed_to):
+        not_covered = (REMOTE.format(hosts=hosts), *not_covered)
+        covered = (*covered[:-1], f"{covered[-1].removesuffix('.')}; but {hosts}.")
     return _of_kind(
         record,
         (covered, not_covered, ASSUMPTIONS),

@@ -121,6 +121,12 @@ class PrivacyOptions:
         float | str | None,
         Option("Random part set aside before the run, such as 5%.", metavar="SHARE"),
     ] = None
+    allow_remote_private: Annotated[
+        str | None,
+        Option(
+            "Host that may be sent private images; no guarantee holds towards it.", metavar="HOST"
+        ),
+    ] = None
     quality_share: Annotated[
         float | str | None,
         Option("Part of the budget for a published measure of quality.", metavar="SHARE"),
@@ -206,6 +212,9 @@ class MethodOptions:
     candidates_public: Annotated[
         bool, Option("You declare that no private image had a part in the candidates.")
     ] = False
+    device: Annotated[
+        str | None, Option("Where models run: cpu, cuda, cuda:1, or auto for the best there is.")
+    ] = None
     otherwise: Annotated[
         str | None, Option("Method that gets the rest of the budget if the first one stops.")
     ] = None
@@ -217,6 +226,12 @@ class MethodOptions:
     ] = None
     images_per_embedding: Annotated[
         int | None, Option("Images drawn of each embedding; the best is taken.", least=1)
+    ] = None
+    max_calls: Annotated[
+        int | None, Option("Most requests to models that servers run.", least=1)
+    ] = None
+    max_cost: Annotated[
+        float | None, Option("Most that they may cost, by the prices in their names.", above=0)
     ] = None
 
 
@@ -296,7 +311,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
         skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"}
-        skip |= {"accept_epsilon", "contact", "publish_total"}
+        skip |= {"accept_epsilon", "contact", "publish_total", "max_calls", "max_cost"}
         return {
             name: dict(value) if isinstance(value, Mapping) else value
             for name, value in self.as_options().items()

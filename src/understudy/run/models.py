@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.registry import load_decoder, load_encoder, load_model
+from understudy.backends.registry import load_decoder, load_encoder, load_model, placed
 from understudy.core.errors import ConfigError
 from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder
 from understudy.core.operations import WrittenEncoder
@@ -94,8 +94,10 @@ def _located(name: str) -> str:
     return "?".join([plain, *folder])
 
 
-def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:
-    """Every model of ``names`` by its role, as `Context` takes them.
+def load_models(
+    names: Mapping[str, str | None], source: Source, device: str | None = None
+) -> dict[str, Any]:
+    """Every model of ``names`` by its role, as `Context` takes them, on a device if one is named.
 
     Raises:
         ConfigError: A model of images for a dataset of embeddings.
@@ -108,6 +110,7 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         name, port = names.get(role), port_of(role)
         if name is None:
             continue
+        name = name if device is None else placed(name, device)
         if port is Encoder:
             loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
         elif port is Decoder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from understudy.backends.arrays import fit_images
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source
+from understudy.core.remote_models import PlannedCalls, RemoteCalls
 from understudy.core.roles import flag_of
 from understudy.core.types import Receipt, Shape, Stage
 from understudy.data import open_source
@@ -57,6 +58,12 @@ from understudy.run.models import (
 )
 from understudy.run.progress import Bars
 from understudy.run.quality_filter import quality_of
+from understudy.run.remote_run import (
+    connect_remote,
+    planned_calls,
+    reads_private,
+    remote_models,
+)
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput
 from understudy.steps.quality import QualityFilter
@@ -90,6 +97,7 @@ class Prepared:
         asked_epsilon: The part of the dataset's budget that was asked for; None: a number was.
         private: Whether the source is private; of a selection without private records it is the
             candidates.
+        calls: What the models that servers run were asked, and its caps.
     """
 
     config: RunConfig
@@ -109,6 +117,7 @@ class Prepared:
     codec: CodecChoice | None = None
     asked_epsilon: str | None = None
     private: bool = True
+    calls: RemoteCalls = field(default_factory=RemoteCalls)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -181,7 +190,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.output.count,
-        **load_models(names, source),
+        **load_models(names, source, config.models.device),
     )
     open_matching = partial(_open_matching, source, config)
     test = open_matching(config.data.test, "test")
@@ -200,12 +209,28 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     params = chosen.settle(params, context)
     _require_measurable(config, source.classes, keeps_classes)
     plan = _plan_of(config, chosen.stages(params, context))
+    views = _views_of(chosen, context)
+    calls = connect_remote(context, config, captioned=bool(views))
     if probe:
-        require_independent_models(context, () if chosen.views is None else chosen.views(context))
+        require_independent_models(context, views)
     named_public = base if config.models.roles.get("public") is None else public
     quality = quality_of(config.models, context, names, named_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
-    return Prepared(config, chosen, params, *parts, 0, origins, codec, asked)
+    return Prepared(config, chosen, params, *parts, 0, origins, codec, asked, calls=calls)
+
+
+def calls_of(prepared: Prepared) -> tuple[PlannedCalls, ...]:
+    """What the run is to ask of models that servers run; owner-only, for it counts records.
+
+    Raises:
+        ConfigError: A cap does not cover it.
+    """
+    chosen, context, records = prepared.method, prepared.context, len(prepared.source)
+    counts = {} if chosen.calls is None else chosen.calls(prepared.params, context, records)
+    batch = min((view.batch for view in _views_of(chosen, context)), default=RECORDS_PER_CALL)
+    plan = planned_calls(context, counts, records, batch)
+    prepared.calls.require_within(plan)
+    return plan
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
@@ -310,15 +335,27 @@ def _size_remedy(config: RunConfig) -> str:
     )
 
 
+def _views_of(chosen: Method, context: Context) -> tuple[PrivateView, ...]:
+    return () if chosen.views is None else tuple(chosen.views(context))
+
+
 def require_independent_models(context: Context, views: Sequence[PrivateView] = ()) -> None:
     """Refuse a model that lets one private image change what another one adds to a sum.
 
     Reads no private image and spends nothing; takes `SECONDS` or, of slow models, two calls each.
+    Models that servers run are looked at once their plan is agreed to, by `Vault.map`.
     """
     for model in (context.encoder, context.cluster_encoder, context.captioner):
         if model is not None:
             require_inference(model, model.name)
-    encoders = [one for one in (context.encoder, context.cluster_encoder) if one is not None]
+    remote = remote_models(context)
+    encoders = [
+        model
+        for role in ("encoder", "cluster_encoder")
+        if (model := context.models.get(role)) is not None and role not in remote
+    ]
+    if any(map(reads_private, remote)):
+        views = ()
     looks = [PrivateView(one.name, one.encode, RECORDS_PER_CALL) for one in encoders] + [*views]
     for look in looks:
         require_independent(

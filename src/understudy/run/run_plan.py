@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.core.ports import StepwiseModel
+from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.data.names import like_persons, person_words
@@ -18,7 +19,7 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
-from understudy.run.prepare import Prepared, claim
+from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
 
 
@@ -64,6 +65,7 @@ class RunPlan:
         notes: What the owner should know before spending.
         fits: How well the models fit the classes, by what is public.
         sampling: Steps and guidance of each diffusion model, by its role.
+        calls: What models that servers run are to be asked.
     """
 
     method: str
@@ -87,6 +89,7 @@ class RunPlan:
     notes: tuple[str, ...] = ()
     fits: tuple[Fit, ...] = ()
     carried: tuple[ClassCapacity, ...] = ()
+    calls: tuple[PlannedCalls, ...] = ()
 
 
 def explanation(prepared: Prepared, units: float | None = None) -> Explanation:
@@ -114,6 +117,7 @@ def plan_of(
     """The plan of a run that is ready to start."""
     config, plan = prepared.config, prepared.plan
     whole, unit, explained = claim(prepared), config.privacy.privacy_unit, explanation(prepared)
+    calls = calls_of(prepared)
     preview = ledger.preview(
         None if dataset is None else dataset.id,
         [plan.event(stage) for stage in plan.shares],
@@ -142,7 +146,8 @@ def plan_of(
         concerned=preview.concerned,
         premises=premises_of_run(prepared),
         held_out=config.privacy.hold_out,
-        notes=tuple(_notes(prepared, whole, preview.budget, explained)),
+        notes=(*_remote_notes(calls), *_notes(prepared, whole, preview.budget, explained)),
+        calls=calls,
         fits=tuple(fits),
         carried=tuple(explained.capacities),
         sampling={
@@ -151,6 +156,15 @@ def plan_of(
             if isinstance(model, StepwiseModel)
         },
     )
+
+
+def _remote_notes(calls: Sequence[PlannedCalls]) -> Iterator[str]:
+    """Who is sent private images, worst first of all."""
+    for host in dict.fromkeys(one.host for one in calls if one.private):
+        yield (
+            f"the private images, or what is said of them, are sent to {host}: no guarantee holds "
+            "towards that host, and what it keeps is out of your hands; the ledger records it"
+        )
 
 
 def _notes(

@@ -18,6 +18,7 @@ from understudy.release.documents import stated_premises
 from understudy.report import ModelRecord, Premise, RunRecord
 from understudy.run.config import DataOptions
 from understudy.run.prepare import Prepared
+from understudy.run.remote_run import disclosed_to
 
 OPTIONS = {
     "class names": "--classes",
@@ -67,8 +68,9 @@ def run_record(
 ) -> RunRecord:
     """The public facts of a run."""
     config = prepared.config
+    hosts = disclosed_to(prepared.context)
     models = [
-        ModelRecord(role.replace("_", " "), model.name, model.licence)
+        ModelRecord(role.replace("_", " "), model.name, model.licence, None, hosts.get(role))
         for role, model in prepared.context.models.items()
     ]
     origins = prepared.origins

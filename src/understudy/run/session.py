@@ -36,6 +36,7 @@ from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
+from understudy.run.remote_run import end_remote, start_remote
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
 from understudy.run.run_result import Result
@@ -55,7 +56,7 @@ class Session:
         charged: list[str],
     ) -> None:
         self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
-        self.charged = charged
+        self.charged, self.calls = charged, prepared.calls
         self.seconds: dict[str, float] = {}
         self.dataset: Dataset | None = None  # that is charged, or disclosed
         self.concerned: list[Dataset] = []
@@ -122,6 +123,8 @@ class Session:
                     prepared, release, self.account, self.folder, self.events
                 )
         receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
+        if self.calls.calls:
+            self.notes += (f"models that servers run: {self.calls.words}",)
         record = replace(run_record(prepared, release, receipt, facts), quality=quality)
         if prepared.config.output.publish_total and self.dataset is not None:
             record = replace(record, total=stated_total(self.ledger, self.dataset.id))
@@ -131,7 +134,7 @@ class Session:
         """What the method makes of the records; or, where it stops, another one that was named."""
         if stop is None:
             try:
-                return self._run_method()
+                return self._run_method(dataset)
             except MethodStopped as stopped:
                 stop = stopped
                 write_stop(self.folder, stop)
@@ -151,13 +154,14 @@ class Session:
         )
         self.stopped = run.settle(self.account)
         self.events.warning(f"{stop.reason}: the rest of the budget goes to {part}")
-        release = self._run_method(f"{part} ")
+        release = self._run_method(dataset, f"{part} ")
         instead = {"instead_of": first.method.name, "reason": stop.reason}
         return replace(release, facts={**release.facts, **instead})
 
-    def _run_method(self, part: str = "") -> Release:
+    def _run_method(self, dataset: Dataset, part: str = "") -> Release:
         """What the method makes of the records, with the names that it stores begun by ``part``."""
         prepared = self.prepared
+        start_remote(prepared.context, self.calls, self.folder, self.ledger, dataset)
         with private_cache(self.folder.cache) as cache:
             vault = PrivateVault(
                 prepared.source,
@@ -258,6 +262,7 @@ class Session:
             records={"kind": source.kind}
             | {name: getattr(prepared.context, name) for name in ("shape", "classes", "phrases")},
         )
+        end_remote(self.calls, folder)
         return Result(
             folder.release,
             folder.owner,

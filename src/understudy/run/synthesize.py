@@ -59,7 +59,9 @@ def synthesize(
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
     hold_out: float | str | None = None,
+    allow_remote_private: str | None = None,
     quality_share: float | str | None = None,
+    device: str | None = None,
     otherwise: str | None = None,
     candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
@@ -72,6 +74,8 @@ def synthesize(
     quality: str | None = None,
     quality_threshold: float | None = None,
     images_per_embedding: int | None = None,
+    max_calls: int | None = None,
+    max_cost: float | None = None,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
     """Make a differentially private synthetic copy of a private image dataset.
@@ -126,9 +130,13 @@ def synthesize(
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
             under replace-one also a number of images. None: nothing is.
+        allow_remote_private: A host that models may send private images to, although it is not this
+            machine; the release states that it has no guarantee towards that host. None: none is.
         quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
             release is: the recall of each class by a classifier that is trained on the release,
             under differential privacy, published with it. None: no quality is published.
+        device: Where models run that take a device and name none: ``"cpu"``, ``"cuda"``,
+            ``"cuda:1"``; None: the best there is.
         otherwise: A method that gets what is left of the budget where ``method`` stops, because
             the private images are not what it is for; None: what is left is not charged.
         candidates_public: You declare that no private image of this dataset had a part in making
@@ -147,6 +155,9 @@ def synthesize(
         quality_threshold: Images that do not score below it are drawn again; lower is better.
         images_per_embedding: Images drawn of each embedding, of which the best is taken; None: 2
             with ``quality`` where the decoder draws another one for another seed.
+        max_calls: Most requests to models that servers run, repeated ones included; None: any
+            number. A run that it ends can be resumed with more.
+        max_cost: Most that they may cost, by the prices that are stated in the models' names.
         progress: Bars on a terminal and lines elsewhere, on standard error (``"auto"``); one of
             ``"rich"``, ``"plain"``, ``"json"`` and ``"none"``; or an object of your own
             (`understudy.core.ports.Events`).

@@ -47,7 +47,7 @@ class ChatWriter:
         variation: Variation = "mixed",
     ) -> None:
         self.name, self.licence = name, licence
-        self.asked = 0
+        self.asked = self.unchanged = 0  # answers, and texts that got no variation
         self.faults: Counter[str] = Counter()
         self._chat, self._prompts, self._tries = chat, prompts, tries
         self._ways = prompts.ways if variation == "mixed" else (variation,)
@@ -103,7 +103,8 @@ class ChatWriter:
             messages = self._prompts.vary(text, degree, way, rng)
             return messages, (min(fewest, length), max(most, length)), given
 
-        variations, _ = self._ask(rows, question, seed)
+        variations, last = self._ask(rows, question, seed)
+        self.unchanged += len(last)
         return [variations.get(row, text) for row, text in enumerate(texts)]
 
     def _ask(

@@ -110,7 +110,7 @@ class AutoencoderEncoder:
         for rows, part in even_parts(images, self._batch):
             pixels = resized(with_channels(part, 3), *self._size)
             try:
-                with exact_kernels():
+                with exact_kernels(deterministic=self._vae.device.type != "cpu"):
                     latents = self._latents(pixels).flatten(1)
             except torch.OutOfMemoryError as error:
                 raise out_of_memory(self.name, self._batch, error) from error

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.backends.arrays import (
+    check_prompts,
+    check_strength,
     fit_images,
     index_slices,
     require_images,
@@ -24,8 +26,6 @@ from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipeline_calls import (
     call_pipeline,
-    check_prompts,
-    check_strength,
     generators,
     steps_for,
 )

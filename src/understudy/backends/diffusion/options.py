@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from understudy.backends.arrays import check_side_text, sizes_of
 from understudy.backends.hub.hub_models import HubOptions
@@ -108,6 +108,8 @@ class LatentOptions(HubOptions):
         size: Pixels that images are resized to first, ``"64"`` or ``"64x96"``; by default the
             dataset's own size.
     """
+
+    exact: ClassVar[bool] = True
 
     size: str | None = None
 

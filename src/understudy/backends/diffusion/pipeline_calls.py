@@ -14,7 +14,7 @@ from understudy.backends.diffusion.loading import out_of_memory
 from understudy.backends.diffusion.pipelines import taken
 from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
-from understudy.core.types import Images, Seeds, Texts
+from understudy.core.types import Images, Seeds
 
 
 def generators(seed: int, rows: range, task: str) -> list[torch.Generator]:
@@ -64,19 +64,3 @@ def steps_for(strength: float, steps: int) -> int:
         return steps
     least = math.ceil(1 / strength)
     return least if int(least * strength) >= 1 else least + 1
-
-
-def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
-    """Refuse anything but texts, as many as there are images."""
-    if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
-        raise BackendError(f"{name} takes a list of texts as prompts, found {prompts!r:.80}")
-    if count is not None and len(prompts) != count:
-        raise BackendError(
-            f"{name} takes one prompt an image, found {len(prompts)} prompts for {count} images"
-        )
-
-
-def check_strength(strength: float, name: str) -> None:
-    """Refuse a strength that is not between 0 and 1."""
-    if not 0 <= strength <= 1:
-        raise BackendError(f"{name}: strength must be between 0 and 1, found {strength}")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from diffusers.models.embeddings import get_timestep_embedding
 
-from understudy.backends.arrays import check_embeddings, fit_images, index_slices
+from understudy.backends.arrays import check_embeddings, check_prompts, fit_images, index_slices
 from understudy.backends.diffusion.autoencoders import latent_decoder
 from understudy.backends.diffusion.loading import (
     DIFFUSION_ALTERNATIVES,
@@ -22,7 +22,7 @@ from understudy.backends.diffusion.loading import (
 )
 from understudy.backends.diffusion.networks import Conditioned
 from understudy.backends.diffusion.options import UnclipOptions
-from understudy.backends.diffusion.pipeline_calls import call_pipeline, check_prompts, seeded
+from understudy.backends.diffusion.pipeline_calls import call_pipeline, seeded
 from understudy.backends.diffusion.pipelines import Pipelines
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
 from understudy.backends.hub.hub_models import read_hub_config

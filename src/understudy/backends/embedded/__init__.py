@@ -68,6 +68,7 @@ class EmbeddedBackend:
                 "models",
                 photo,
                 "Apache-2.0",
+                device=True,
             ),
             BackendInfo(
                 "embedded:scattering",
@@ -84,6 +85,7 @@ class EmbeddedBackend:
                 "models",
                 studio,
                 "Apache-2.0",
+                device=True,
             ),
             BackendInfo(
                 _WRITER, "writer", "captions from a grammar of phrases", None, True, "none"

@@ -11,12 +11,13 @@ are read from safetensors only: other formats can run code while they are loaded
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from understudy.backends.plugin import BackendInfo, Kind, PositiveCount, installed
 from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
@@ -42,10 +43,13 @@ class HubOptions:
         revision: Branch, tag or commit on the hub; pin a commit for a result that can be repeated.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for the best there is.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: bfloat16 on a GPU,
-            float32 elsewhere.
+            float32 elsewhere, and for what may be given private images.
         compile: Whether to compile the network first; worth it for long runs on a GPU.
         offload: Whether to keep parts of a pipeline in main memory until they are needed.
     """
+
+    exact: ClassVar[bool] = False
+    """Whether a result may depend on nothing but its own input, as that of a private image."""
 
     revision: str | None = None
     device: str = "auto"
@@ -69,8 +73,12 @@ class HubOptions:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             raise BackendError(f"device {asked!r} cannot be used here: {error}") from error
+        if device.type == "cuda" and self.exact:
+            # cuBLAS reads it when it begins, and adds in one order only where it is set.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         if self.dtype == "auto":
-            return device, torch.bfloat16 if device.type == "cuda" else torch.float32
+            half = device.type == "cuda" and not self.exact
+            return device, torch.bfloat16 if half else torch.float32
         return device, getattr(torch, self.dtype)
 
 
@@ -165,6 +173,7 @@ class HubBackend:
                 extra=EXTRA,
                 available=installed("torch", "transformers", "diffusers"),
                 licence="the model's",
+                device=True,
             )
         ]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -59,6 +59,8 @@ class HubEncoderOptions(HubOptions):
             smaller is faster, and further from what the model was trained on.
         pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
     """
+
+    exact: ClassVar[bool] = True
 
     batch: PositiveCount = 64
     subfolder: str | None = None

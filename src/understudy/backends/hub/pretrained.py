@@ -199,8 +199,10 @@ def _from_pretrained(
 
 
 @contextmanager
-def exact_kernels() -> Iterator[None]:
+def exact_kernels(*, deterministic: bool = False) -> Iterator[None]:
     """No TF32, no kernel by trial and no order of a sum by chance, while a network runs on a GPU.
+
+    ``deterministic`` asks the same of all other operations, where there is such a kernel.
 
     Then a GPU treats the records of a batch of constant shape alike as far as its libraries can be
     told; the probe before a run (`understudy.privacy.probe`) looks whether that was enough.
@@ -214,11 +216,16 @@ def exact_kernels() -> Iterator[None]:
         (products, "allow_bf16_reduced_precision_reduction", False),
     )
     before = [getattr(place, key) for place, key, _ in exact]
+    algorithms = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
     for place, key, value in exact:
         setattr(place, key, value)
+    if deterministic:  # of what has no such kernel, the probe says whether it matters
+        torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
+        torch.use_deterministic_algorithms(algorithms, warn_only=warned)
         for (place, key, _), value in zip(exact, before, strict=True):
             setattr(place, key, value)
 
@@ -227,7 +234,8 @@ def exact_kernels() -> Iterator[None]:
 def running(network: torch.nn.Module, options: HubOptions) -> Iterator[None]:
     """Run a network: no gradients, and on its device only for so long where it is offloaded."""
     device, _ = options.placement()
-    with torch.no_grad(), exact_kernels():
+    deterministic = options.exact and device.type != "cpu"
+    with torch.no_grad(), exact_kernels(deterministic=deterministic):
         if not options.offload or device.type == "cpu":
             yield
             return

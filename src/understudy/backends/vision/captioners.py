@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from PIL import Image
@@ -54,6 +54,8 @@ class CaptionerOptions(HubOptions):
     Attributes:
         beams: Captions followed at once; 1 is greedy.
     """
+
+    exact: ClassVar[bool] = True
 
     batch: int = 8
     prefix: str = ""

@@ -305,6 +305,24 @@ def _views(context: Context) -> tuple[PrivateView, ...]:
     return (PrivateView(context.captioner.name, embed, CAPTIONED_AT_ONCE),)
 
 
+def _calls(params: EvolutionParams, context: Context, records: int) -> Mapping[str, int]:
+    """As `Method.calls`."""
+    classes, rounds = _classes(params, context), params.rounds or 1
+    size = -(-(params.population or 1) // classes) * classes
+    variations, ahead = params.variations or 1, params.lookahead or 0
+    voted = size * variations  # candidates of a round
+    looks = rounds * voted * max(ahead, 1)
+    others = (variations - 1) * size  # of the first population
+    fresh = (rounds - 1 + _varies_last(params)) * size * max(1, variations - 1)
+    varied, samples = others + rounds * voted * ahead + fresh, context.count or records
+    if params.candidates == "images":
+        return {"generator": size + varied + samples, "encoder": looks + records}
+    drawn = looks if params.vote == "image" else 0
+    final = "generator" if context.renderer is None else "renderer"
+    calls = {"writer": size + varied, "encoder": looks + records, "captioner": records}
+    return calls | {"generator": drawn} | {final: samples + (drawn if final == "generator" else 0)}
+
+
 METHOD = Method(
     name="evolution",
     summary="captions or images that evolve by DP votes of the private images, then rendered",
@@ -318,4 +336,5 @@ METHOD = Method(
     roles=_roles_used,
     propose=_propose,
     views=_views,
+    calls=_calls,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import diffusers
 import numpy as np
@@ -40,6 +40,8 @@ class PhotoOptions(HubOptions):
     Attributes:
         folder: Another autoencoder than the one in this package.
     """
+
+    exact: ClassVar[bool] = True
 
     batch: PositiveCount = 32
     folder: str | None = None
