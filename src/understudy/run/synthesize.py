@@ -10,6 +10,7 @@ from typing import Any, Literal
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
+from understudy.core.types import ReleaseFormat
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import run_folder
@@ -65,7 +66,7 @@ def synthesize(
     quality_share: float | str | None = None,
     otherwise: str | None = None,
     candidates_public: bool = False,
-    format: Literal["png", "parquet"] = "png",
+    format: ReleaseFormat = "png",
     licence: str = "unknown",
     contact: str | None = None,
     publish_total: bool = False,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.ports import Events, Source
-from understudy.core.types import Vector
+from understudy.core.types import ReleaseFormat, Vector
 from understudy.data import write_release
 from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
@@ -84,7 +84,7 @@ def select(
     label: str | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
-    format: Literal["png", "parquet"] = "png",
+    format: ReleaseFormat = "png",
     licence: str = "unknown",
     resume: bool = False,
     skip_bad: bool = False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, option_of
+from understudy.core.types import ReleaseFormat
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
@@ -76,7 +77,7 @@ class SelectConfig:
     label: str | None = None
     classes: tuple[str, ...] | None = None
     seed: int = 0
-    format: Literal["png", "parquet"] = "png"
+    format: ReleaseFormat = "png"
     licence: str = "unknown"
     resume: bool = False
     skip_bad: bool = False
