@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.report.pages import chromium
 from tests.run.samples import QUICK, embeddings
 
 import understudy
@@ -20,6 +21,7 @@ from understudy.evidence.claims import pyramid
 from understudy.evidence.pack import private_in
 from understudy.evidence.registry_entry import entry_faults
 from understudy.evidence.subject import open_subject
+from understudy.privacy.ledger.ledger import Disclosure, Ledger
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FACTS = {
@@ -129,8 +131,8 @@ def test_a_private_number_that_is_planted_is_found(site: Path, tmp_path: Path, f
     (leak,) = private_in(tmp_path, {"AUC": value}, [])
     assert "which is AUC" in leak
     assert private_in(tmp_path, {"AUC": value}, [], public=form.format(value)) == []
-    (tmp_path / "page.html").write_text("of 12,345 records in /home/ann/scans")
-    leaks = private_in(tmp_path, {"records": 12345.0}, ["/home/ann/scans"])
+    (tmp_path / "page.html").write_text("of 12,345 records in clinic/ann/scans")
+    leaks = private_in(tmp_path, {"records": 12345.0}, ["clinic/ann/scans"])
     assert len(leaks) == 2
 
 
@@ -202,6 +204,39 @@ def test_a_selection_without_a_guarantee_claims_nothing(site: Path) -> None:
     assert "--no-guarantee" in page
     owner = (site / "selection-pack" / "owner" / "index.html").read_text()
     assert "Disclosures" in owner
+
+
+def test_hosts_are_those_of_the_ledger_and_unknown_without_it(site: Path, tmp_path: Path) -> None:
+    for part in ("release", "owner"):
+        (tmp_path / "dp" / part).mkdir(parents=True)
+        for path in (site / "dp" / part).glob("*"):
+            if path.is_file():
+                (tmp_path / "dp" / part / path.name).write_bytes(path.read_bytes())
+    run_file = tmp_path / "dp" / "owner" / "run.json"
+    run = json.loads(run_file.read_text())
+    with Ledger(str(site / "ledger.db")) as ledger:
+        details = {"remote models": {"encoder": "models.example.org"}}
+        ledger.disclose(run["dataset_id"], Disclosure(run["run"], "private images", details))
+    subject, owner = open_subject(tmp_path / "dp")
+    assert [host.name for host in subject.hosts or ()] == ["models.example.org"]
+    assert len(owner.disclosures) == 1
+    run_file.write_text(json.dumps({**run, "ledger": str(tmp_path / "gone.db")}))
+    assert open_subject(tmp_path / "dp")[0].hosts is None
+    assert open_subject(tmp_path / "dp" / "release")[0].hosts is None
+    (tmp_path / "dp" / "owner" / "run.json").unlink()
+    assert open_subject(tmp_path / "dp")[0].hosts is None
+
+
+@pytest.mark.slow
+def test_pages_are_printed_where_there_is_a_browser(site: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+        if chromium() is None:
+            pytest.skip("needs Chromium")
+        pack = understudy.evidence(site / "dp", to=tmp_path / "pack", progress="none")
+    for part in (pack.shared, pack.owner):
+        assert (part / "index.pdf").read_bytes().startswith(b"%PDF")
+    assert stat.S_IMODE((pack.owner / "index.pdf").stat().st_mode) == 0o600
 
 
 def test_every_proof_is_there(site: Path) -> None:

@@ -60,7 +60,7 @@ class MeasuredRisk:
         return numbers
 
 
-def measure(folder: Path, real: str, test: str | None, events: Events) -> MeasuredRisk:
+def measure_risk(folder: Path, real: str, test: str | None, events: Events) -> MeasuredRisk:
     """Run every attack on a release.
 
     Args:

@@ -28,7 +28,7 @@ from understudy.core.files import close_to_others, files_below
 from understudy.core.ports import Events
 from understudy.evidence import pages
 from understudy.evidence.claims import pyramid
-from understudy.evidence.measured import MeasuredRisk, measure
+from understudy.evidence.measured import MeasuredRisk, measure_risk
 from understudy.evidence.owner_facts import FACTS_FILE, OwnerFacts, facts_text, read_facts
 from understudy.evidence.registry_entry import entry_faults, entry_text, registry_entry
 from understudy.evidence.subject import OwnerSide, Subject, open_subject
@@ -113,7 +113,7 @@ def evidence(
         risk = None
         if real is not None:
             others = None if test is None else source_name("test", test)
-            risk = measure(source, source_name("real", real), others, events)
+            risk = measure_risk(source, source_name("real", real), others, events)
         notes = list(() if risk is None else risk.notes)
         with _replacing(place) as partial:
             notes += _write(partial, subject, owner, risk, stated)

@@ -15,8 +15,6 @@ from understudy.report.meaning import GROUPS, guess_bound, percent
 from understudy.report.rendering import rendered
 from understudy.report.verdict_table import guarantee_sentence
 
-Rows = list[tuple[str, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class PackSection:
@@ -77,7 +75,7 @@ def shared_sections(subject: Subject, facts: OwnerFacts) -> list[PackSection]:
 
 def _what(subject: Subject, facts: OwnerFacts) -> PackSection:
     record = subject.record
-    rows: Rows = [("what", subject.title), ("day", subject.date)]
+    rows: list[tuple[str, ...]] = [("what", subject.title), ("day", subject.date)]
     rows += [(name, getattr(facts, name.replace(" ", "_"))) for name in (
         "curator", "intended use", "region", "recipients", "justification", "author")]  # fmt: skip
     rows.append(("made with", f"Understudy {subject.version}"))
@@ -116,7 +114,7 @@ def _pyramid(subject: Subject) -> PackSection:
 def _access(subject: Subject) -> PackSection:
     text = " ".join(subject.readers)
     if subject.hosts is None:
-        text += " Which hosts were called is not known here: the run does not lie beside it."
+        text += " Which hosts were called is not known here: its run or ledger is not at hand."
     elif not subject.hosts:
         text += " No host was sent private data, by the owner's ledger."
     rows = tuple((one.name, one.received, one.until) for one in subject.hosts or ())
@@ -149,7 +147,7 @@ def _limits(record: RunRecord | None) -> list[PackSection]:
 
 
 def _proofs(subject: Subject) -> PackSection:
-    rows: Rows = []
+    rows: list[tuple[str, ...]] = []
     if subject.record is not None:
         faults = "; ".join(subject.faults[:3]) or "nothing is wrong"
         rows += [("understudy verify", faults), ("SHA-256 of SHA256SUMS", subject.digest or "none"),

@@ -27,7 +27,7 @@ from understudy.release.verify import verify
 from understudy.report import RunRecord
 from understudy.run.command_words import option_words
 
-Kind = Literal["release", "device", "server"]
+SubjectKind = Literal["release", "device", "server"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Host:
 class Subject:
     """What may be shared of what a pack is about."""
 
-    kind: Kind
+    kind: SubjectKind
     title: str
     date: str  # of the release, or of today; ISO 8601
     version: str
@@ -155,12 +155,13 @@ def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
     from understudy.release.run_file import read_run_file
 
     run = read_run_file(run_file)
-    rows = list(_ledger_rows(run.ledger, run.dataset_id))
+    at_hand = run.ledger is None or Path(run.ledger).is_file()  # opening it would make one
+    rows = list(_ledger_rows(run.ledger, run.dataset_id)) if at_hand else []
     own = [row for row in rows if row.kind == "disclosure" and row.data.get("run") == run.run]
     hosts = tuple(
-        Host(str(host), "private images, as captions or embeddings are made of them", "not known")
+        Host(str(host), f"private images, for the {role}", "not known: ask the host")
         for row in own
-        if (host := row.data.get("details", {}).get("host"))
+        for role, host in row.data.get("details", {}).get("remote models", {}).items()
     )
     spent = run.spending
     facts = [
@@ -180,12 +181,13 @@ def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
         figures["epsilon of all releases"] = spent.spent
     names = [run.dataset, run.ledger or "", *map(str, run.settings.values())]
     words = tuple(name for name in names if re.fullmatch(r"[^\s{}\[\]:]*[/\\][^\s{}\[\]]+", name))
-    return hosts, OwnerSide(tuple(facts), words, figures, tuple(map(_disclosed, own)))
+    owner = OwnerSide(tuple(facts), words, figures, tuple(map(_disclosed, own)))
+    return hosts if at_hand else None, owner
 
 
 def _ledger_rows(address: str | None, dataset: str | None) -> Iterator[LedgerRow]:
-    """The rows about a dataset; none where its ledger is not at hand."""
-    if address is None or dataset is None or not Path(address).is_file():
+    """The rows about a dataset; none where no private dataset was asked anything."""
+    if address is None or dataset is None:
         return
     with Ledger(address) as book:
         yield from book.rows(dataset)
