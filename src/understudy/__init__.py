@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from understudy.core.version import __version__ as __version__
     from understudy.evaluation.evaluate import evaluate
     from understudy.evaluation.side_by_side import compare
+    from understudy.evidence.pack import EvidencePack, evidence
     from understudy.methods.base import Context, Materials, Method
     from understudy.planning.check import SourceCheck
     from understudy.planning.check import checked_dataset as check
@@ -41,6 +42,7 @@ __all__ = [
     "BudgetRefused",
     "Context",
     "Evaluation",
+    "EvidencePack",
     "InputError",
     "Ledger",
     "Materials",
@@ -58,6 +60,7 @@ __all__ = [
     "compare",
     "dry_run",
     "evaluate",
+    "evidence",
     "plan",
     "report",
     "resample",
@@ -73,6 +76,7 @@ _HOMES = {
     "BudgetRefused": "core.errors",
     "Context": "methods.base",
     "Evaluation": "core.results",
+    "EvidencePack": "evidence.pack",
     "InputError": "core.errors",
     "Ledger": "privacy.ledger.ledger",
     "Materials": "methods.base",
@@ -91,6 +95,7 @@ _HOMES = {
     "compare": "evaluation.side_by_side",
     "dry_run": "planning.dry:planned_run",
     "evaluate": "evaluation.evaluate",
+    "evidence": "evidence.pack",
     "plan": "planning.recommendation:recommended_run",
     "report": "run.report:load",
     "resample": "run.resample",

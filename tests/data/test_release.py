@@ -39,7 +39,7 @@ def by_class(images: np.ndarray, labels: np.ndarray) -> dict[int, np.ndarray]:
     return {int(label): images[labels == label] for label in np.unique(labels)}
 
 
-@pytest.mark.parametrize("format", ["png", "parquet"])
+@pytest.mark.parametrize("format", ["png", "parquet", "npz"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_release_comes_back(tmp_path: Path, format: Any, channels: int) -> None:
     images = pictures(channels)
@@ -109,7 +109,7 @@ def test_embeddings_alone(tmp_path: Path) -> None:
     check_source(open_source(tmp_path / "r"))
 
 
-@pytest.mark.parametrize("format", ["png", "parquet"])
+@pytest.mark.parametrize("format", ["png", "parquet", "npz"])
 @pytest.mark.parametrize("classes", [(), ("all",)])
 def test_without_labels(tmp_path: Path, format: Any, classes: tuple[str, ...]) -> None:
     images = pictures(3)
@@ -122,7 +122,7 @@ def test_without_labels(tmp_path: Path, format: Any, classes: tuple[str, ...]) -
     np.testing.assert_array_equal(values, images)
 
 
-@pytest.mark.parametrize("format", ["png", "parquet"])
+@pytest.mark.parametrize("format", ["png", "parquet", "npz"])
 def test_a_class_may_stay_empty(tmp_path: Path, format: Any) -> None:
     labels = np.where(LABELS == 1, 0, LABELS)
     release = make(labels=labels, images=pictures(1), embeddings=EMBEDDINGS)
@@ -171,7 +171,7 @@ def test_large_batches_are_written_in_pieces(
         (make(), "neither images nor embeddings"),
     ],
 )
-@pytest.mark.parametrize("format", ["png", "parquet"])
+@pytest.mark.parametrize("format", ["png", "parquet", "npz"])
 def test_nothing_is_left_of_a_release_that_breaks_its_word(
     tmp_path: Path, release: Release, reason: str, format: Any
 ) -> None:
@@ -235,7 +235,7 @@ def test_a_taken_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunError, match="is taken"):
         write_release(make(images=pictures(1)), tmp_path / "file")
-    with pytest.raises(ConfigError, match="'png' or 'parquet'"):
+    with pytest.raises(ConfigError, match="'png', 'parquet' or 'npz'"):
         write_release(make(images=pictures(1)), tmp_path / "r", format="jpeg")  # type: ignore[arg-type]
 
 

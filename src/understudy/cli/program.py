@@ -52,6 +52,10 @@ COMMAND_TABLE: Mapping[str, tuple[str, str]] = {
         "report_command:report_command",
         "Write the owner's report anew, or with --public the part that may be shared.",
     ),
+    "evidence": (
+        "evidence_command:evidence_command",
+        "Write evidence for a reviewer, shared/, and for the owner, owner/. Spends nothing.",
+    ),
     "compare": ("report_command:compare_command", "Put several releases side by side."),
     "audit": (
         "audit_command:audit_command",

@@ -28,7 +28,7 @@ def sample_command(
     template: Annotated[
         str | None, typer.Option(help="Of --classes: the prompt, with {class}.")
     ] = None,
-    format: Annotated[str | None, typer.Option(help="Of --classes: png or parquet.")] = None,
+    format: Annotated[str | None, typer.Option(help="Of --classes: png, parquet or npz.")] = None,
     licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
     progress: Progress = "auto",
 ) -> None:

@@ -60,6 +60,14 @@ class AdaptedSource:
         require_declared(self._source.classes, options.classes, self.name)
         return options.classes
 
+    @classmethod
+    def indexed(cls, source: Source, classes: tuple[str, ...]) -> AdaptedSource:
+        """Samples whose labels are whole numbers: indices into class names, in their order."""
+        adapted = cls(source, Options(source.name))
+        adapted.classes = classes
+        adapted._index = np.array([int(name) for name in source.classes], dtype=np.int64)
+        return adapted
+
     def __len__(self) -> int:
         return len(self._source)
 

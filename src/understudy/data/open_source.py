@@ -26,11 +26,11 @@ from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
 from understudy.data.manifest import Manifest, read_manifest
 from understudy.data.names import SPLITS, names_of_classes
-from understudy.data.npz import open_npy, open_npz
+from understudy.data.npz import GENERATED, open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
 from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
 from understudy.data.reading_options import AS_STORED, ImageFit, Reading, split_name, window_of
-from understudy.data.table_files import TABLE_SUFFIXES, Table
+from understudy.data.table_files import LABELS_FILE, TABLE_SUFFIXES, Table
 from understudy.data.tensors import open_safetensors
 from understudy.data.webdataset import brace_expand, is_tar, open_tars
 from understudy.data.zipped import open_zip
@@ -203,7 +203,7 @@ def _is_run(folder: Path) -> bool:
     images = {entry.name for entry in entries if is_image(entry)}
     if "release" not in folders or images - {CONTACT_SHEET}:
         return False
-    marks = (CLASSES_FILE, "privacy.json", "embeddings.safetensors", "train", "data")
+    marks = (CLASSES_FILE, "privacy.json", "embeddings.safetensors", "train", "data", GENERATED)
     return folders <= {"release", "owner"} or any(
         (folder / "release" / mark).exists() for mark in marks
     )
@@ -242,6 +242,9 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
     if tables and not images:
         _require_inside(tables, root)
         return open_parquet(_of_split(tables, options.split), options)
+    if folders == [Path(GENERATED).parent.name] and (folder / GENERATED).is_file() and not images:
+        _require_inside([folder / GENERATED], root)
+        return open_npz(folder / GENERATED, options)
     if folders == ["data"] and any((folder / "data").glob("*.parquet")):
         return _open_images(folder / "data", options, root=root)
     if folders and not images:
@@ -265,6 +268,9 @@ def _require_inside(paths: list[Path], root: Path) -> None:
 
 def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None:
     """``manifest.csv``, ``.xlsx`` or ``.parquet``, or the only table that could be one."""
+    lists = [path for path in files if path.name == LABELS_FILE and options.labelled]
+    if lists and Table(lists[0]).lists_images:
+        return lists[0]
     named = [path for path in files if path.name in _MANIFESTS]
     if len(named) > 1:
         both = " and ".join(path.name for path in named)

@@ -2,6 +2,7 @@
 
     train/<class>/000001.png            load_dataset("imagefolder", data_dir=FOLDER)
     data/train-00000-of-00003.parquet   or load_dataset("parquet", data_dir=FOLDER)
+    gen/gen.npz                         or as DPImageBench reads it: x, y; and class names
     classes.json                        class names in label order, and the folder of each
     embeddings.safetensors              where the method made any
     captions.csv                        path,caption, where it kept any (Parquet: columns)
@@ -17,23 +18,25 @@ import json
 import os
 import shutil
 import struct
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import IO, Any, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import files_below
-from understudy.core.types import Images, Release, SyntheticBatch, Texts
+from understudy.core.types import Images, Release, ReleaseFormat, Shape, SyntheticBatch, Texts
 from understudy.data.captions import (
     CAPTION,
     CAPTIONS_FILE,
@@ -42,7 +45,8 @@ from understudy.data.captions import (
     check_captions,
 )
 from understudy.data.folder import CLASSES_FILE
-from understudy.data.names import safe_names
+from understudy.data.names import UNLABELLED_NAME, safe_names
+from understudy.data.npz import CLASS_NAMES, GENERATED
 from understudy.data.parquet import RELEASE_KEY
 from understudy.data.tensors import CLASSES_KEY
 
@@ -62,7 +66,7 @@ def write_release(
     release: Release,
     folder: Path,
     *,
-    format: Literal["png", "parquet"] = "png",
+    format: ReleaseFormat = "png",
     progress: ReleaseProgress | None = None,
     sums: dict[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -75,7 +79,7 @@ def write_release(
     Args:
         release: What a method made.
         folder: Must not exist, or be empty.
-        format: Of the images; embeddings are always safetensors.
+        format: Of the images; embeddings are always safetensors. An npz has no place for captions.
         progress: Called with the number of rows just written.
         sums: Receives the SHA-256 of each PNG file by its path.
 
@@ -88,8 +92,8 @@ def write_release(
         RunError: The folder is taken or cannot be written; or the release is not what it says of
             itself.
     """
-    if format not in ("png", "parquet"):
-        raise ConfigError(f"a release is written as 'png' or 'parquet', not {format!r}")
+    if format not in get_args(ReleaseFormat):
+        raise ConfigError(f"a release is written as 'png', 'parquet' or 'npz', not {format!r}")
     if release.image_shape is None and release.dim is None:
         raise RunError("the release has neither images nor embeddings")
     if release.licence is not None and not release.captioned:
@@ -124,7 +128,7 @@ def _all_or_nothing(folder: Path) -> Iterator[Path]:
 def _write(
     release: Release,
     folder: Path,
-    format: Literal["png", "parquet"],
+    format: ReleaseFormat,
     progress: ReleaseProgress,
     sums: dict[str, str],
 ) -> dict[str, Any]:
@@ -140,6 +144,8 @@ def _write(
             if release.captioned:
                 captions_file = CaptionsWriter(folder, png_writer.path, release.licence)
                 writers.append(stack.enter_context(captions_file))
+        elif release.image_shape is not None and format == "npz":
+            writers.append(stack.enter_context(_NpzWriter(release, release.image_shape, folder)))
         elif release.image_shape is not None:
             writers.append(stack.enter_context(_ParquetWriter(release, folder / "data")))
         if release.dim is not None:
@@ -161,7 +167,7 @@ def _write(
         "class_folders": dict(zip(release.classes, folders, strict=True)) if folders else {},
         "files": len(names),
         "bytes": others + sum(writer.bytes for writer in writers if isinstance(writer, _PngWriter)),
-        **({"captions": captions} if release.captioned else {}),
+        **({"captions": captions} if release.captioned and format != "npz" else {}),
     }
 
 
@@ -351,6 +357,51 @@ def _schema(classes: tuple[str, ...], texts: Sequence[str]) -> pa.Schema:
         fields.append((name, pa.string()))
     note = json.dumps({"info": {"features": features}})
     return pa.schema(fields, metadata={"huggingface": note, RELEASE_KEY: b"release"})
+
+
+class _NpzWriter:
+    """``gen/gen.npz``, one member after the other: the images, from 0 to 1 and channels first.
+
+    The images are compressed as they come; labels and class names follow.
+    """
+
+    def __init__(self, release: Release, shape: Shape, folder: Path) -> None:
+        height, width, channels = shape
+        self._shape = (release.count, channels, height, width)
+        self._classes = np.array(release.classes or UNLABELLED_NAME, dtype=np.str_)
+        self._labels: list[NDArray[np.int64]] = []
+        self._path = folder / GENERATED
+        self._path.parent.mkdir()
+
+    def __enter__(self) -> _NpzWriter:
+        self._file = zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+        self._member = self._open("x")
+        header = {"descr": "<f4", "fortran_order": False, "shape": self._shape}
+        npy.write_array_header_1_0(self._member, header)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._member.close()
+        if error == (None, None, None):
+            labels = np.concatenate([np.zeros(0, np.int64), *self._labels])
+            for name, array in (("y", labels), (CLASS_NAMES, self._classes)):
+                with self._open(name) as member:
+                    npy.write_array(member, array, allow_pickle=False)
+        self._file.close()
+
+    def write(self, first: int, batch: SyntheticBatch) -> None:
+        """Append rows."""
+        if batch.images is None:
+            return
+        pixels = np.moveaxis(batch.images, 3, 1).astype("<f4") / np.float32(255)
+        self._member.write(np.ascontiguousarray(pixels).tobytes())
+        self._labels.append(batch.labels)
+
+    def _open(self, name: str) -> IO[bytes]:
+        # Of no date, as every other file of a release is.
+        entry = zipfile.ZipInfo(f"{name}.npy")
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        return self._file.open(entry, "w", force_zip64=True)
 
 
 class _EmbeddingWriter:

@@ -43,14 +43,16 @@ MAX_DIM = 1 << 24  # longest embedding that is read
 _VALUES = ("images", "x", "embeddings")
 _LABELS = ("labels", "y")
 _NOT_FINITE = "is not finite (NaN or infinity, or too large for float32)"
+_NOT_IN_RANGE = "is an image of real numbers that are not all from 0 to 1: scale it, or save uint8"
+_ROUNDING = 1e-6  # beyond 0 and 1, of images that were computed
 
 
 class ArraySource:
     """A ``Source`` of stored arrays.
 
     Args:
-        values: (n, height, width[, 1 or 3]) or (n, 1 or 3, height, width) uint8 images, or (n, d)
-            numbers: embeddings.
+        values: (n, height, width[, 1 or 3]) or (n, 1 or 3, height, width) images, uint8 or real
+            numbers from 0 to 1; or (n, d) numbers: embeddings.
         labels: (n,) or (n, 1) whole numbers or text; None without labels.
         options: What the caller asked.
         units: As ``labels``: who each row belongs to; None where every row is its own unit.
@@ -89,6 +91,7 @@ class ArraySource:
         self._values, self._labels, self._units = values, labels, units
         self._options = options
         self._channels_first = False
+        self._scaled = len(values.shape) in (3, 4) and values.dtype.kind == "f"  # from 0 to 1
         self._set_shape()
         for column in (labels, units):
             if column is not None:
@@ -124,14 +127,23 @@ class ArraySource:
                 yield from as_float32(block[keep])
                 continue
             images = block[..., None] if block.ndim == 3 else block
-            yield from (np.moveaxis(images, 1, 3) if self._channels_first else images)[keep]
+            yield from (np.moveaxis(images, 1, 3) if self._turned else images)[keep]
 
     def _usable(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
-        """Blocks of values, each with the rows of it that were not passed over."""
+        """Blocks of values, each with the rows of it that were not passed over.
+
+        Images from 0 to 1 come as uint8, channels last, so that their digests are those of pixels.
+        """
         first = 0
         for block in self._values.blocks(rows):
-            yield block, keep_mask(self._dropped, first, len(block))
+            keep = keep_mask(self._dropped, first, len(block))
+            yield self._pixels(block) if self._scaled else block, keep
             first += len(block)
+
+    def _pixels(self, block: NDArray[Any]) -> NDArray[np.uint8]:
+        levels = np.rint(255 * np.clip(np.nan_to_num(as_float32(block)), 0, 1)).astype(np.uint8)
+        levels = levels[..., None] if levels.ndim == 3 else levels
+        return np.ascontiguousarray(np.moveaxis(levels, 1, 3)) if self._channels_first else levels
 
     def _read(self, size: int) -> Iterator[Batch]:
         labels = repeat(None) if self._labels is None else self._labels.blocks(size)
@@ -153,7 +165,7 @@ class ArraySource:
             return values
         if block.ndim == 3:
             block = block[..., None]
-        images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
+        images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._turned else block
         images = converted_channels(images, self.shape[2])
         size = self._options.size
         return images if size is None else resize_pixels(images, size, self._options.fit)
@@ -164,6 +176,11 @@ class ArraySource:
         if not np.array_equal(self._label_values[places], labels):
             raise SourceError(CHANGED, self.name)
         return self._label_index[places]
+
+    @property
+    def _turned(self) -> bool:
+        """Whether the blocks of `_usable` have their channels first."""
+        return self._channels_first and not self._scaled
 
     # Opening
 
@@ -183,10 +200,10 @@ class ArraySource:
                 )
             self.kind, self.shape = "embeddings", (shape[1],)
             return
-        if len(shape) not in (3, 4) or values.dtype != np.uint8:
+        if len(shape) not in (3, 4) or not (values.dtype == np.uint8 or self._scaled):
             raise SourceError(
-                f"holds {values.dtype} {shape}; images are uint8 (n, height, width[, 1 or 3]), "
-                "embeddings are numbers (n, d). Convert it first",
+                f"holds {values.dtype} {shape}; images are uint8 (n, height, width[, 1 or 3]) or "
+                "real numbers from 0 to 1, embeddings are numbers (n, d). Convert it first",
                 values.location,
             )
         height, width, channels = self._image_shape(shape[1:])
@@ -206,7 +223,7 @@ class ArraySource:
         return height, width, channels
 
     def _find_bad(self) -> NDArray[np.int64]:
-        """Rows without a unit; and with ``skip_bad`` those that are not finite.
+        """Rows without a unit; images that are not from 0 to 1; with ``skip_bad`` infinite rows.
 
         Without it, embeddings are looked at when they are read, which saves a pass.
         """
@@ -215,6 +232,8 @@ class ArraySource:
             faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
             faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
+        if self._scaled:
+            faults |= dict.fromkeys(_find(self._values, _beyond), _NOT_IN_RANGE)
         for row in sorted(faults):
             self._pass_over(f"{self._values.location}, row {row}", faults[row])
         return np.array(sorted(faults), dtype=np.int64)
@@ -314,6 +333,11 @@ def _find(array: StoredArray, test: Callable[[NDArray[Any]], NDArray[np.int64]])
 
 def _empty(units: NDArray[Any]) -> NDArray[np.int64]:
     return np.flatnonzero(as_column(units).astype(np.str_) == "")
+
+
+def _beyond(values: NDArray[Any]) -> NDArray[np.int64]:
+    flat = as_float32(values).reshape(len(values), -1)
+    return np.flatnonzero(~((flat >= -_ROUNDING) & (flat <= 1 + _ROUNDING)).all(axis=1))
 
 
 def _infinite(values: NDArray[Any]) -> NDArray[np.int64]:

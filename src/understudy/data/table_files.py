@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet")  # file names that count as tables
+
+LABELS_FILE = "dataset.json"
+"""``{"labels": [[path, class], ...]}``, at the root of a folder or an archive of images."""
 
 Row = Mapping[str, str | None]
 
@@ -36,10 +40,13 @@ class Table:
     @property
     def untyped(self) -> bool:
         """Whether no schema says what a column holds."""
-        return self.path.suffix.lower() != ".parquet"
+        return self.path.suffix.lower() not in (".parquet", ".json")
 
     def columns(self) -> list[Column]:
         """The columns with what they can hold; without a schema all are text."""
+        if self._listed:
+            whole = [Column("label", "whole")] if self._labels() else []
+            return [Column("path", "text"), *whole]
         if not self.untyped:
             try:
                 schema = pq.read_schema(self._opened())
@@ -51,6 +58,11 @@ class Table:
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """Every row in order, with some of its columns; rows of empty cells are left out."""
+        if self._listed:
+            for path, label in self._labels():
+                listed = {"path": path, "label": str(label)}
+                yield {name: listed.get(name) for name in columns}
+            return
         if not self.untyped:
             yield from self._parquet_rows(columns)
             return
@@ -60,6 +72,45 @@ class Table:
                 if any(cell and cell.strip() for cell in cells):
                     row = dict(zip(names, cells, strict=False))
                     yield {name: row.get(name) for name in columns}
+
+    @property
+    def _listed(self) -> bool:
+        return self.path.name == LABELS_FILE
+
+    @property
+    def lists_images(self) -> bool:
+        """Whether a `LABELS_FILE` is one: other tools give files of that name other contents.
+
+        Raises:
+            SourceError: It says that the images have no labels.
+        """
+        values = self._json() if self._listed else {}
+        if "labels" in values and values["labels"] is None:
+            raise SourceError(
+                'says "labels": null: the images have no classes (--label none)', self.path
+            )
+        return isinstance(values.get("labels"), list)
+
+    def _json(self) -> dict[str, Any]:
+        try:
+            content = self.path.read_bytes() if self.content is None else self.content
+            values = json.loads(content)
+        except (OSError, ValueError, RecursionError) as error:
+            raise SourceError(f"cannot be read as JSON: {error}", self.path) from error
+        return values if isinstance(values, dict) else {}
+
+    def _labels(self) -> list[tuple[str, int]]:
+        """Path and label of each image, as StyleGAN's and DPImageBench's tools list them."""
+        rows = self._json().get("labels") or []
+        for number, row in enumerate(rows, 1):
+            pair = tuple(map(type, row)) if isinstance(row, list) else ()
+            if pair != (str, int):
+                raise SourceError(
+                    f'row {number} of "labels" is not [path, class], a text and a whole number: '
+                    f"{str(row)[:80]}",
+                    self.path,
+                )
+        return [(path, label) for path, label in rows]
 
     def _opened(self) -> Any:
         return self.path if self.content is None else io.BytesIO(self.content)

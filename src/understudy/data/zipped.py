@@ -17,7 +17,7 @@ from understudy.data.image_files import is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import read_manifest
 from understudy.data.names import SPLITS, UNLABELLED_NAME
-from understudy.data.table_files import TABLE_SUFFIXES, Table
+from understudy.data.table_files import LABELS_FILE, TABLE_SUFFIXES, Table
 from understudy.data.units import DICOM_UNITS
 
 
@@ -31,7 +31,8 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     flat = any("/" not in name for name in images)
     tables = [name for name in archive.members if _is_table(name)]
     named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
-    manifests = named or (tables if flat else [])
+    listed = [LABELS_FILE] if options.labelled and archive.lists_images else []
+    manifests = listed or named or (tables if flat else [])
     if len(manifests) > 1:
         raise SourceError(f"has {len(manifests)} tables: name the manifest manifest.csv", path)
     if manifests:
@@ -92,6 +93,10 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
                     content, damage = _content(opened, archive.members[name])
                     fault = fault or damage
                 yield Record(location, content, line.label, line.unit, fault, name)
+        for name in filter(archive.is_image, archive.members if table == LABELS_FILE else ()):
+            if name not in names:
+                fault = f"is not listed in {table}, so its class is not known"
+                yield Record(f"{path}, {name}", b"", None, None, fault, name)
 
     return manifest.source(records, options)
 
@@ -143,6 +148,13 @@ class _Archive:
         suffix = PurePosixPath(name).suffix
         named = is_image_name(name) or not suffix or suffix[1:].isdecimal()
         return named and not _is_stray(name)
+
+    @property
+    def lists_images(self) -> bool:
+        """Whether a `LABELS_FILE` says the class of each image."""
+        if LABELS_FILE not in self.members:
+            return False
+        return Table(self.path / LABELS_FILE, content=self.read(LABELS_FILE)).lists_images
 
     def read(self, name: str) -> bytes:
         """One member."""

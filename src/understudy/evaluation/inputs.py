@@ -11,7 +11,9 @@ from typing import Any
 from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
+from understudy.data.adapted import AdaptedSource
 from understudy.data.captions import Captioned, open_captioned
+from understudy.data.encoded_images import Options
 from understudy.data.holdout import split
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.units import rule_of, unit_column
@@ -108,6 +110,8 @@ class Inputs:
             unprotected=facts.get("guarantee", {}).get("kind") == "none",
         )
         require_classes(train, tests)
+        if outside is not None:
+            release = _of_classes(release, train)
         encoder = None
         if release.kind == "embeddings":
             encoder = _encoder(path, facts, options.encoder, train)
@@ -187,6 +191,30 @@ def _open_outside(path: Path, options: EvaluationOptions) -> Source:
             f"{path}: holds no release (no privacy.json, here or in release/), and cannot be read "
             f"as a dataset: {error}"
         ) from error
+
+
+def _of_classes(release: Source, real: Source) -> Source:
+    """Somebody else's samples, under the class names of the real rows; any class may have none.
+
+    Whole-number labels are indices into names that are no numbers, in order, as in every reader of
+    class folders.
+
+    Raises:
+        ConfigError: Some labels are of no class of the real rows: the samples are mislabelled.
+    """
+    ours, names = set(release.classes), set(real.classes)
+    indexed = all(map(str.isdecimal, ours)) and not any(map(str.isdecimal, names))
+    unknown = {name for name in ours if int(name) >= len(names)} if indexed else ours - names
+    if ours == names or not (indexed or ours & names):
+        return release
+    if unknown:
+        raise ConfigError(
+            f"{release.name}: has samples of label {', '.join(sorted(unknown)[:10])}, and the real "
+            f"rows are of {len(names)} classes: {', '.join(real.classes[:20])}. Mend its labels"
+        )
+    if indexed:
+        return AdaptedSource.indexed(release, real.classes)
+    return AdaptedSource(release, Options(release.name, classes=real.classes))
 
 
 def _facts_of(source: Source) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
 from understudy.report.scatter import Scatter
 
-Format = Literal["png", "parquet", "embeddings"]
+Format = Literal["png", "parquet", "npz", "embeddings"]
 
 
 def _no_images() -> Images:

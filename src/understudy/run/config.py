@@ -16,6 +16,7 @@ from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
+from understudy.core.types import ReleaseFormat
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
 
@@ -242,7 +243,7 @@ class OutputOptions:
     out: Annotated[Path, Option("Folder of the result.")]
     count: Annotated[int | None, Option("Number of synthetic images to make.", least=1)] = None
     seed: Annotated[int, Option("Seed of the sampling; the noise has none.")] = 0
-    format: Annotated[Literal["png", "parquet"], Option("Write images as png or parquet.")] = "png"
+    format: Annotated[ReleaseFormat, Option("Write images as png, parquet or npz.")] = "png"
     licence: Annotated[str, Option("Licence of the release.")] = "unknown"
     contact: Annotated[str | None, Option("Whom to ask about the release.")] = None
     publish_total: Annotated[

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,7 +14,7 @@ from PIL import Image
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Generator
-from understudy.core.types import Release, SyntheticBatch
+from understudy.core.types import Release, ReleaseFormat, SyntheticBatch
 from understudy.core.version import understudy_version
 from understudy.data import write_release
 from understudy.data.names import names_of_classes
@@ -120,7 +120,7 @@ def base_set(
     model: str = "embedded:studio",
     template: str = TEMPLATE,
     seed: int = 0,
-    format: Literal["png", "parquet"] = "png",
+    format: ReleaseFormat = "png",
     licence: str = "unknown",
     progress: ProgressMode | Events = "auto",
 ) -> BaseSet:
@@ -157,7 +157,7 @@ def _record(
     seed: int,
     facts: Mapping[str, Any],
     *,
-    format: Literal["png", "parquet"],
+    format: ReleaseFormat,
     licence: str,
 ) -> RunRecord:
     """The public facts of a base set; there are no others."""

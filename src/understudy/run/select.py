@@ -19,7 +19,7 @@ import numpy as np
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file
 from understudy.core.ports import Events, Source
-from understudy.core.types import Release, Vector
+from understudy.core.types import Release, ReleaseFormat, Vector
 from understudy.methods.open_selection import OpenMaterials, Selection
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure
@@ -88,7 +88,7 @@ def select(
     label: str | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
-    format: Literal["png", "parquet"] = "png",
+    format: ReleaseFormat = "png",
     licence: str = "unknown",
     resume: bool = False,
     skip_bad: bool = False,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import InputError, RunError
 from understudy.core.ports import Events
+from understudy.core.types import ReleaseFormat
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
@@ -64,7 +65,7 @@ def synthesize(
     device: str | None = None,
     otherwise: str | None = None,
     candidates_public: bool = False,
-    format: Literal["png", "parquet"] = "png",
+    format: ReleaseFormat = "png",
     licence: str = "unknown",
     contact: str | None = None,
     publish_total: bool = False,

@@ -294,6 +294,12 @@ class JobStore:
                 f"{item_bytes} would be added; delete a job, or send fewer references"
             )
 
+    def jobs(self) -> list[JobRow]:
+        """All jobs that are known, in the order in which they were begun."""
+        with self._read() as connection:
+            rows = connection.execute(select(_JOBS).order_by(_JOBS.c.created, _JOBS.c.id))
+            return [_job(row) for row in rows.mappings()]
+
     def job(self, job: str) -> JobRow | None:
         """A job; None where there is none."""
         with self._read() as connection:

@@ -1,0 +1,307 @@
+"""What a pack is about: a release, a device that discloses, or a server.
+
+`Subject` holds nothing that was computed from private records, so whatever is made of it alone may
+be shared. `OwnerSide` holds the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.core.errors import RunError
+from understudy.core.version import understudy_version
+from understudy.device.disclosures import DisclosureAttempt, device_disclosures, receipt_path
+from understudy.device.home_folder import DeviceHome
+from understudy.device.paired_servers import paired_servers
+from understudy.evaluation.inputs import evaluated_place
+from understudy.privacy.ledger.ledger import Ledger, LedgerRow
+from understudy.release.checksums import CHECKSUMS
+from understudy.release.verify import verify
+from understudy.report import RunRecord
+from understudy.run.command_words import option_words
+
+SubjectKind = Literal["release", "device", "server"]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that data went to."""
+
+    name: str  # its address, or its key where that is all that is known
+    received: str  # what, in words, without counts
+    until: str  # until when it stores it
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What may be shared of what a pack is about."""
+
+    kind: SubjectKind
+    title: str
+    date: str  # of the release, or of today; ISO 8601
+    version: str
+    record: RunRecord | None = None  # what a release says of itself, where that is sound
+    faults: tuple[str, ...] = ()  # what `verify` finds
+    signed_by: str | None = None
+    digest: str = ""  # SHA-256 of the list of the release's files
+    hosts: tuple[Host, ...] | None = None  # None: not known, as the run is not beside the release
+    readers: tuple[str, ...] = ()  # who saw private data, and which
+    stored: tuple[tuple[str, str, str], ...] = ()  # what, where, until when
+    replay: tuple[str, ...] = ()  # commands
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return not self.faults
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSide:
+    """What only the owner may see.
+
+    Attributes:
+        facts: Names and values.
+        words: Paths of the owner's machine, which must stand nowhere in the shared part.
+        figures: Exact numbers by name, likewise.
+        disclosures: Time, what, and details of each.
+    """
+
+    facts: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+    figures: Mapping[str, float] | None = None
+    disclosures: tuple[tuple[str, str, str], ...] = ()
+
+
+def open_subject(folder: Path) -> tuple[Subject, OwnerSide]:
+    """What a folder is: a run, a release, the home of a device, or the data of a server.
+
+    Raises:
+        RunError: It is none of them.
+    """
+    if (folder / "settings.json").is_file() and (folder / "photos.json").is_file():
+        return _device(DeviceHome.of(folder))
+    if (folder / "server.db").is_file():
+        return _server(folder)
+    place = evaluated_place(folder)
+    if not (place / "privacy.json").is_file():
+        raise RunError(
+            f"{folder}: is no run or release (no privacy.json), no home of a device (no "
+            "photos.json) and no folder of a server (no server.db)"
+        )
+    return _release(place)
+
+
+def _release(place: Path) -> tuple[Subject, OwnerSide]:
+    checked = verify(place)
+    record = checked.record
+    if record is None:
+        raise RunError(f"{place}: says nothing that can be read: {checked.faults[0]}")
+    listed = place / CHECKSUMS
+    digest = hashlib.sha256(listed.read_bytes()).hexdigest() if listed.is_file() else ""
+    run_file = place.parent / "owner" / "run.json"
+    hosts, owner = None, OwnerSide()
+    if place.name == "release" and run_file.is_file():
+        hosts, owner = _of_run(run_file)
+    subject = Subject(
+        "release",
+        record.title,
+        record.date,
+        record.version,
+        record,
+        checked.faults,
+        checked.signed_by,
+        digest,
+        hosts,
+        ("The owner's machine: the private images, in the clear.",)
+        if not record.public
+        else ("Nobody: no private image was used.",),
+        (
+            ("private images", "where the owner stores them", "the owner decides"),
+            ("noisy answers, settings, report", "owner/ of the run", "the owner removes it"),
+            ("what was spent", "the owner's ledger", "as long as the images are used"),
+            ("synthetic samples", "the release", "for good: it cannot be taken back"),
+        ),
+        ("understudy verify RELEASE", _replay(record)),
+    )
+    return subject, owner
+
+
+def _replay(record: RunRecord) -> str:
+    """The run as it is typed, but for paths, which are the owner's."""
+    receipt, words = record.receipt, ["understudy synthesize SOURCE", f"--method {record.method}"]
+    if record.selection:
+        words = ["understudy select CANDIDATES", "--private SOURCE"]
+    if record.guarantee == "differential privacy":
+        words += [f"--epsilon {receipt.epsilon:.6g}", f"--delta {receipt.delta:g}"]
+    elif record.unprotected:
+        words.append("--no-guarantee")
+    for name, value in record.params.items():
+        if isinstance(value, str | int | float):
+            words += (
+                option_words(name, value) if name == "keep" else option_words("", {name: value})
+            )
+    return " ".join([*words, "--out OUT"])
+
+
+def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
+    """The hosts that the ledger knows of, and what is the owner's of a run."""
+    from understudy.release.run_file import read_run_file
+
+    run = read_run_file(run_file)
+    at_hand = run.ledger is None or Path(run.ledger).is_file()  # opening it would make one
+    rows = list(_ledger_rows(run.ledger, run.dataset_id)) if at_hand else []
+    own = [row for row in rows if row.kind == "disclosure" and row.data.get("run") == run.run]
+    hosts = tuple(
+        Host(str(host), f"private images, for the {role}", "not known: ask the host")
+        for row in own
+        for role, host in row.data.get("details", {}).get("remote models", {}).items()
+    )
+    spent = run.spending
+    facts = [
+        ("private dataset", run.dataset),
+        ("private records", f"{run.rows:,}"),
+        ("records held out", f"{run.rows_held_out:,}"),
+        ("files passed over", f"{run.skipped:,}"),
+        ("id in the ledger", run.dataset_id or "none"),
+        ("ledger", run.ledger or "none"),
+        ("rows of the ledger about this dataset", f"{len(rows):,}"),
+        ("settings", json.dumps(run.settings, ensure_ascii=False, default=str)),
+    ]
+    figures: dict[str, float] = {"private records": run.rows, "held out": run.rows_held_out}
+    if spent is not None:
+        facts.append(("epsilon of all releases", f"{spent.spent:.6g} at delta {spent.delta:g}"))
+        facts.append(("disclosures without noise", f"{spent.disclosures:,}"))
+        figures["epsilon of all releases"] = spent.spent
+    names = [run.dataset, run.ledger or "", *map(str, run.settings.values())]
+    words = tuple(name for name in names if re.fullmatch(r"[^\s{}\[\]:]*[/\\][^\s{}\[\]]+", name))
+    owner = OwnerSide(tuple(facts), words, figures, tuple(map(_disclosed, own)))
+    return hosts if at_hand else None, owner
+
+
+def _ledger_rows(address: str | None, dataset: str | None) -> Iterator[LedgerRow]:
+    """The rows about a dataset; none where no private dataset was asked anything."""
+    if address is None or dataset is None:
+        return
+    with Ledger(address) as book:
+        yield from book.rows(dataset)
+
+
+def _disclosed(row: LedgerRow) -> tuple[str, str, str]:
+    return row.time, str(row.data.get("what", "")), json.dumps(row.data.get("details", {}))
+
+
+def _device(home: DeviceHome) -> tuple[Subject, OwnerSide]:
+    """What left a device: to whom and at which level is public, how much of what is the owner's."""
+    names = {server.public_key: server.name for server in paired_servers(home)}
+    attempts = device_disclosures(home)
+    hosts = tuple(
+        Host(
+            f"{names.get(one.server, 'a server')}, key {one.server[:16]}",
+            _levels(one),
+            _until(home, one),
+        )
+        for one in attempts
+    )
+    photos = home.read("photos.json", [])
+    figures = {"photos": float(len(photos))}
+    disclosures = []
+    for one in attempts:
+        for part in one.details["parts"]:
+            figures |= _measured_figures(part)
+            disclosures.append((one.time, one.code, json.dumps(part, ensure_ascii=False)))
+    settings = home.settings
+    facts = (("photos", f"{len(photos):,}"), ("ledger", settings.ledger or "the owner's own"),
+             ("id in the ledger", settings.dataset), ("device", settings.device))  # fmt: skip
+    owner = OwnerSide(facts, (), figures, tuple(disclosures))
+    subject = Subject(
+        "device",
+        "Sanitised references of a device",
+        datetime.now(UTC).date().isoformat(),
+        understudy_version(),
+        hosts=hosts,
+        readers=(
+            "The device: the photos, in the clear.",
+            "Each server below: the sanitised parts that were agreed to, never a photo.",
+        ),
+        stored=(
+            ("photos, previews, models", "the home of the device", "the owner removes it"),
+            ("what was disclosed", "the owner's ledger", "for good"),
+            *_SERVER_STORES,
+        ),
+        replay=("understudy device history", "understudy ledger verify"),
+    )
+    return subject, owner
+
+
+def _levels(attempt: DisclosureAttempt) -> str:
+    """What kinds of messages at which level of disclosure, without nouns and counts."""
+    kinds = {f"L{part['level']} {part['kind']}" for part in attempt.details["parts"]}
+    return f"{', '.join(sorted(kinds)) or 'a request alone'}; consent {attempt.code[:8]}"
+
+
+def _until(home: DeviceHome, attempt: DisclosureAttempt) -> str:
+    if attempt.deleted is not None:
+        proof = "with" if receipt_path(home, attempt).is_file() else "without"
+        return f"deleted {attempt.deleted[:16]}, {proof} a signed receipt at hand"
+    if attempt.withdrawn is not None:
+        return f"consent withdrawn {attempt.withdrawn[:16]}"
+    return "24 hours after it was sent, at most"
+
+
+def _measured_figures(part: Mapping[str, Any]) -> dict[str, float]:
+    """Exact numbers about photos that a disclosure's preview measured."""
+    numbers: dict[str, float] = {}
+    for name, value in part.get("measured", {}).items():
+        values = value if isinstance(value, list) else [value]
+        numbers |= {
+            f"{part['noun']}: {name} {place}": float(one)
+            for place, one in enumerate(values)
+            if isinstance(one, int | float)
+        }
+    return numbers
+
+
+_SERVER_STORES = (
+    ("items, results, synthetic images", "sealed files of the server", "the model is there"),
+    ("request, model", "sealed files of the server", "deletion, or 24 hours"),
+    ("ids, digests, counts, times, receipts", "database of the server", "30 days after deletion"),
+)
+
+
+def _server(folder: Path) -> tuple[Subject, OwnerSide]:
+    """A server's jobs: their states and times. It holds no private record and no noun."""
+    from understudy.server.serve import ServerOptions  # needs the extra of the server
+
+    store = ServerOptions(folder).store()
+    try:
+        jobs, devices = store.jobs(), store.devices()
+    finally:
+        store.close()
+    hosts = tuple(
+        Host(
+            f"this server, job {job.id[:8]}",
+            f"sanitised parts of device {job.device[:8]}: {job.state}",
+            f"deleted ({job.reason}), receipt {'stored' if job.receipt else 'expired'}"
+            if job.state == "deleted"
+            else f"{datetime.fromtimestamp(job.expires, UTC):%Y-%m-%d %H:%M} UTC at the latest",
+        )
+        for job in jobs
+    )
+    subject = Subject(
+        "server",
+        f"Jobs of a server: {len(jobs)} of {len(devices)} devices",
+        datetime.now(UTC).date().isoformat(),
+        understudy_version(),
+        hosts=hosts,
+        readers=("This server: sanitised parts, sealed by a key of each job; never a photo.",),
+        stored=_SERVER_STORES,
+        replay=("understudy serve devices",),
+    )
+    return subject, OwnerSide()
