@@ -19,7 +19,17 @@ from understudy.core.ports import (
     Source,
 )
 from understudy.core.roles import MODEL_ROLES, Models
-from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
+from understudy.core.types import (
+    Embeddings,
+    Fit,
+    Images,
+    Release,
+    Sampling,
+    Seeds,
+    Shape,
+    Stage,
+    Vector,
+)
 from understudy.steps.apportionment import apportion
 from understudy.steps.grid import is_grid
 from understudy.steps.quality import Draw, QualityFilter
@@ -437,6 +447,11 @@ def weights_of(stages: Sequence[Stage]) -> dict[str, float]:
         names = ", ".join(stage.name for stage in stages)
         raise ConfigError(f"every stage of a plan needs a name of its own, found {names}")
     return weights
+
+
+def sampling_of(stages: Sequence[Stage]) -> dict[str, Sampling]:
+    """The sampling of each stage that has one, by its name."""
+    return {stage.name: stage.sampling for stage in stages if stage.sampling is not None}
 
 
 def prompts_of(phrases: Sequence[str], template: str) -> tuple[str, ...]:

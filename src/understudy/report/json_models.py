@@ -184,7 +184,9 @@ class GuaranteeEntry(_Model):
     epsilon: float | None = Field(description="null: there is no guarantee.")
     delta: float | None
     slack: float = Field(description="Part of epsilon that covers the noise being discrete.")
-    mu: float | None = Field(description="Root of the sum of the squares of the stages' mu.")
+    mu: float | None = Field(
+        description="Root of the sum of the squares of the stages' mu; null: a stage sampled."
+    )
     unit: str = Field(description="What is protected.")
     adjacency: str
     neighbours: str = Field(description="What two adjacent datasets may differ in, in words.")
@@ -208,6 +210,8 @@ class StageEntry(_StrictModel):
     mu: float
     size: int = Field(description="How many numbers were released.")
     origin: str = Field("", description="The release that it was paid for in; empty: this one.")
+    rate: float = Field(1.0, description="Probability of a unit to be in a step's sample.")
+    steps: int = Field(1, description="How many releases there were; mu is that of each.")
 
 
 class DataEntry(_Model):

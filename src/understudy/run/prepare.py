@@ -19,7 +19,14 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
-from understudy.methods.base import UNLABELLED, Context, Method, PrivateView, weights_of
+from understudy.methods.base import (
+    UNLABELLED,
+    Context,
+    Method,
+    PrivateView,
+    sampling_of,
+    weights_of,
+)
 from understudy.privacy.budget_plan import Plan, run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
@@ -195,12 +202,13 @@ def require_room_of(prepared: Prepared) -> None:
 
 def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
     """The budget divided among the method's stages and, if asked for, the measured quality."""
-    plan = Plan.of(config.privacy.budget, weights_of(stages))
+    sampling = sampling_of(stages)
+    plan = Plan.of(config.privacy.budget, weights_of(stages), sampling)
     share = config.privacy.quality_part
     if not share:
         return plan
     rest = {name: (1 - share) * part for name, part in plan.shares.items()}
-    return Plan(config.privacy.budget, {**rest, QUALITY: share})
+    return Plan(config.privacy.budget, {**rest, QUALITY: share}, sampling)
 
 
 def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes: bool) -> None:
