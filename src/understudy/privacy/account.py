@@ -49,6 +49,7 @@ class StoredReleases:
     """The answers that a run has paid for: noisy, so no secret, but they stay with the owner."""
 
     def __init__(self, unit: Unit, plan: Plan, folder: Path) -> None:
+        plan.require_covers(unit)
         self.unit, self.plan, self._folder = unit, plan, folder
         self._stages: dict[str, StageReceipt] = {}
         self._steps: dict[str, int] = {}  # gone through so far, of a stage of samples
@@ -90,7 +91,7 @@ class StoredReleases:
         Raises:
             ConfigError: No such stage, too many numbers, or noise that the accounting does not
                 cover.
-            RunError: The stage was released already, or a step out of its order.
+            RunError: The stage was released already, or a step is out of order.
         """
         sigma, plan = self.sigma(query, stage), self.plan
         self._require_next(stage, step)
@@ -131,11 +132,6 @@ class StoredReleases:
             raise RunError(
                 f"stage {stage!r} has {sampling.steps} steps, each released once and in order: "
                 f"{due} is next, found {step or 'a release of all units'}"
-            )
-        if self.unit.adjacency != "add-remove":
-            raise ConfigError(
-                f"stage {stage!r} samples the units, and what that is worth is proven for one unit "
-                "added or removed: leave out --adjacency replace-one. Nothing was spent on it"
             )
 
     def _stored(self, path: Path, terms: _Terms) -> tuple[NDArray[np.int64], int]:

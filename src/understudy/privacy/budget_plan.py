@@ -120,6 +120,19 @@ class Plan:
             self.slack * share,
         )
 
+    def require_covers(self, unit: Unit) -> None:
+        """Refuse samples of units that are replaced: what those are worth is another proof.
+
+        Raises:
+            ConfigError: As said.
+        """
+        if self.sampling and unit.adjacency != "add-remove":
+            raise ConfigError(
+                f"stage {next(iter(self.sampling))!r} samples the units, and what that is worth is "
+                "proven for a unit that is added or removed: take --adjacency add-remove (the "
+                "default), or a method that asks all units. Nothing was spent"
+            )
+
     def receipt(self, unit: Unit) -> Receipt:
         """The guarantee of the plan before anything is released: queries and sizes are unknown."""
         stages = (self.stage_receipt(name, "", 1.0, 0) for name in self.shares)

@@ -204,6 +204,7 @@ def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
     """The budget divided among the method's stages and, if asked for, the measured quality."""
     sampling = sampling_of(stages)
     plan = Plan.of(config.privacy.budget, weights_of(stages), sampling)
+    plan.require_covers(config.privacy.privacy_unit)
     share = config.privacy.quality_part
     if not share:
         return plan

@@ -53,6 +53,8 @@ class _Block(nn.Module):
         self.steer = nn.Linear(_CONDITION, 6 * width)
         self.attend = nn.Linear(width, 3 * width)
         self.join = nn.Linear(width, width)
+        nn.init.zeros_(self.steer.weight)
+        nn.init.zeros_(self.steer.bias)
         self.layer = nn.Sequential(
             nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width)
         )
@@ -85,9 +87,8 @@ class _Transformer(nn.Module):
         self.blocks = nn.ModuleList(_Block(options.width) for _ in range(options.depth))
         self.norm = nn.LayerNorm(options.width)
         self.write = nn.Linear(options.width, numbers)
-        for layer in (self.write, *(block.steer for block in self.blocks)):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.write.weight)
+        nn.init.zeros_(self.write.bias)
         rows, columns = height // options.patch, width // options.patch
         self.register_buffer("places", _places(rows, columns, options.width), persistent=False)
 

@@ -45,13 +45,14 @@ from understudy.methods.finetuning.class_gaussians import (
 )
 from understudy.methods.finetuning.diffusion import Diffusion
 from understudy.methods.finetuning.training import DpSgd, dp_sgd, pretrained, public_clip_norm
+from understudy.privacy.accounting import MAX_SIZE
 from understudy.steps.row_arithmetic import spread_batches
 
 NAME = "finetuning"
 
 _SIDE = 32  # longest side of the images that the network draws; larger ones are enlarged
 _PUBLIC_IMAGES = 4_096  # are learnt from, at most
-_FEWEST_PUBLIC = 200
+_FEWEST_PUBLIC = 100
 _SAMPLED = 128  # samples that are finished at a time
 _USUAL_BATCH = 256  # expected units of a step: more take longer than they are worth
 _WARM_START = {"sizes": 1.0, "centre": 2.0, "spread": 1.0, "means": 6.0, "covariances": 10.0}
@@ -226,9 +227,16 @@ def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     if len(context.shape) != 3:
         raise ConfigError("fine-tuning draws images, and this dataset holds embeddings")
-    network_of(context)
     if not context.public:
         raise ConfigError("fine-tuning needs public images to learn from first (--public SOURCE)")
+    network = network_of(context)
+    size = len(network.initial(grid_of(context), len(context.classes), seed=0))
+    if size * params.steps > MAX_SIZE // 2:
+        raise ConfigError(
+            f"{params.steps} steps release {size:,} numbers each, and half of the {MAX_SIZE:,} "
+            "that a run may release is for them: take fewer steps or a smaller network, such as "
+            "embedded:denoiser?width=32. Nothing was spent"
+        )
     return stages_of(_plan(params))
 
 

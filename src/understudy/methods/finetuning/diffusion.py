@@ -112,21 +112,22 @@ class Diffusion:
         return np.concatenate(samples) if samples else self.gaussians.means[labels]
 
     def _solved(self, labels: Labels, seeds: Seeds, steps: int) -> Rows:
-        least, most = (_edge * self.gaussians.deviation for _edge in (_LEAST_SIGMA, _MOST_SIGMA))
+        deviation = self.gaussians.deviation
+        least, most = _LEAST_SIGMA * deviation, _MOST_SIGMA * deviation
         ends = most ** (1 / _RHO), least ** (1 / _RHO)
-        sigmas = np.append(np.linspace(*ends, steps) ** _RHO, 0.0)
+        sigmas: list[float] = [*(np.linspace(*ends, steps) ** _RHO).tolist(), 0.0]
         means = self.gaussians.means[labels]
         noise = [
             np.random.default_rng(int(seed)).standard_normal(means.shape[1], dtype=np.float32)
             for seed in seeds
         ]
-        images = np.asarray(means + most * np.stack(noise), dtype=np.float32)
+        images: Rows = (means + most * np.stack(noise)).astype(np.float32)
         for sigma, following in pairwise(sigmas):
             slope = self._slope(images, sigma, labels)
-            moved: Rows = np.asarray(images + (following - sigma) * slope, dtype=np.float32)
+            moved = (images + (following - sigma) * slope).astype(np.float32)
             if following > 0:
-                slope = (slope + self._slope(moved, following, labels)) / 2
-                moved = np.asarray(images + (following - sigma) * slope, dtype=np.float32)
+                slope = np.float32(0.5) * (slope + self._slope(moved, following, labels))
+                moved = (images + (following - sigma) * slope).astype(np.float32)
             images = moved
         return images
 
