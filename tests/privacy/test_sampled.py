@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +323,29 @@ def test_what_a_step_releases_is_the_clipped_sum_of_a_sample(tmp_path):
     # Of 40 units at rate 1/2: 6 deviations of their mean, and of no two steps the same ones.
     assert abs(np.mean(counts) - 20) < 6 * np.sqrt((10 + noise**2) / 6)
     assert np.std(counts) > 2 * noise / np.sqrt(6)
+
+
+def test_a_unit_of_several_records_is_sampled_and_clipped_as_one(tmp_path):
+    """Twenty people with two records each add as much as twenty records."""
+    site = Site(tmp_path, budget=None, unit=Unit("person"))
+    site.records.has_units = True
+    people = np.array([f"p{number % 20}" for number in range(40)])
+    plain = site.records.batches
+
+    def with_units(size: int) -> Any:
+        for batch in plain(size):
+            yield replace(batch, units=people[: len(batch.labels)])
+
+    site.records.batches = with_units
+    vault = site.vault().embedded()
+    query = NetworkGradients(Shift(), 1, 3, 2.5)
+    grid = query.grid(1.0)
+    each = query.integer_sum(site.records.values[:1], np.zeros(1, np.int64), None, grid)
+    np.testing.assert_allclose(vault._exact(query, grid), 20 * each, rtol=1e-6)
+    for _ in range(20):
+        number = vault._exact(query, grid, 0.5)[0, 0] / each[0, 0]
+        assert number == pytest.approx(np.rint(number), abs=1e-3)
+        assert number <= 20
 
 
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.7, False), (1.3, False)])
