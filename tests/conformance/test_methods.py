@@ -67,6 +67,19 @@ class TestEvolution(ImageMethodSuite):
         return {"generator": "embedded:studio?steps=2"}
 
 
+class TestFinetuning(ImageMethodSuite):
+    name = "finetuning"
+    settings = {"steps": 3, "pretraining": 4, "solver_steps": 2, "rate": 0.4}  # noqa: RUF012
+
+    @pytest.fixture(autouse=True)
+    def needs_torch(self, one_thread: None) -> None:
+        pytest.importorskip("torch")
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        public = class_folders(folder / "public", {"leaf": 210}, (8, 8, 1), seed=3)
+        return {"public": str(public), "denoiser": "embedded:denoiser?width=8&depth=1"}
+
+
 class TestLabelling(MethodSuite):
     name = "labelling"
     epsilon = 30.0
@@ -116,6 +129,13 @@ class TestSelectionOfImages(ImageMethodSuite):
 
 
 def test_every_method_of_this_package_is_tested_here() -> None:
-    suites = (TestClustering, TestAlignment, TestEvolution, TestLabelling, TestSelection)
+    suites = (
+        TestClustering,
+        TestAlignment,
+        TestEvolution,
+        TestFinetuning,
+        TestLabelling,
+        TestSelection,
+    )
     tested = {suite.name for suite in suites}
     assert tested == set(BUILT_IN[METHODS])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from understudy.privacy import block_queries, queries
 from understudy.privacy.cells import Cells, SplitCells
+from understudy.privacy.network_gradients import NetworkGradients
 from understudy.privacy.queries import Query
 from understudy.testing import QuerySuite
 
@@ -40,7 +42,19 @@ def queries_of_this_package() -> list[Query]:
         queries.NormHistogram(Cells(cells.centres[:, :1]), np.array([0.5, 1.0, 2.0])),
         queries.RecallCounts(rng.normal(size=(DIM + 1, CLASSES))),
         queries.ClippedGradients(rng.normal(size=(DIM + 1, CLASSES)), 1.3),
+        NetworkGradients(Outer(), CLASSES, DIM, 1.3),
     ]
+
+
+class Outer:
+    """A loss whose gradient is a record's products with numbers of its class."""
+
+    fingerprint, size = "outer", 2 * DIM
+
+    def gradients(
+        self, values: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        return np.concatenate([values, values * (labels[:, None] - 1)], axis=1, dtype=np.float32)
 
 
 class TestQueries(QuerySuite):

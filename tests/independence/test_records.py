@@ -18,7 +18,7 @@ from tests.methods.colour_world import Painter, Pen
 from tests.methods.shapes_world import frames, shapes
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
-from understudy.core.ports import Captioner
+from understudy.core.ports import Captioner, Denoiser
 from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
 from understudy.methods.alignment.algorithm import AlignmentParams
 from understudy.methods.base import Context
@@ -26,6 +26,8 @@ from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
+from understudy.methods.finetuning.algorithm import METHOD as FINETUNING
+from understudy.methods.finetuning.algorithm import FinetuningParams
 from understudy.methods.labelling.algorithm import METHOD as LABELLING
 from understudy.methods.labelling.algorithm import LabellingParams
 from understudy.methods.selection.algorithm import METHOD as SELECTION
@@ -107,6 +109,10 @@ class Case:
         return run(self.method, self.params, context, records, folder, answers, **more)
 
 
+def small_denoiser(_):
+    return load_model(Denoiser, "embedded:denoiser?width=8&depth=1")
+
+
 def studio_captioner(_):
     return load_model(Captioner, "embedded:studio")
 
@@ -134,6 +140,15 @@ def selected(**more: Any) -> SelectionParams:
 
 
 CASES = {
+    "finetuning": Case(
+        FINETUNING,
+        FinetuningParams(steps=2, pretraining=2, solver_steps=2, multiplicity=2),
+        None,
+        (8, 8, 3),
+        context={"denoiser": small_denoiser},
+        public=True,
+        world=images,
+    ),
     "clustering, dct to images": Case(
         CLUSTERING, few(), "embedded:dct", (8, 8, 1), decoder="embedded:dct"
     ),

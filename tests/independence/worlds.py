@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.backends.arrays import fit_images
 from understudy.core.types import Batch, Receipt, Release, Vector
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Context, Materials, Method, weights_of
+from understudy.methods.base import Context, Materials, Method, sampling_of, weights_of
 from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import Plan
@@ -25,6 +25,7 @@ from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
 
 Sum = Callable[[float], NDArray[np.int64]]
+SampledSum = Callable[[float, float], NDArray[np.int64]]
 
 
 @dataclass
@@ -112,6 +113,18 @@ class Notes:
             raise Diverged(stage)
         return self.answers[stage]
 
+    def sample(self, query: Query, stage: str, step: int, total: SampledSum) -> Vector:
+        """A step, whose exact sum is noted as of all records: who is in is drawn by chance."""
+        name = f"{stage} {step}"
+        sigma = self.sigma(query, stage)
+        grid = query.grid(sigma)
+        self.grids[name], self.sigmas[name] = grid, sigma
+        self.sums[name], self.asked[name] = total(grid, 1.0), query.fingerprint()
+        self.bounds[name] = query.sensitivity("add-remove") / grid
+        if name not in self.answers:
+            self.answers[name] = self.account.sample(query, stage, step, total)
+        return self.answers[name]
+
 
 @dataclass
 class Run:
@@ -147,7 +160,8 @@ def run(
 ) -> Run:
     """Run a method; stages in ``answers`` get those, others are released and added to them."""
     params = method.settle(params, context)
-    plan = Plan.of(Budget(epsilon), weights_of(method.stages(params, context)))
+    stages = method.stages(params, context)
+    plan = Plan.of(Budget(epsilon), weights_of(stages), sampling_of(stages))
     place = folder / f"run{len(list(folder.iterdir()))}"
     (place / "cache").mkdir(parents=True)
     with Ledger(str(place / "ledger.db")) as ledger:

@@ -66,11 +66,13 @@ class NullLedger(Ledger):
         """How often a stage was charged."""
         return sum((run, stage) == drawn[:2] for drawn in self._drawn)
 
-    def released(self, run: str, stage: str, attempt: int) -> str | None:
+    def released(self, run: str, stage: str, attempt: int, step: int = 0) -> str | None:
         """No release is known."""
         return None
 
-    def record_release(self, dataset: str, run: str, stage: str, attempt: int, digest: str) -> None:
+    def record_release(
+        self, dataset: str, run: str, stage: str, attempt: int, digest: str, step: int = 0
+    ) -> None:
         """Keeps nothing."""
 
 

@@ -145,7 +145,7 @@ def _bound(bench: Bench, inside: Vector, outside: Vector, confidence: float) -> 
         outside,
         delta=budget.delta,
         claimed=budget.epsilon,
-        claimed_mu=bench.plan.mu,
+        claimed_mu=None if bench.plan.sampling else bench.plan.mu,
         confidence=confidence,
     )
 

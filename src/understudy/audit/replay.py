@@ -266,6 +266,35 @@ class ReplayVault:
         ]
         return np.asarray(answer.noisy * grid, dtype=np.float64)
 
+    def sample(self, query: Query, *, stage: str, step: int) -> Vector:
+        """The run's own answer to a step; who was in its sample, the attacker cannot know.
+
+        A candidate's log likelihood ratio is that of a mixture, N(r, 1) with it in the sample and
+        without, where of all others the expected part was.
+        """
+        answer = self._observed.answers.get(f"{stage}.{step}")
+        if answer is None or answer.query != query.fingerprint():
+            raise ReplayDiverged(f"{stage}: asked for something else than the run was asked for")
+        sigma, rate = self.noise_sd(query, stage=stage), self._bench.plan.sampling[stage].rate
+        grid = query.grid(sigma)
+        total = _exact(self._vaults.dataset, query, grid)
+        changes, differences = self._changes(query, grid, total)
+        lengths = [float(np.linalg.norm(one)) * grid / query.bound for one in differences]
+        self.findings.dependence = max(self.findings.dependence, *lengths, 0.0)
+        flat = (changes * (grid / sigma)).reshape(len(changes), -1)
+        others = total - changes[self.inside].sum(axis=0)
+        rest = ((answer.noisy - rate * others) * (grid / sigma)).ravel()
+        squares = np.square(flat).sum(axis=1)
+        ratios = np.clip(flat @ rest - squares / 2, -50.0, 50.0)
+        self.findings.log_ratios += np.log1p(rate * np.expm1(ratios))
+        longest = float(np.sqrt(squares.max())) * sigma / query.bound
+        self.findings.longest_contribution = max(self.findings.longest_contribution, longest)
+        if step == 1:
+            self.findings.stages += [
+                receipt for receipt in self._observed.receipt.stages if receipt.stage == stage
+            ]
+        return np.asarray(answer.noisy * grid, dtype=np.float64)
+
     def _changes(
         self, query: Query, grid: float, exact: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:

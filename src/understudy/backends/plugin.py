@@ -27,6 +27,7 @@ Kind = Literal[
     "generator",
     "tuner",
     "captioner",
+    "denoiser",
     "writer",
     "segmenter",
     "detector",

@@ -31,6 +31,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "alignment": "understudy.methods.alignment.algorithm:METHOD",
         "clustering": "understudy.methods.clustering.algorithm:METHOD",
         "evolution": "understudy.methods.evolution.algorithm:METHOD",
+        "finetuning": "understudy.methods.finetuning.algorithm:METHOD",
         "labelling": "understudy.methods.labelling.algorithm:METHOD",
         "selection": "understudy.methods.selection.algorithm:METHOD",
     },

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.denoising import Denoiser as Denoiser
 from understudy.core.types import (
     Batch,
     Embeddings,

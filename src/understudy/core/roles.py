@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast, get_type_hint
 from understudy.core.option import Option, option_of
 
 if TYPE_CHECKING:
-    from understudy.core.ports import Captioner, Decoder, Encoder, Generator, Writer
+    from understudy.core.ports import Captioner, Decoder, Denoiser, Encoder, Generator, Writer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +124,14 @@ class RoleNames(TypedDict, total=False):
     captioner: Annotated[
         str | None, _role("Model that describes images in words.", "Captioner", "The captioner.")
     ]
+    denoiser: Annotated[
+        str | None,
+        _role(
+            "Diffusion network that is trained.",
+            "Denoiser",
+            "The diffusion network that the method trains.",
+        ),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +145,7 @@ class Models:
     renderer: Generator | None = None
     writer: Writer | None = None
     captioner: Captioner | None = None
+    denoiser: Denoiser | None = None
 
 
 ROLES: Mapping[str, Role] = {

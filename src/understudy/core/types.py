@@ -90,16 +90,31 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """Releases of Poisson samples of the units, one a step, as DP-SGD makes them.
+
+    Attributes:
+        rate: Probability of a unit to be in a step's sample, in (0, 1]; independent of the others.
+        steps: How many.
+    """
+
+    rate: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One release that a method plans: what is paid for by this name, and nothing else.
 
     Attributes:
         name: Its name in the plan, the ledger and the receipt, such as ``"means"``.
         weight: Its part of the run's squared mu, in proportion to the other stages' weights.
+        sampling: Where it is many releases, of samples of the units; None: one release, of all.
     """
 
     name: str
     weight: float
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +127,12 @@ class StageReceipt:
         share: Part of the run's squared mu, in (0, 1].
         sensitivity: Largest change of the sum, in L2, that one unit can cause.
         sigma: Standard deviation of the noise, in the units of the sum.
-        mu: sensitivity / sigma, the Gaussian-DP parameter of this release.
-        size: How many numbers were released.
+        mu: sensitivity / sigma, the Gaussian-DP parameter of this release, or of each step.
+        size: How many numbers were released, in all steps.
         origin: The release that this one was made from, where the stage was paid for there, such as
             ``"candidates"``; empty: paid for by this run.
+        rate: Probability of a unit to be in a step's sample; 1: every unit is.
+        steps: How many releases there were, one a step.
     """
 
     stage: str
@@ -126,6 +143,13 @@ class StageReceipt:
     mu: float
     size: int
     origin: str = ""
+    rate: float = 1.0
+    steps: int = 1
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the units were sampled, so that mu alone does not say what it cost."""
+        return self.rate < 1 or self.steps > 1
 
 
 @dataclass(frozen=True, slots=True)

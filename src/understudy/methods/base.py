@@ -24,6 +24,7 @@ from understudy.core.types import (
     Fit,
     Images,
     Release,
+    Sampling,
     Seeds,
     Shape,
     Stage,
@@ -453,6 +454,11 @@ def weights_of(stages: Sequence[Stage]) -> dict[str, float]:
         names = ", ".join(stage.name for stage in stages)
         raise ConfigError(f"every stage of a plan needs a name of its own, found {names}")
     return weights
+
+
+def sampling_of(stages: Sequence[Stage]) -> dict[str, Sampling]:
+    """The sampling of each stage that has one, by its name."""
+    return {stage.name: stage.sampling for stage in stages if stage.sampling is not None}
 
 
 def prompts_of(phrases: Sequence[str], template: str) -> tuple[str, ...]:

@@ -34,11 +34,13 @@ class _Terms:
 
     Attributes:
         receipt: Of the stage.
+        step: Of a stage of samples, from 1; 0: the stage is one release.
         grid: The grid step.
         conditions: JSON values: a stored answer is given back for these and no others.
     """
 
     receipt: StageReceipt
+    step: int
     grid: float
     conditions: Mapping[str, Any]
 
@@ -47,25 +49,26 @@ class StoredReleases:
     """The answers that a run has paid for: noisy, so no secret, but they stay with the owner."""
 
     def __init__(self, unit: Unit, plan: Plan, folder: Path) -> None:
+        plan.require_covers(unit)
         self.unit, self.plan, self._folder = unit, plan, folder
         self._stages: dict[str, StageReceipt] = {}
+        self._steps: dict[str, int] = {}  # gone through so far, of a stage of samples
 
     def sigma(self, query: Query, stage: str) -> float:
         """Standard deviation of the noise for a query as a stage, in the units of its sum."""
         return query.sensitivity(self.unit.adjacency) / self.plan.stage_mu(stage)
 
-    def stored_answer(self, query: Query, stage: str) -> Vector:
-        """The answer to a query, (slots, width) float64, which must be there.
+    def stored_answer(self, query: Query, stage: str, step: int = 0) -> Vector:
+        """The answer to a query, or to a step of it, (slots, width) float64, which must be there.
 
         Raises:
             RunError: It is missing, or was stored for another query.
         """
-        terms = self._terms(query, stage)
-        if not self._path(stage).exists():
-            raise RunError(
-                f"{self._path(stage)}: is missing: more samples need every answer of the run"
-            )
-        noisy, _ = self._stored(stage, terms)
+        terms = self._terms(query, stage, step)
+        path = self._path(stage, step)
+        if not path.exists():
+            raise RunError(f"{path}: is missing: more samples need every answer of the run")
+        noisy, _ = self._stored(path, terms)
         return self._answer(noisy, terms)
 
     def receipt(self) -> Receipt:
@@ -79,30 +82,30 @@ class StoredReleases:
             stages=tuple(self._stages.values()),
         )
 
-    def _path(self, stage: str) -> Path:
-        return self._folder / f"{stage}.npz"
+    def _path(self, stage: str, step: int = 0) -> Path:
+        return self._folder / (f"{stage}.{step}.npz" if step else f"{stage}.npz")
 
-    def _terms(self, query: Query, stage: str) -> _Terms:
+    def _terms(self, query: Query, stage: str, step: int = 0) -> _Terms:
         """What a query is answered by, once it is sure that the plan covers it.
 
         Raises:
             ConfigError: No such stage, too many numbers, or noise that the accounting does not
                 cover.
-            RunError: The stage was released already.
+            RunError: The stage was released already, or a step is out of order.
         """
-        sigma, mu = self.sigma(query, stage), self.plan.stage_mu(stage)
-        if stage in self._stages:
-            raise RunError(f"stage {stage!r} was released already: each stage is released once")
-        if sum(one.size for one in self._stages.values()) + query.size > MAX_SIZE:
+        sigma, plan = self.sigma(query, stage), self.plan
+        self._require_next(stage, step)
+        sensitivity = sigma * plan.stage_mu(stage)
+        receipt = plan.stage_receipt(stage, query.description, sensitivity, query.size)
+        others = (one.size for name, one in self._stages.items() if name != stage)
+        if sum(others) + receipt.size > MAX_SIZE:
             raise ConfigError(
                 f"this run would release more than {MAX_SIZE} numbers; use fewer dimensions, "
-                "clusters, or a smaller covariance model"
+                "clusters, parameters or steps, or a smaller covariance model"
             )
         grid = query.grid(sigma)
         for weight in (1.0,) if query.weights is None else np.unique(query.weights):
             noise.require_scale(sigma / grid / float(weight))
-        share = self.plan.shares[stage]
-        receipt = StageReceipt(stage, query.description, share, mu * sigma, sigma, mu, query.size)
         conditions = {
             "query": query.fingerprint(),
             "sigma": sigma,
@@ -113,11 +116,26 @@ class StoredReleases:
             "unit": self.unit.name,
             "adjacency": self.unit.adjacency,
         }
-        return _Terms(receipt, grid, conditions)
+        if stage in plan.sampling:
+            conditions["sampling"] = [step, receipt.rate, receipt.steps]
+        return _Terms(receipt, step, grid, conditions)
 
-    def _stored(self, stage: str, terms: _Terms) -> tuple[NDArray[np.int64], int]:
+    def _require_next(self, stage: str, step: int) -> None:
+        """Refuse a stage that was gone through, or a step that is not the one after the last."""
+        sampling = self.plan.sampling.get(stage)
+        if sampling is None and (step or stage in self._stages):
+            raise RunError(f"stage {stage!r} was released already: each stage is released once")
+        if sampling is None:
+            return
+        due = self._steps.get(stage, 0) + 1
+        if step != due or step > sampling.steps:
+            raise RunError(
+                f"stage {stage!r} has {sampling.steps} steps, each released once and in order: "
+                f"{due} is next, found {step or 'a release of all units'}"
+            )
+
+    def _stored(self, path: Path, terms: _Terms) -> tuple[NDArray[np.int64], int]:
         """The stored noisy integers of a stage, and the attempt that paid for them."""
-        path = self._path(stage)
         try:
             noisy, note = _read(path)
         except _UNREADABLE as error:
@@ -138,6 +156,7 @@ class StoredReleases:
     def _answer(self, noisy: NDArray[np.int64], terms: _Terms) -> Vector:
         """The answer in the units of the sum; from now on it is in the receipt."""
         self._stages[terms.receipt.stage] = terms.receipt
+        self._steps[terms.receipt.stage] = terms.step
         return np.asarray(noisy * terms.grid, dtype=np.float64)
 
 
@@ -220,7 +239,7 @@ class Account(StoredReleases):
 
     def released(self) -> Receipt:
         """The guarantee of what was released so far, and of nothing else; of a resumed run too."""
-        paths = [self._path(stage) for stage in self.plan.shares]
+        paths = [self._path(one, int(one in self.plan.sampling)) for one in self.plan.shares]
         stages = [StageReceipt(**_read(path)[1]["receipt"]) for path in paths if path.exists()]
         events = [self.plan.event(one.stage) for one in stages]
         delta, slack = self.plan.budget.delta, math.fsum(event.slack for event in events)
@@ -250,14 +269,47 @@ class Account(StoredReleases):
             ConfigError: Noise for which the accounting would not hold. Nothing was charged.
             BudgetRefused: A release that was lost has to be paid again, and cannot be.
         """
-        terms = self._terms(query, stage)
-        if self._path(stage).exists():
-            noisy, attempt = self._stored(stage, terms)
-            self._record(stage, attempt, noisy)
+        return self._released(query, self._terms(query, stage), total)
+
+    def sample(
+        self,
+        query: Query,
+        stage: str,
+        step: int,
+        total: Callable[[float, float], NDArray[np.int64]],
+    ) -> Vector:
+        """The noisy sum of a query over a sample of the units, as `release` (`Vault.sample`).
+
+        Args:
+            query: What is asked.
+            stage: Of the plan, one with a sampling.
+            step: Which of its steps, from 1 and in order.
+            total: The exact sum by the grid and the rate.
+
+        Raises:
+            RunError: A step out of order, or its answer was released and is gone: all steps were
+                paid for together, so no other one can be drawn.
+        """
+        terms = self._terms(query, stage, step)
+        return self._released(query, terms, lambda grid: total(grid, terms.receipt.rate))
+
+    def _released(
+        self, query: Query, terms: _Terms, total: Callable[[float], NDArray[np.int64]]
+    ) -> Vector:
+        stage, step = terms.receipt.stage, terms.step
+        path = self._path(stage, step)
+        if path.exists():
+            noisy, attempt = self._stored(path, terms)
+            self._record(stage, attempt, noisy, step)
         else:
+            if step and self._ledger.released(self.run, stage, 1, step) is not None:
+                raise RunError(
+                    f"{path}: is missing, and was released: another answer would cost more than "
+                    "was charged. Put it back, or start a new run in another folder"
+                )
             exact = total(terms.grid)
             self.reserve()
-            attempt = self._pay(stage)
+            attempt = self._pay(stage, step)
             noisy = _add_noise(exact, query, terms.receipt.sigma / terms.grid)
             self._store(noisy, attempt, terms)
         return self._answer(noisy, terms)
@@ -278,8 +330,14 @@ class Account(StoredReleases):
             returning=returning,
         )
 
-    def _pay(self, stage: str) -> int:
-        """Make sure of a charge that no release was drawn for yet; its attempt number."""
+    def _pay(self, stage: str, step: int = 0) -> int:
+        """Make sure of a charge that no release was drawn for yet; its attempt number.
+
+        All steps of a stage are one attempt: what was lost of them is not drawn again.
+        """
+        if step:
+            self._charge([self._stage_charge(stage, 1)])
+            return 1
         attempt = max(1, self._ledger.attempts(self.run, stage))
         if self._ledger.released(self.run, stage, attempt) is not None:
             attempt += 1  # released before, and the result is gone: spent is spent
@@ -292,14 +350,17 @@ class Account(StoredReleases):
         Killed anywhere in here, a resumed run finds either a whole file, which `_settle` takes up,
         or none that was ever whole: one charge never pays for two answers.
         """
-        path = self._path(terms.receipt.stage)
+        path = self._path(terms.receipt.stage, terms.step)
         part = path.with_suffix(".part")
         note = {"drawn": terms.conditions, "attempt": attempt, "receipt": asdict(terms.receipt)}
+        # Of the many answers of a training, half the disk where four bytes are enough.
+        small = noisy.astype(np.int32) if terms.step else noisy
+        stored = small if np.array_equal(small, noisy) else noisy
         with owner_file(part, "wb") as file:
-            np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
+            np.savez(file, noisy=stored, note=np.array(json.dumps(note)))
             file.flush()
             os.fsync(file.fileno())
-        self._record(path.stem, attempt, noisy)
+        self._record(terms.receipt.stage, attempt, noisy, terms.step)
         part.replace(path)
 
     def _settle(self, part: Path) -> None:
@@ -309,12 +370,16 @@ class Account(StoredReleases):
         except _UNREADABLE:
             part.unlink()
         else:
-            self._record(part.stem, note["attempt"], noisy)
+            stage, _, step = part.stem.rpartition(".")
+            sampled = stage in self.plan.sampling
+            name, number = (stage, int(step)) if sampled else (part.stem, 0)
+            self._record(name, note["attempt"], noisy, number)
             part.replace(part.with_suffix(".npz"))
 
-    def _record(self, stage: str, attempt: int, noisy: NDArray[np.int64]) -> None:
-        digest = hashlib.sha256(np.ascontiguousarray(noisy).tobytes()).hexdigest()
-        self._ledger.record_release(self._dataset, self.run, stage, attempt, digest)
+    def _record(self, stage: str, attempt: int, noisy: NDArray[Any], step: int = 0) -> None:
+        numbers = np.ascontiguousarray(noisy, dtype=np.int64)
+        digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+        self._ledger.record_release(self._dataset, self.run, stage, attempt, digest, step)
 
 
 def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[np.int64]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Receipt, StageReceipt
+from understudy.core.types import Receipt, Sampling, StageReceipt
 from understudy.privacy.accounting import (
     RUN_SLACK,
+    Event,
     Gaussian,
+    SampledGaussian,
     epsilon_of,
+    mu_of,
     run_event,
+    sampled_gaussian,
 )
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.unit import Unit
@@ -37,19 +41,24 @@ class Plan:
     """A run's budget divided among its stages.
 
     Every stage is a Gaussian release with mu_k = mu sqrt(share_k), so that the run composes to mu
-    exactly (sum mu_k^2 = mu^2). The classes and clusters of a stage are one release.
+    exactly (sum mu_k^2 = mu^2). The classes and clusters of a stage are one release. One stage at
+    most may be the steps of DP-SGD (`Sampling`): its noise is what the others leave of epsilon by
+    numerical composition, for no mu says what samples cost.
 
     Args:
         budget: (epsilon, delta) of the run.
         shares: Stage to its part of mu^2: each positive, at most 1 together. They are copied, and
             cannot be changed afterwards.
+        sampling: Of the stage that has one.
 
     Raises:
-        ConfigError: A share that is not a positive number, or shares that spend more than mu^2.
+        ConfigError: Two stages of samples, or steps that do not fit; a share that is not a positive
+            number, or shares that spend more than mu^2.
     """
 
     budget: Budget
     shares: Mapping[str, float]
+    sampling: Mapping[str, Sampling] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         bad = {name: share for name, share in self.shares.items() if not 0 < share < math.inf}
@@ -64,12 +73,23 @@ class Plan:
                 f"budget, found {total:.12g} over {sorted(self.shares)}: use Plan.of, which scales "
                 "weights to shares"
             )
-        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
+        if len(self.sampling) > 1 or not set(self.sampling) <= set(self.shares):
+            raise ConfigError(
+                "one stage of a plan may be steps on samples of the units, found "
+                f"{sorted(self.sampling)} in a plan of {sorted(self.shares)}"
+            )
+        for part in ("shares", "sampling"):
+            object.__setattr__(self, part, MappingProxyType(dict(getattr(self, part))))
 
     @classmethod
-    def of(cls, budget: Budget, weights: Mapping[str, float]) -> Plan:
+    def of(
+        cls,
+        budget: Budget,
+        weights: Mapping[str, float],
+        sampling: Mapping[str, Sampling] | None = None,
+    ) -> Plan:
         """A plan with shares in proportion to ``weights``."""
-        return cls(budget, normalised_shares(weights))
+        return cls(budget, normalised_shares(weights), sampling or {})
 
     @cached_property
     def mu(self) -> float:
@@ -82,23 +102,77 @@ class Plan:
         return RUN_SLACK
 
     def stage_mu(self, stage: str) -> float:
-        """mu of one stage."""
-        if stage not in self.shares:
-            raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
-        return self.mu * math.sqrt(self.shares[stage])
+        """mu of one stage, or of each of its steps."""
+        return self.event(stage).mu
+
+    @cached_property
+    def _sampled(self) -> SampledGaussian:
+        """The steps on samples, with what the other stages leave."""
+        ((stage, sampling),) = self.sampling.items()
+        share = self.shares[stage]
+        others = Gaussian(self.mu * math.sqrt(max(1 - share, 0.0)), self.slack * (1 - share))
+        return sampled_gaussian(
+            self.budget.epsilon,
+            self.budget.delta,
+            others,
+            sampling.rate,
+            sampling.steps,
+            self.slack * share,
+        )
+
+    def require_covers(self, unit: Unit) -> None:
+        """Refuse samples of units that are replaced: what those are worth is another proof.
+
+        Raises:
+            ConfigError: As said.
+        """
+        if self.sampling and unit.adjacency != "add-remove":
+            raise ConfigError(
+                f"stage {next(iter(self.sampling))!r} samples the units, and what that is worth is "
+                "proven for a unit that is added or removed: take --adjacency add-remove (the "
+                "default), or a method that asks all units. Nothing was spent"
+            )
 
     def receipt(self, unit: Unit) -> Receipt:
         """The guarantee of the plan before anything is released: queries and sizes are unknown."""
-        stages = (
-            StageReceipt(name, "", share, 1.0, 1 / self.stage_mu(name), self.stage_mu(name), 0)
-            for name, share in self.shares.items()
-        )
+        stages = (self.stage_receipt(name, "", 1.0, 0) for name in self.shares)
         epsilon, delta = self.budget.epsilon, self.budget.delta
         return Receipt(unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages))
 
-    def event(self, stage: str) -> Gaussian:
+    def stage_receipt(self, stage: str, query: str, sensitivity: float, size: int) -> StageReceipt:
+        """What a stage costs where one unit moves a sum by ``sensitivity``."""
+        mu, one = self.stage_mu(stage), Sampling(1.0, 1)
+        sampling = self.sampling.get(stage, one)
+        if sampling.steps > 1:
+            query += f"; {sampling.steps} steps at a sampling rate of {sampling.rate:g}"
+        return StageReceipt(
+            stage,
+            query,
+            self.shares[stage],
+            sensitivity,
+            sensitivity / mu,
+            mu,
+            size * sampling.steps,
+            rate=sampling.rate,
+            steps=sampling.steps,
+        )
+
+    def event(self, stage: str) -> Gaussian | SampledGaussian:
         """What a stage adds to the ledger."""
-        return Gaussian(self.stage_mu(stage), self.slack * self.shares[stage])
+        if stage not in self.shares:
+            raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
+        if stage in self.sampling:
+            return self._sampled
+        share = self.shares[stage]
+        return Gaussian(self.mu * math.sqrt(share), self.slack * share)
+
+
+def events_of(stages: Sequence[StageReceipt]) -> list[Event]:
+    """What stages cost, without the slack for the noise being discrete."""
+    return [
+        SampledGaussian(one.rate, one.mu, one.steps) if one.sampled else Gaussian(one.mu)
+        for one in stages
+    ]
 
 
 def inherited(receipt: Receipt, origin: str) -> Receipt:
@@ -134,17 +208,24 @@ def composed(receipts: Sequence[Receipt], delta: float) -> Receipt:
             )
         _require_accounted(other)
     everything = [stage for receipt in receipts for stage in receipt.stages]
-    squares = math.fsum(stage.mu**2 for stage in everything)
-    stages = tuple(replace(stage, share=stage.mu**2 / squares) for stage in everything)
+    events = events_of(everything)
+    # What a stage of samples costs, as the mu of one release that has its epsilon.
+    squares = [
+        event.mu**2
+        if isinstance(event, Gaussian)
+        else mu_of(epsilon_of([event], delta), delta) ** 2
+        for event in events
+    ]
+    shares = [square / math.fsum(squares) for square in squares]
+    stages = tuple(replace(one, share=share) for one, share in zip(everything, shares, strict=True))
     slack = math.fsum(receipt.slack for receipt in receipts)
-    epsilon = epsilon_of([Gaussian(math.sqrt(squares), slack)], delta)
+    epsilon = epsilon_of([*events, Gaussian(0.0, slack)], delta)
     return Receipt(first.unit, first.adjacency, epsilon, delta, slack, stages)
 
 
 def _require_accounted(receipt: Receipt) -> None:
     """Refuse a receipt of another epsilon than its stages come to."""
-    events = [Gaussian(stage.mu) for stage in receipt.stages]
-    reached = epsilon_of(events, receipt.delta) + receipt.slack
+    reached = epsilon_of(events_of(receipt.stages), receipt.delta) + receipt.slack
     tolerance = _EPSILON_TOLERANCE
     if not math.isclose(reached, receipt.epsilon, rel_tol=tolerance, abs_tol=tolerance):
         raise ConfigError(

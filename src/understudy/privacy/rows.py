@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +46,22 @@ def split_block(block: Block, rows: int) -> Iterator[Block]:
         part = slice(start, stop)
         yield values[part], labels[part], None if groups is None else groups[part]
         start = stop
+
+
+def poisson_sample(block: Block, rate: float) -> Block:
+    """The records of units that are in a sample: each unit is, by itself, with this probability.
+
+    The operating system's generator decides, by 64 bits a unit: the probability is the rate, or
+    less by 2^-64. A unit is in with all its records or with none.
+    """
+    values, labels, groups = block
+    if rate >= 1:
+        return block
+    units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    count = int(units[-1]) + 1 if len(units) else 0
+    draws = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    inside = (draws < np.uint64(math.floor(math.ldexp(rate, 64))))[units]
+    return values[inside], labels[inside], None if groups is None else groups[inside]
 
 
 def _end_of_unit(units: NDArray[np.int64], stop: int) -> int:

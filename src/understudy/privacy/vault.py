@@ -14,6 +14,7 @@ from understudy.core.independence import constantly
 from understudy.core.ports import Engine, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account, StoredReleases
+from understudy.privacy.network_gradients import RECORDS_PER_GRADIENT, NetworkGradients
 from understudy.privacy.probe import require_independent
 from understudy.privacy.queries import Query
 from understudy.privacy.rows import (
@@ -22,6 +23,7 @@ from understudy.privacy.rows import (
     CachedRecords,
     SourceRecords,
     cache_records,
+    poisson_sample,
     split_block,
 )
 from understudy.privacy.sealed import Sealed
@@ -79,6 +81,22 @@ class Vault(Protocol):
             InputError: Values that are not finite.
             ConfigError: A stage that is not planned, or noise that the accounting does not cover.
             RunError: The stage was released before, or its stored answer is to another query.
+        """
+        ...
+
+    def sample(self, query: Query, *, stage: str, step: int) -> Vector:
+        """The answer to a query about a Poisson sample of the units: one step of DP-SGD.
+
+        Which units are in it is drawn anew for each step, and known to nothing and nobody after it.
+
+        Args:
+            query: What is asked. The gradients of a network are probed before the first step.
+            stage: A stage with a sampling (`understudy.core.types.Stage`).
+            step: From 1 to its number of steps, in order.
+
+        Raises:
+            BackendError: A network whose gradient depends on more than the record.
+            RunError: A step out of order, or one whose answer was released and is gone.
         """
         ...
 
@@ -223,8 +241,28 @@ class PrivateVault(Sealed):
         """
         return self._inside.account.release(query, stage, lambda grid: self._exact(query, grid))
 
-    def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
+    def sample(self, query: Query, *, stage: str, step: int) -> Vector:
+        """See `Vault.sample`; as `release`, but 1. is of a sample of the units, and 2. is once.
+
+        All steps are charged together before the first of them. A step whose answer is stored is
+        not drawn again; of one that ended before its answer was stored nothing is known to anybody,
+        and it is drawn again with another sample and other noise.
+        """
+        inside = self._inside
+        if inside.probe and step == 1 and isinstance(query, NetworkGradients):
+            require_independent(
+                lambda values: query.gradients(values, np.zeros(len(values), np.int64)),
+                (query.cells.dim,),
+                "the network that is trained",
+                batch=RECORDS_PER_GRADIENT,
+            )
+        return inside.account.sample(
+            query, stage, step, lambda grid, rate: self._exact(query, grid, rate)
+        )
+
+    def _exact(self, query: Query, grid: float, rate: float = 1.0) -> NDArray[np.int64]:
         def add_up(block: Block) -> NDArray[np.int64]:
+            block = poisson_sample(block, rate)
             total = np.zeros((query.slots, query.width), dtype=np.int64)
             for values, labels, groups in split_block(block, query.records_at_once):
                 classes = labels if self._labelled else np.zeros_like(labels)
@@ -282,6 +320,10 @@ class StoredVault:
             RunError: It is not there, or it was stored for another query.
         """
         return self._releases.stored_answer(query, stage)
+
+    def sample(self, query: Query, *, stage: str, step: int) -> Vector:
+        """The stored answer to a step."""
+        return self._releases.stored_answer(query, stage, step)
 
     def noise_sd(self, query: Query, *, stage: str) -> float:
         """See `Vault.noise_sd`."""

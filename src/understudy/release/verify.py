@@ -23,12 +23,14 @@ from understudy.privacy.accounting import (
     epsilon_of,
     epsilon_of_mu,
 )
+from understudy.privacy.budget_plan import events_of
 from understudy.release.checksums import checksum_faults, signature_faults
 from understudy.release.outputs import read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import composed_mu, guess_bound, stated
 
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
+_SAMPLED = 1e-3  # by which epsilon of samples may be more than it comes to: noise is solved for
 _SOLVED = 1e-6  # epsilon is the solution of an equation
 
 OUTSIDE = (
@@ -145,8 +147,9 @@ def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str
                 f"{stage.sensitivity / stage.sigma if stage.sigma else math.inf:g}"
             )
     mu = composed_mu(receipt)
-    if claim["mu"] is None or not _same(claim["mu"], mu):
-        yield f"states mu {claim['mu']}; its stages compose to {mu:g}"
+    stated_mu = claim["mu"]
+    if (stated_mu is None) != (mu is None) or not _same(stated_mu or 0.0, mu or 0.0):
+        yield f"states mu {stated_mu}; its stages compose to {mu}"
     yield from _share_faults(receipt)
     if not record.public:
         yield from _epsilon_faults(receipt)
@@ -161,6 +164,8 @@ def _share_faults(receipt: Receipt) -> Iterator[str]:
     shares = math.fsum(stage.share for stage in receipt.stages)
     if shares > 1 + _EXACT:
         yield f"its stages state shares of {shares:g} of the budget together, more than all"
+    if any(stage.sampled for stage in receipt.stages):
+        return  # no mu says what part of the budget samples are
     squares = math.fsum(stage.mu**2 for stage in receipt.stages)
     for stage in receipt.stages:
         if not _same(stage.share * squares, stage.mu**2 * shares):
@@ -180,13 +185,20 @@ def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
     least = discretisation_slack(size, MIN_SCALE)
     if receipt.slack < least:
         yield f"states a slack of {receipt.slack:g}; {size:,} numbers need {least:g}"
-    shares = math.fsum(stage.share for stage in receipt.stages)
-    mu = composed_mu(receipt) / math.sqrt(shares) if shares > 0 else 0.0
     if not 0 < receipt.delta < 1:
         yield f"states delta {receipt.delta:g}, which is no probability between 0 and 1"
         return
-    low = epsilon_of_mu(mu, receipt.delta) + receipt.slack
-    high = epsilon_of([Gaussian(mu, receipt.slack)], receipt.delta)
+    shares = math.fsum(stage.share for stage in receipt.stages)
+    mu = composed_mu(receipt)
+    if mu is None:
+        reached = epsilon_of(
+            [*events_of(receipt.stages), Gaussian(0.0, receipt.slack)], receipt.delta
+        )
+        low, high = reached, reached * (1 + _SAMPLED)
+    else:
+        mu = mu / math.sqrt(shares) if shares > 0 else 0.0
+        low = epsilon_of_mu(mu, receipt.delta) + receipt.slack
+        high = epsilon_of([Gaussian(mu, receipt.slack)], receipt.delta)
     if not low * (1 - _SOLVED) <= receipt.epsilon <= high * (1 + _SOLVED):
         yield (
             f"states epsilon {receipt.epsilon:g} at delta {receipt.delta:g}; its stages come to "

@@ -168,7 +168,9 @@ class GuaranteeEntry(_Model):
     epsilon: float | None = Field(description="null: there is no guarantee.")
     delta: float | None
     slack: float = Field(description="Part of epsilon that covers the noise being discrete.")
-    mu: float | None = Field(description="Root of the sum of the squares of the stages' mu.")
+    mu: float | None = Field(
+        description="Root of the sum of the squares of the stages' mu; null: a stage sampled."
+    )
     unit: str = Field(description="What is protected.")
     adjacency: str
     neighbours: str = Field(description="What two adjacent datasets may differ in, in words.")

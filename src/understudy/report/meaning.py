@@ -13,8 +13,13 @@ from understudy.core.types import Receipt
 GROUPS = (1, 2, 5, 10)  # sizes of groups of units that the documents state a bound for
 
 
-def composed_mu(receipt: Receipt) -> float:
-    """Mu of the stages composed: the root of the sum of mu_k squared (Dong, Roth and Su 2022)."""
+def composed_mu(receipt: Receipt) -> float | None:
+    """Mu of the stages composed: the root of the sum of mu_k squared (Dong, Roth and Su 2022).
+
+    None where a stage sampled the units: no mu says what samples cost.
+    """
+    if any(stage.sampled for stage in receipt.stages):
+        return None
     return math.sqrt(math.fsum(stage.mu**2 for stage in receipt.stages))
 
 
@@ -64,11 +69,11 @@ def guess_bound(receipt: Receipt, units: int = 1) -> float:
         single = math.expm1(receipt.epsilon)
         delta = receipt.delta * (math.expm1(epsilon) / single if single else units)
         general = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
-    slack = min(receipt.slack * units, 1.0)
-    gaussian = 0.5 * (1 + math.erf(composed_mu(receipt) * units / 2 / math.sqrt(2))) + math.sinh(
-        slack
-    )
-    return min(general, gaussian if receipt.stages else 1.0, 1.0)
+    mu, slack = composed_mu(receipt), min(receipt.slack * units, 1.0)
+    if mu is None or not receipt.stages:
+        return min(general, 1.0)
+    gaussian = 0.5 * (1 + math.erf(mu * units / 2 / math.sqrt(2))) + math.sinh(slack)
+    return min(general, gaussian, 1.0)
 
 
 def stated(value: float, digits: int = 4) -> str:

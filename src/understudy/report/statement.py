@@ -126,6 +126,15 @@ MECHANISM = {
     "; slack, for the noise being discrete, is part of epsilon",
 }
 
+SAMPLED_MECHANISM = MECHANISM | {
+    "sampling": "in each step of a stage with a rate, every unit is in the sample by itself with "
+    "that probability (Poisson), decided by the operating system's generator",
+    "composition": "numerical, by privacy loss distributions (dp_accounting): of the steps on "
+    "samples of the units, and of the other stages as one Gaussian release",
+    "accounting": "the dominating pair of a step is N(0, 1) and (1 - rate) N(0, 1) + rate N(mu, 1),"
+    " in either order; slack, for the noise being discrete, is part of epsilon",
+}
+
 
 _DEFINITION = "(epsilon, delta)-differential privacy"
 _NO_DEFINITION = PUBLIC_MECHANISM["name"], "none: no differential privacy"
@@ -150,9 +159,12 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
     A stage's ``mu`` is its ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the
     sum of their squares; ``guarantee.epsilon - guarantee.slack`` is no less than the epsilon
-    of that mu at ``guarantee.delta``. Without a guarantee, epsilon, delta and mu are None.
+    of that mu at ``guarantee.delta``. Without a guarantee, epsilon, delta and mu are None; with a
+    stage that sampled the units mu alone is.
     """
     receipt = record.receipt
+    sampled = any(stage.sampled for stage in receipt.stages)
+    mechanism = SAMPLED_MECHANISM if sampled else MECHANISM
     covered, not_covered, assumptions = _lists(record)
     return {
         "schema": PRIVACY_SCHEMA,
@@ -174,7 +186,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             },
             "conditional_on": list(record.conditional_on),
         },
-        "mechanism": dict(_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
+        "mechanism": dict(_of_kind(record, mechanism, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
         "stages": [asdict(stage) for stage in receipt.stages],
         "data": {
             "method": record.method,

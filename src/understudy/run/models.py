@@ -193,11 +193,13 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
 
     An encoder whose numbers come in order of importance says itself which of them matter. Where
     images are decoded from latents on a grid, their lines and patches come from public images, so
-    these are of every family that is drawn.
+    these are of every family that is drawn; and so are those that a network learns from first.
     """
     if asked != PROCEDURAL:
         return asked
     encoder = context.encoder
+    if context.denoiser is not None:
+        return f"procedural:{ALL_FAMILIES}?channels={context.shape[2]}"
     if encoder is None or encoder.ordered:
         return None
     kind = "leaves" if context.grid is None else ALL_FAMILIES

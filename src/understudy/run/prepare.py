@@ -28,6 +28,7 @@ from understudy.methods.base import (
     Method,
     PrivateView,
     Store,
+    sampling_of,
     weights_of,
 )
 from understudy.privacy.budget_plan import Plan, run_mu_of
@@ -260,12 +261,14 @@ def require_room_of(prepared: Prepared) -> None:
 
 def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
     """The budget divided among the method's stages and, if asked for, the measured quality."""
-    plan = Plan.of(config.privacy.budget, weights_of(stages))
+    sampling = sampling_of(stages)
+    plan = Plan.of(config.privacy.budget, weights_of(stages), sampling)
+    plan.require_covers(config.privacy.privacy_unit)
     share = config.privacy.quality_part
     if not share:
         return plan
     rest = {name: (1 - share) * part for name, part in plan.shares.items()}
-    return Plan(config.privacy.budget, {**rest, QUALITY: share})
+    return Plan(config.privacy.budget, {**rest, QUALITY: share}, sampling)
 
 
 def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes: bool) -> None:

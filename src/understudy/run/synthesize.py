@@ -43,6 +43,7 @@ def synthesize(
     renderer: str | None = None,
     writer: str | None = None,
     captioner: str | None = None,
+    denoiser: str | None = None,
     settings: Mapping[str, Any] | None = None,
     count: int | None = None,
     seed: int = 0,
@@ -107,6 +108,7 @@ def synthesize(
         renderer: Name of the generator of the final images; None: ``generator``.
         writer: Name of a caption writer.
         captioner: Name of a captioner.
+        denoiser: Name of a diffusion network that the method trains.
         settings: Parameters of the method, such as ``{"clusters": 8}``.
         count: Synthetic rows; None: about as many as there are private ones (noisy).
         seed: Seed of the public part (sampling). The noise takes none.

@@ -1,9 +1,10 @@
 """Models that work on a bare machine: nothing to download.
 
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
-have no weights. ``embedded:energies`` is a codec of shapes and textures, ``embedded:photo`` an
-autoencoder of images of any kind, and ``embedded:studio`` the mini studio, small models of every
-kind: their weights are in this package. ``embedded:writer`` writes captions from a grammar.
+have no weights, nor has ``embedded:denoiser``, a network to be trained. ``embedded:energies`` is a
+codec of shapes and textures, ``embedded:photo`` an autoencoder of images of any kind, and
+``embedded:studio`` the mini studio, small models of every kind: their weights are in this package.
+``embedded:writer`` writes captions from a grammar.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from understudy.core.types import Shape
 
 _DCT, _WRITER, _STUDIO = "embedded:dct", "embedded:writer", "embedded:studio"
 _MODULES = {
+    "denoiser": ("denoiser", "torch"),
     "energies": ("energies.energy_models", "torch"),
     "photo": ("photo.photo_models", "models"),
     "scattering": ("scattering", "torch"),
@@ -88,6 +90,14 @@ class EmbeddedBackend:
                 device=True,
             ),
             BackendInfo(
+                "embedded:denoiser",
+                "denoiser",
+                "a small transformer of image patches, to be trained: no weights",
+                "torch",
+                torch,
+                "none",
+            ),
+            BackendInfo(
                 _WRITER, "writer", "captions from a grammar of phrases", None, True, "none"
             ),
         ]
@@ -96,7 +106,7 @@ class EmbeddedBackend:
         """``dct``, ``energies``, ``photo``, ``scattering`` or ``studio``."""
         if rest == "dct":
             return DctEncoder(shape, read_options(options, DctOptions, name=_DCT))
-        if rest not in _MODULES:
+        if rest not in _MODULES or rest == "denoiser":
             raise BackendError(
                 f"there is no encoder embedded:{rest}. There are {_DCT}, embedded:photo, "
                 f"embedded:scattering and {_STUDIO}"
@@ -106,7 +116,7 @@ class EmbeddedBackend:
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """``dct``, with as many coefficients as its encoder unless options say so, or others."""
-        if rest in _MODULES and rest != "scattering":
+        if rest in _MODULES and rest not in ("scattering", "denoiser"):
             load = getattr(_module(rest), f"{rest}_decoder")
             return load(shape, encoder, options)  # type: ignore[no-any-return]
         if rest != "dct":
@@ -126,11 +136,13 @@ class EmbeddedBackend:
         """``studio`` for most, ``writer`` for texts."""
         if rest == "writer" and kind == "writer":
             return GrammarWriter(read_options(options, GrammarOptions, name=_WRITER))
+        if (rest, kind) == ("denoiser", "denoiser"):
+            return _module(rest).denoiser(options)
         if rest == "studio" and kind in ("generator", "tuner", "segmenter", "captioner"):
             return getattr(_module(rest).studio_of(options), kind)(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
-            f"captioner; {_WRITER} is a writer"
+            f"captioner; {_WRITER} is a writer, embedded:denoiser a denoiser"
         )
 
 

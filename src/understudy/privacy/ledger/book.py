@@ -101,14 +101,14 @@ class Book:
         pages: Datasets by id, in the order they were registered.
         charges: What was charged for a release: the id of the dataset that was run on, and the
             charge's text.
-        releases: Digest of each release.
+        releases: Digests of what was released for a charge, by the number of the step; 0: at once.
     """
 
     def __init__(self) -> None:
         self.head = Head(0, GENESIS, "")
         self.pages: dict[str, Page] = {}
         self.charges: dict[ReleaseKey, tuple[str, str]] = {}
-        self.releases: dict[ReleaseKey, str] = {}
+        self.releases: dict[ReleaseKey, dict[int, str]] = {}
 
     def read(self, links: Sequence[Link]) -> None:
         """Take in the next rows, which the chain has vouched for.
@@ -267,7 +267,12 @@ class Book:
         self.pages[entry["dataset"]].ends.add((entry["kind"], entry["run"]))
 
     def _release(self, entry: LedgerEntry) -> None:
-        self.releases[_release_key(entry)] = entry["digest"]
+        digests = self.releases.setdefault(_release_key(entry), {})
+        digests[entry.get("step", 0)] = entry["digest"]
+
+    def digest(self, key: ReleaseKey, step: int) -> str | None:
+        """The digest of what was released for a charge; None: nothing, or not in that step."""
+        return self.releases.get(key, {}).get(step)
 
 
 _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {

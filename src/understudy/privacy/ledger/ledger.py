@@ -321,9 +321,11 @@ class Ledger:
             )
 
     def record_release(
-        self, dataset_id: str, run: str, stage: str, attempt: int, digest: str
+        self, dataset_id: str, run: str, stage: str, attempt: int, digest: str, step: int = 0
     ) -> None:
         """Note what was released for a charge; once more with the same digest changes nothing.
+
+        Of a charge that pays for many steps, each is noted by its number, from 1.
 
         Raises:
             LedgerError: Nothing was charged for it, or something else was released for it: one
@@ -337,11 +339,13 @@ class Ledger:
                     f"nothing was charged to {page.name} for run {run}, stage {stage}, attempt "
                     f"{attempt}, so nothing may be released for it"
                 )
-            recorded = book.releases.get(key)
+            recorded = book.digest(key, step)
             if recorded is None:
                 entry = {"kind": "release", "dataset": page.id, "digest": digest}
+                number = {"step": step} if step else {}
                 self._append(
-                    connection, [{**entry, "run": run, "stage": stage, "attempt": attempt}]
+                    connection,
+                    [{**entry, "run": run, "stage": stage, "attempt": attempt, **number}],
                 )
             elif recorded != digest:
                 raise LedgerError(
@@ -349,10 +353,10 @@ class Ledger:
                     "already, and one charge pays for one release: resume from the stored value"
                 )
 
-    def released(self, run: str, stage: str, attempt: int) -> str | None:
-        """Digest of what was released; None where nothing was."""
+    def released(self, run: str, stage: str, attempt: int, step: int = 0) -> str | None:
+        """Digest of what was released, in a step if one is named; None where nothing was."""
         with self._reading() as book:
-            return book.releases.get((run, stage, attempt))
+            return book.digest((run, stage, attempt), step)
 
     def attempts(self, run: str, stage: str) -> int:
         """How many times a stage was charged; 0 for never."""

@@ -151,7 +151,7 @@ def largest_run(pages: Sequence[Page], delta: float) -> float | None:
     return epsilon if epsilon > _USED_UP * min(one.epsilon for _, one in budgets) else 0.0
 
 
-def rest_of_run(epsilon: float, delta: float, released: Sequence[Gaussian]) -> float:
+def rest_of_run(epsilon: float, delta: float, released: Sequence[Event]) -> float:
     """Epsilon of a run that, with what another one has released, costs no more than that one."""
     charged = {("", str(number), 1): event for number, event in enumerate(released)}
     page = Page("", ["this run"], budget=Budget(epsilon, delta), charged=dict(charged))

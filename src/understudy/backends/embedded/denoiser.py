@@ -1,0 +1,191 @@
+"""``embedded:denoiser``: a small transformer of image patches that refines a denoised image.
+
+A DiT (Peebles and Xie 2023) of about 0.13 M parameters whose weights are one vector, so that a
+gradient is one, too. Its last layer begins at zero: it changes nothing before it is trained. It has
+no weights of its own; whoever trains it hands them over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from understudy.backends.plugin import PositiveCount, full_name, read_options
+from understudy.core.denoising import Pairs, Weights
+from understudy.core.option import Option
+from understudy.core.types import Labels, Shape
+
+_Named = dict[str, torch.Tensor]
+_NAME = "embedded:denoiser"
+
+_HEADS = 4
+_CONDITION = 32  # numbers that say the level of noise and the class
+_PERIOD = 10_000.0  # longest of the sines that say where a patch is (Vaswani et al. 2017)
+
+
+@dataclass(frozen=True)
+class DenoiserOptions:
+    """Options of the network."""
+
+    width: PositiveCount = 64
+    depth: PositiveCount = 3
+    patch: Annotated[int, Option("", least=1)] = 4
+
+    def __post_init__(self) -> None:
+        if self.width % (2 * _HEADS):
+            raise ValueError(f"width is a multiple of {2 * _HEADS}, found {self.width}")
+
+
+class _Block(nn.Module):
+    """Attention and a layer, each steered by the condition (adaLN-Zero)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, elementwise_affine=False)
+        self.steer = nn.Linear(_CONDITION, 6 * width)
+        self.attend = nn.Linear(width, 3 * width)
+        self.join = nn.Linear(width, width)
+        nn.init.zeros_(self.steer.weight)
+        nn.init.zeros_(self.steer.bias)
+        self.layer = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width)
+        )
+
+    def forward(self, tokens: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        steered = self.steer(condition)[:, None].chunk(6, dim=-1)
+        normed = self.norm(tokens) * (1 + steered[0]) + steered[1]
+        n, count, width = normed.shape
+        parts = self.attend(normed).reshape(n, count, 3, _HEADS, width // _HEADS)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        weights = torch.softmax(query @ key.transpose(-1, -2) / math.sqrt(width // _HEADS), dim=-1)
+        mixed = (weights @ value).transpose(1, 2).reshape(n, count, width)
+        tokens = tokens + (1 + steered[2]) * self.join(mixed)
+        normed = self.norm(tokens) * (1 + steered[3]) + steered[4]
+        moved: torch.Tensor = tokens + (1 + steered[5]) * self.layer(normed)
+        return moved
+
+
+class _Transformer(nn.Module):
+    """Two images, a level of noise and a class to one image of the same size."""
+
+    def __init__(self, shape: Shape, classes: int, options: DenoiserOptions) -> None:
+        super().__init__()
+        height, width, channels = shape
+        self.side, self.shape = options.patch, shape
+        numbers = channels * options.patch**2
+        self.read = nn.Linear(2 * numbers, options.width)
+        self.level = nn.Linear(16, _CONDITION)
+        self.label = nn.Parameter(torch.zeros(classes, _CONDITION))
+        self.blocks = nn.ModuleList(_Block(options.width) for _ in range(options.depth))
+        self.norm = nn.LayerNorm(options.width)
+        self.write = nn.Linear(options.width, numbers)
+        nn.init.zeros_(self.write.weight)
+        nn.init.zeros_(self.write.bias)
+        rows, columns = height // options.patch, width // options.patch
+        self.register_buffer("places", _places(rows, columns, options.width), persistent=False)
+
+    def forward(
+        self, images: torch.Tensor, levels: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        n, (height, width, channels), side = len(images), self.shape, self.side
+        rows, columns = height // side, width // side
+        patches = images.reshape(n, 2, rows, side, columns, side, channels)
+        patches = patches.permute(0, 2, 4, 1, 3, 5, 6).reshape(n, rows * columns, -1)
+        angles = levels[:, None] * (2.0 ** torch.arange(8))
+        waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+        condition = nn.functional.silu(self.level(waves) + self.label[labels])
+        tokens = self.read(patches) + self.places
+        for block in self.blocks:
+            tokens = block(tokens, condition)
+        out: torch.Tensor = self.write(self.norm(tokens))
+        out = out.reshape(n, rows, columns, side, side, channels)
+        return out.permute(0, 1, 3, 2, 4, 5).reshape(n, height, width, channels)
+
+
+def _places(rows: int, columns: int, width: int) -> torch.Tensor:
+    """Sines and cosines of where each patch is, (rows * columns, width)."""
+    rates = _PERIOD ** (-torch.arange(width // 4) / (width // 4))
+    parts = [torch.arange(n)[:, None] * rates for n in (rows, columns)]
+    down, across = (torch.cat([part.sin(), part.cos()], dim=1) for part in parts)
+    grid = torch.cat([down[:, None].expand(-1, columns, -1), across[None].expand(rows, -1, -1)], 2)
+    return 0.5 * grid.reshape(rows * columns, -1)
+
+
+class PatchDenoiser:
+    """The transformer; see `understudy.core.ports.Denoiser`."""
+
+    licence = "none"
+
+    def __init__(self, name: str, options: DenoiserOptions) -> None:
+        self.name, self.side, self._options = name, options.patch, options
+
+    def initial(self, shape: Shape, classes: int, *, seed: int) -> Weights:
+        """As of a `Denoiser`."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            network = _Transformer(shape, classes, self._options)
+        return torch.cat([part.detach().reshape(-1) for part in network.parameters()]).numpy()
+
+    def predict(
+        self, weights: Weights, pairs: Pairs, levels: NDArray[np.float32], labels: Labels
+    ) -> NDArray[np.float32]:
+        """As of a `Denoiser`."""
+        network, named = self._at(weights, pairs.shape[2:])
+        arguments = tuple(torch.from_numpy(part) for part in (pairs, levels, labels))
+        with torch.no_grad():
+            result: NDArray[np.float32] = functional_call(network, named, arguments).numpy()
+        return result
+
+    def gradients(
+        self,
+        weights: Weights,
+        pairs: Pairs,
+        levels: NDArray[np.float32],
+        labels: Labels,
+        targets: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """As of a `Denoiser`, by `torch.func`: the mean is over k draws of one record."""
+        network, named = self._at(weights, pairs.shape[3:])
+
+        def loss(named: _Named, *record: torch.Tensor) -> torch.Tensor:
+            pairs, levels, label, targets = record
+            labels = label.expand(len(levels))
+            images: torch.Tensor = functional_call(network, named, (pairs, levels, labels))
+            return (images - targets).square().mean()
+
+        arguments = (torch.from_numpy(part) for part in (pairs, levels, labels, targets))
+        parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(named, *arguments)
+        flat = [part.reshape(len(pairs), -1) for part in parts.values()]
+        gradients: NDArray[np.float32] = torch.cat(flat, dim=1).numpy()
+        return gradients
+
+    def _at(self, weights: Weights, shape: Shape) -> tuple[_Transformer, _Named]:
+        """The network of a shape, and its parameters by their names."""
+        network = _network(shape, len(weights), self._options)
+        vector, start, named = torch.from_numpy(np.array(weights, dtype=np.float32)), 0, {}
+        for name, part in network.named_parameters():
+            named[name] = vector[start : start + part.numel()].reshape(part.shape)
+            start += part.numel()
+        return network, named
+
+
+@cache
+def _network(shape: Shape, size: int, options: DenoiserOptions) -> _Transformer:
+    """A network of a shape with as many parameters, of which the classes are the open number."""
+    with torch.random.fork_rng(devices=[]):
+        least = sum(part.numel() for part in _Transformer(shape, 1, options).parameters())
+        return _Transformer(shape, 1 + (size - least) // _CONDITION, options).eval()
+
+
+def denoiser(options: dict[str, Any]) -> PatchDenoiser:
+    """``embedded:denoiser``, with its options."""
+    given = read_options(options, DenoiserOptions, name=_NAME)
+    return PatchDenoiser(full_name(_NAME, given), given)
