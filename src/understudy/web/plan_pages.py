@@ -24,8 +24,10 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Receipt, StageReceipt
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import run_mu_of
+from understudy.privacy.unit import Adjacency
 from understudy.report.meaning import guess_bound, percent
 from understudy.report.verdict_table import guarantee_card
+from understudy.run import books
 from understudy.run.command_words import amount_words
 from understudy.run.config import make_config
 from understudy.run.methods import method_as_dict, methods
@@ -122,6 +124,7 @@ class PlanPages:
         path = studio.roots.dataset(source)
         values = stated(request.query_params.multi_items())
         amount = _epsilon(epsilon, stop)
+        words_of(studio.roots, values)  # all of them, also those that the plan does not go by
         planned = {name: value for name, value in values.items() if name in _PLANNED}
         words = ["plan", str(path), *words_of(studio.roots, planned)]
         words += [f"--epsilon={amount_words(amount)}", *studio.ledger_words()]
@@ -139,7 +142,8 @@ class PlanPages:
             plan=plan,
             job=job,
             report=report,
-            budget_bar=budget_bar(plan["plan"]) if plan and plan["plan"] else (),
+            cost=plan["plan"] if plan else None,
+            budget_bar=_bar(plan["plan"]) if plan and plan["plan"] else (),
             methods=[method_as_dict(one) for one in methods().values()],
             fields=run_fields(_proposed(plan) | values),
             out=out or f"{path.stem}-{date.today().isoformat()}",
@@ -176,11 +180,30 @@ class PlanPages:
         return FileResponse(file, media_type="image/png")
 
     def risk(
-        self, request: Request, stop: Stop = "", epsilon: Amount = "", delta: Amount = ""
+        self,
+        request: Request,
+        stop: Stop = "",
+        epsilon: Amount = "",
+        delta: Amount = "",
+        dataset: Annotated[str, Query(max_length=4096)] = "",
+        planned_unit: Annotated[str, Query(max_length=4096)] = "",
+        planned_adjacency: Adjacency = "add-remove",
     ) -> Response:
-        """What a place of the slider means, in words and numbers."""
-        risk = risk_of(_epsilon(epsilon, stop), _delta({"delta": delta}))
-        return self.studio.page(request, "risk.html", risk=risk)
+        """What a place of the slider means, in words and numbers, and what it would leave."""
+        amount, part = _epsilon(epsilon, stop), _delta({"delta": delta})
+        cost = None
+        if planned_unit:
+            cost = books.preview_run(
+                self.studio.ledger,
+                dataset or None,
+                Budget(amount, part),
+                planned_unit,
+                planned_adjacency,
+            )
+        bar = () if cost is None else budget_bar(cost.spent, cost.after, cost.budget)
+        return self.studio.page(
+            request, "risk.html", risk=risk_of(amount, part), cost=cost, budget_bar=bar
+        )
 
     def method(
         self, request: Request, source: Place, method: Place, epsilon: Amount = "", stop: Stop = ""
@@ -215,7 +238,7 @@ class PlanPages:
             job=job,
             report=report,
             risk=risk_of(amount, _delta(values)),
-            budget_bar=budget_bar(plan) if plan else (),
+            budget_bar=_bar(plan) if plan else (),
             values=options,
             shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
             waits=sum(not studio.jobs.report(one).is_over for one in self._queued()),
@@ -290,9 +313,12 @@ class PlanPages:
         return self.studio.roots.new(self._folder(source), out)
 
 
-def budget_bar(plan: Mapping[str, Any]) -> list[BarPart]:
+def _bar(plan: Mapping[str, Any]) -> list[BarPart]:
+    return budget_bar(plan["spent"], plan["after"], plan["budget"])
+
+
+def budget_bar(spent: float, after: float, total: float | None) -> list[BarPart]:
     """Spent before, by this run, and left, as parts of the total; without one, of what is spent."""
-    spent, after, total = plan["spent"], plan["after"], plan["budget"]
     whole = max(total or 0.0, after) or 1.0
     left = max(0.0, whole - after) if total else 0.0
     parts = [

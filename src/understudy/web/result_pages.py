@@ -31,6 +31,7 @@ from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
+from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import Place
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import Studio, command_line_of, form_of, link, moved, needed
@@ -85,7 +86,7 @@ class ResultPages:
             cards=cards(record, owner) if owner else [guarantee_card(record.receipt)],
             gallery=gallery(owner.sheets) if owner else [],
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
-            owner=owner,
+            real=self._real(owner.dataset) if owner else "",
             classes=classes,
             label=label,
             page=page,
@@ -216,6 +217,14 @@ class ResultPages:
             guarantee=_guarantee(checked),
             command_words=command_line_of(["verify", file or "RELEASE"]),
         )
+
+    def _real(self, dataset: str) -> str:
+        """The place of a run's private dataset; empty where it lies elsewhere."""
+        try:
+            path = Path(dataset).resolve(strict=True)
+            return self.studio.roots.place(path)
+        except (OSError, ValueError, RuntimeError, OutsideRoots):
+            return ""
 
     def _release(self, run: str) -> tuple[Path, Path]:
         """A run's folder, or that of a release alone, and the release; no link leads out of it."""

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from understudy.core.errors import ConfigError, MissingExtra
+from understudy.core.errors import ConfigError, MissingExtra, escaped
 from understudy.privacy.ledger.database import default_path
 from understudy.report.meaning import unit_in_words
 from understudy.report.rendering import environment as report_environment
@@ -84,6 +84,7 @@ def page_environment() -> Environment:
         "line": progress_line,
         "time_left": time_left,
         "unit_words": unit_in_words,
+        "visible": escaped,
     }
     jinja.globals = {**jinja.globals, "t": strings()}
     return jinja
