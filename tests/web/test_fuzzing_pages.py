@@ -59,7 +59,7 @@ def fuzz(site: Site, examples: int) -> int:
         def try_one(case: Any) -> None:
             nonlocal count
             count += 1
-            query = {key: value for key, value in (case.query or {}).items()}
+            query: dict[str, Any] = dict(case.query or {})
             for key in ("source", "run", "file"):  # half of them get past the first door
                 if key in query and count % 2:
                     query[key] = "data/photos"

@@ -1,4 +1,4 @@
-"""Who may ask the studio, and what is refused: other sites, other hosts, stolen forms, old links."""
+"""Who may ask the studio, and what is refused: other sites and hosts, stolen forms, old links."""
 
 from __future__ import annotations
 

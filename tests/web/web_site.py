@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from tests.cli.processes import Commands
 
 from understudy.web.child_jobs import ChildJob
-from understudy.web.local_guard import ENTRANCE, FORM_TOKEN
+from understudy.web.local_guard import ENTRANCE, FORM_TOKEN, LocalGuard
 from understudy.web.studio import Studio
 from understudy.web.studio_app import WebOptions, open_studio, studio_application
 
@@ -46,6 +46,7 @@ class Site:
 
     folder: Path
     commands: Commands | None = None
+    device: bool = False
     announced: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -55,10 +56,14 @@ class Site:
             (self.root,),
             ledger=str(self.folder / "ledger.db"),
             folder=self.folder / "web",
+            device=self.folder / "device" if self.device else None,
         )
         self.studio: Studio = open_studio(self.options, self.announced.append)
-        self.app = studio_application(self.studio, self.options)
+        self.app = self.application()
         self.client = self.new_client()
+
+    def application(self) -> LocalGuard:
+        return studio_application(self.studio, self.options)
 
     def new_client(self, **headers: str) -> TestClient:
         return TestClient(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.web_command import Certificate, Folders, Host, Key, Port
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -352,6 +353,36 @@ def model_command(
     )
     _say_model(offer_model(place, data, offered, wish=install))
     typer.echo("let the server forget it: understudy device delete")
+
+
+@device_app.command("try")
+def try_command(
+    photo: Annotated[Path, typer.Argument(help="A photo; it is neither stored nor sent.")],
+    home: _Home = None,
+) -> None:
+    """Say what the installed classifier makes of a photo."""
+    from understudy.device.installed_models import judged_photo
+
+    typer.echo(judged_photo(_home(home), photo))
+
+
+@device_app.command("web")
+def device_web_command(
+    home: _Home = None,
+    root: Folders = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8771,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Open the device's pages on this machine alone: the same as these commands."""
+    from understudy.web.studio_app import WebOptions, serve_web
+
+    roots = tuple(root or [Path()])
+    serve_web(
+        WebOptions(roots, host, port, certificate=certificate, key=key, device=_home(home).folder),
+        typer.echo,
+    )
 
 
 @device_app.command("history")

@@ -33,6 +33,16 @@ try:
 except ImportError as error:
     raise MissingExtra("the web studio", "web") from error
 
+_PAGES = (
+    *(("/", "data"), ("/runs", "runs"), ("/compare", "compare")),
+    *(("/ledger", "ledger"), ("/verify", "verify")),
+)
+_DEVICE_PAGES = (
+    *(("/", "photos"), ("/request", "request"), ("/preview", "preview")),
+    *(("/history", "history"), ("/model", "model")),
+)
+"""Addresses of the pages in the navigation, and the names of their words."""
+
 _CLOSING_SECONDS = 1  # for pages that still listen to progress
 
 
@@ -101,13 +111,14 @@ def open_studio(options: WebOptions, announce: Callable[[str], None]) -> Studio:
         options: How it is served.
         announce: Given the link of the next browser, whenever the one before was used.
     """
-    books.overview(options.ledger)  # made and looked at once, before anybody clicks
-    words = strings()["nav"]
-    names = ("/", "data"), ("/runs", "runs"), ("/compare", "compare"), ("/ledger", "ledger")
-    navigation = tuple((path, words[name]) for path, name in (*names, ("/verify", "verify")))
+    if options.device is None:
+        books.overview(options.ledger)  # made and looked at once, before any click
+    group, places = ("nav", _PAGES) if options.device is None else ("device_nav", _DEVICE_PAGES)
+    words = strings()[group]
+    navigation = tuple((path, words[name]) for path, name in places)
     return Studio(
         Roots(options.roots),
-        ChildJobs(options.folder / "jobs"),
+        ChildJobs(options.folder / ("jobs" if options.device is None else "device-jobs")),
         Sessions(lambda token: announce(f"{options.address}{ENTRANCE}?token={token}")),
         options.ledger,
         options.device,
@@ -144,8 +155,13 @@ def pages(studio: Studio, options: WebOptions) -> FastAPI:
     entrance = _Entrance(studio, options)
     app.add_api_route(ENTRANCE, entrance.enter, methods=["GET"])
     app.add_api_route("/static/{name}", entrance.static, methods=["GET"])
-    for part in (DataPages, PlanPages, RunPages, ResultPages, LedgerPages):
-        app.include_router(part(studio).router())
+    if studio.home is None:
+        for part in (DataPages, PlanPages, RunPages, ResultPages, LedgerPages):
+            app.include_router(part(studio).router())
+    else:
+        from understudy.web.device_pages import DevicePages
+
+        app.include_router(DevicePages(studio).router())
     app.include_router(progress_router(studio))
     refusals = _Refusals(studio)
     app.add_exception_handler(UnderstudyError, refusals.input_error)

@@ -36,16 +36,24 @@ function watch(section) {
   if (!document.hidden) open();
 }
 
+async function uploadAll(area, files) {
+  for (const file of files) await upload(area, file);
+  if (area.dataset.stay && !area.dataset.wrong) window.location.assign(area.dataset.stay);
+}
+
 async function upload(area, file) {
   const line = area.querySelector(".line");
   const token = document.querySelector("meta[name=form-token]").content;
   line.textContent = file.name;
   let reason = "";
   try {
-    const answer = await fetch(`${area.dataset.upload}?name=${encodeURIComponent(file.name)}`, {
+    const address = new URL(area.dataset.upload, window.location);
+    address.searchParams.set("name", file.name);
+    const answer = await fetch(address, {
       method: "PUT", body: file, headers: { "x-understudy-form": token },
     });
     if (answer.ok) {
+      if (area.dataset.stay) return;
       const target = area.dataset.go || "/data?source=";
       window.location.assign(target + encodeURIComponent((await answer.json()).place));
       return;
@@ -55,6 +63,7 @@ async function upload(area, file) {
   } catch (error) {
     reason = error.name;
   }
+  area.dataset.wrong = "true";
   line.textContent = line.dataset.failed.replace("{reason}", reason);
 }
 
@@ -62,12 +71,12 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-events]:not([data-events=''])").forEach(watch);
   for (const area of document.querySelectorAll("[data-upload]")) {
     area.querySelector("input[type=file]").addEventListener("change", (event) => {
-      for (const file of event.target.files) upload(area, file);
+      uploadAll(area, event.target.files);
     });
     area.addEventListener("dragover", (event) => event.preventDefault());
     area.addEventListener("drop", (event) => {
       event.preventDefault();
-      for (const file of event.dataTransfer.files) upload(area, file);
+      uploadAll(area, event.dataTransfer.files);
     });
   }
 });
