@@ -109,6 +109,7 @@ def test_a_household_from_photos_to_a_trial(
         page.locator(".photos a").first.click()
         expect(page.locator(".levels.chosen legend")).to_have_text("dog")
         page.locator(".levels.chosen").get_by_text("Edges", exact=True).click()
+        page.locator("#references").fill("4")
         press(page, "Ask for this")
         page.get_by_role("link", name="Photos", exact=True).click()
         page.get_by_label("leave out photo 6").check()

@@ -370,6 +370,9 @@ def try_command(
 def device_web_command(
     home: _Home = None,
     root: Folders = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="Path or URL of the ledger, when first added.")
+    ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8771,
     certificate: Certificate = None,
@@ -378,11 +381,9 @@ def device_web_command(
     """Open the device's pages on this machine alone: the same as these commands."""
     from understudy.web.studio_app import WebOptions, serve_web
 
-    roots = tuple(root or [Path()])
-    serve_web(
-        WebOptions(roots, host, port, certificate=certificate, key=key, device=_home(home).folder),
-        typer.echo,
-    )
+    folders, device = tuple(root or [Path()]), _home(home).folder
+    options = WebOptions(folders, host, port, ledger, certificate, key, device)
+    serve_web(options, typer.echo)
 
 
 @device_app.command("history")

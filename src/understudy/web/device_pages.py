@@ -247,6 +247,8 @@ class DevicePages:
 
     def _begin(self, action: str, words: list[str]) -> None:
         name, *rest = words
+        if name == "add" and not stored_photos(self.home):  # settled with the first photo
+            rest = [*self.studio.ledger_words(), *rest]
         stamp = str(len(self._jobs()))
         self.studio.asked(
             action,
