@@ -121,15 +121,16 @@ class ServedStudio:
         )
         assert self.client.get(found[3]).status_code == 303
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def stop(self, number: int) -> None:
+        self.client.close()
+        self.process.send_signal(number)
+        self.process.communicate()
 
     def text(self, path: str, **query: str) -> str:
         return self.client.get(path, params=query).text
 
 
-def kill_at_random_points(folder: Path, kills: int, seed: int) -> None:
+def check_killed_studio(folder: Path, kills: int, seed: int) -> None:
     """One run of a studio that is killed so often; it is shown each time, and charged once."""
     draw_dataset(folder / "data" / "photos")
     served, rng = ServedStudio(folder), random.Random(seed)
@@ -142,7 +143,7 @@ def kill_at_random_points(folder: Path, kills: int, seed: int) -> None:
         for _ in range(kills):
             end = time.monotonic() + rng.uniform(0, 0.4)
             until(lambda end=end: time.monotonic() > end)  # type: ignore[misc]
-            served.kill()
+            served.stop(signal.SIGKILL)
             served.start()
             page = served.text("/run", run="data/run")
             assert "Run data/run" in page
@@ -152,8 +153,7 @@ def kill_at_random_points(folder: Path, kills: int, seed: int) -> None:
                 assert served.client.post("/runs/resume", data=values).status_code == 303
         until(lambda: "See the result" in served.text("/run", run="data/run"))
     finally:
-        served.process.send_signal(signal.SIGTERM)
-        served.process.wait()
+        served.stop(signal.SIGTERM)
     (account,) = books.overview(str(folder / "l.db"))
     assert account.spent.epsilon == pytest.approx(1, abs=1e-3)
     assert len(account.spent.runs) == 1
@@ -162,4 +162,4 @@ def kill_at_random_points(folder: Path, kills: int, seed: int) -> None:
 @pytest.mark.slow
 def test_killing_the_server_at_twenty_points_charges_once(tmp_path: Path) -> None:
     for number in range(5):
-        kill_at_random_points(tmp_path / str(number), kills=4, seed=number)
+        check_killed_studio(tmp_path / str(number), kills=4, seed=number)

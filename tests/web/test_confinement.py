@@ -9,11 +9,11 @@ import pytest
 from tests.web.web_site import Site, draw_dataset
 
 from understudy.core.errors import ConfigError
-from understudy.web.confinement import OutsideRoots, Roots
+from understudy.web.confinement import FolderRoots, OutsideRoots
 
 
 @pytest.fixture
-def roots(tmp_path: Path) -> Roots:
+def roots(tmp_path: Path) -> FolderRoots:
     (tmp_path / "root" / "inside").mkdir(parents=True)
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "a.png").write_bytes(b"private")
@@ -22,7 +22,7 @@ def roots(tmp_path: Path) -> Roots:
     (tmp_path / "root" / "loop").symlink_to(tmp_path / "root" / "loop")
     (tmp_path / "root" / "near").symlink_to(tmp_path / "root" / "inside")
     (tmp_path / "root-too").mkdir()
-    return Roots([tmp_path / "root"])
+    return FolderRoots([tmp_path / "root"])
 
 
 OUTSIDE = (
@@ -43,13 +43,13 @@ OUTSIDE = (
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
-def test_no_place_leads_out(roots: Roots, place: str) -> None:
+def test_no_place_leads_out(roots: FolderRoots, place: str) -> None:
     with pytest.raises(OutsideRoots):
         roots.path(place)
     assert roots.path("root/near") == roots.folders["root"] / "inside"
 
 
-def test_a_dataset_holds_no_link_that_leads_out(roots: Roots, tmp_path: Path) -> None:
+def test_a_dataset_holds_no_link_that_leads_out(roots: FolderRoots, tmp_path: Path) -> None:
     with pytest.raises(OutsideRoots):
         roots.dataset("root/inside")
     (tmp_path / "root" / "inside" / "leak.png").unlink()
@@ -60,12 +60,12 @@ def test_a_dataset_holds_no_link_that_leads_out(roots: Roots, tmp_path: Path) ->
         roots.dataset("root/inside")
 
 
-def test_links_are_not_listed(roots: Roots) -> None:
+def test_links_are_not_listed(roots: FolderRoots) -> None:
     assert [one.name for one in roots.entries("root")] == ["inside"]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", ".hidden", "a\n", "x" * 81, "a\0"])
-def test_a_new_folder_has_a_plain_name(roots: Roots, name: str) -> None:
+def test_a_new_folder_has_a_plain_name(roots: FolderRoots, name: str) -> None:
     with pytest.raises(ConfigError):
         roots.new("root", name)
     assert roots.new("root", "run 2 (b)").parent == roots.folders["root"]
@@ -85,12 +85,14 @@ def test_a_new_folder_has_a_plain_name(roots: Roots, name: str) -> None:
         ("quality", "niqe:/etc/passwd"),
     ],
 )
-def test_no_option_of_a_run_names_a_file_elsewhere(roots: Roots, option: str, value: str) -> None:
+def test_no_option_of_a_run_names_a_file_elsewhere(
+    roots: FolderRoots, option: str, value: str
+) -> None:
     with pytest.raises(ConfigError):
         roots.named(option, value)
 
 
-def test_models_of_the_package_and_files_of_the_roots_are_taken(roots: Roots) -> None:
+def test_models_of_the_package_and_files_of_the_roots_are_taken(roots: FolderRoots) -> None:
     inside = roots.folders["root"] / "inside"
     (inside / "leak.png").unlink()
     (inside / "a.onnx").touch()

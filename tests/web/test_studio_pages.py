@@ -19,7 +19,7 @@ from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site, draw_dataset
 
 import understudy
 from understudy.run import books
-from understudy.web.option_forms import reading_fields, run_fields, stated
+from understudy.web.option_forms import form_options, reading_fields, run_fields
 from understudy.web.plan_pages import risk_of
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import STATIC_FILES, page_environment, strings
@@ -233,7 +233,7 @@ def test_forms_have_every_option_of_the_command_line() -> None:
     }
     assert {one.name for one in reading_fields({})} >= {"size", "unit", "skip_bad"}
     pairs = [("size", "8"), ("size", " "), ("ledger", "x"), ("out", "y"), ("resume", "on")]
-    assert stated(pairs) == {"size": "8"}
+    assert form_options(pairs) == {"size": "8"}
 
 
 def test_all_words_stand_in_one_place() -> None:

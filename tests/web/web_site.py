@@ -15,7 +15,7 @@ from tests.cli.processes import Commands
 
 from understudy.web.child_jobs import ChildJob
 from understudy.web.local_guard import ENTRANCE, FORM_TOKEN, LocalGuard
-from understudy.web.studio import Studio
+from understudy.web.studio import WebStudio
 from understudy.web.studio_app import WebOptions, open_studio, studio_application
 
 HOSTILE_CLASS = "<img src=x onerror=alert(1)>"
@@ -58,7 +58,7 @@ class Site:
             folder=self.folder / "web",
             device=self.folder / "device" if self.device else None,
         )
-        self.studio: Studio = open_studio(self.options, self.announced.append)
+        self.studio: WebStudio = open_studio(self.options, self.announced.append)
         self.app = self.application()
         self.client = self.new_client()
 

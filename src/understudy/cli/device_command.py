@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.web_command import Certificate, Folders, Host, Key, Port
+from understudy.cli.web_command import device_web_command
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -366,24 +366,7 @@ def try_command(
     typer.echo(judged_photo(_home(home), photo))
 
 
-@device_app.command("web")
-def device_web_command(
-    home: _Home = None,
-    root: Folders = None,
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="Path or URL of the ledger, when first added.")
-    ] = None,
-    host: Host = "127.0.0.1",
-    port: Port = 8771,
-    certificate: Certificate = None,
-    key: Key = None,
-) -> None:
-    """Open the device's pages on this machine alone: the same as these commands."""
-    from understudy.web.studio_app import WebOptions, serve_web
-
-    folders, device = tuple(root or [Path()]), _home(home).folder
-    options = WebOptions(folders, host, port, ledger, certificate, key, device)
-    serve_web(options, typer.echo)
+device_app.command("web")(device_web_command)
 
 
 @device_app.command("history")

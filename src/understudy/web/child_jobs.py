@@ -29,7 +29,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file, write_whole
 from understudy.release.outputs import read_json
 
-JobState = Literal["queued", "running", "finished", "failed", "stopped"]
+ChildState = Literal["queued", "running", "finished", "failed", "stopped"]
 
 _COMMAND = ("-c", "from understudy.cli.main import main; main()")
 _AT_A_TIME = 2  # of the jobs that spend nothing
@@ -74,7 +74,7 @@ class JobReport:
         ahead: How many jobs of its queue are before it.
     """
 
-    state: JobState
+    state: ChildState
     step: str = ""
     fraction: float | None = None
     seconds: float = 0.0
@@ -208,7 +208,7 @@ class ChildJobs:
             if self.report(job).is_over:
                 shutil.rmtree(self.folder / job.id, ignore_errors=True)
 
-    def _state(self, job: ChildJob) -> JobState:
+    def _state(self, job: ChildJob) -> ChildState:
         place = self.folder / job.id
         if not self._begun(job):
             return "stopped" if (place / "end.json").exists() else "queued"
@@ -325,7 +325,7 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
         yield content if isinstance(content, dict) else {"text": line}
 
 
-def only(job: ChildJob | None) -> ChildJob:
+def required_job(job: ChildJob | None) -> ChildJob:
     """A job that was named.
 
     Raises:

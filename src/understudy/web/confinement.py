@@ -42,7 +42,7 @@ class PlaceEntry:
     folder: bool
 
 
-class Roots:
+class FolderRoots:
     """The folders of ``--root``.
 
     Raises:

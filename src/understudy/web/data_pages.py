@@ -13,11 +13,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError
 from understudy.core.files import owner_file
-from understudy.web.option_forms import READING, reading_fields, stated, words_of
-from understudy.web.studio import Studio, command_line_of, dataset_stamp, link
+from understudy.web.option_forms import READING, form_options, reading_fields, words_of
+from understudy.web.studio import WebStudio, command_line_of, dataset_stamp, link
 
-Place = Annotated[str, Query(max_length=4096)]
-"""A file or folder, as `Roots` names it."""
+PlaceName = Annotated[str, Query(max_length=4096)]
+"""A file or folder, as `FolderRoots` names it."""
 
 _UPLOADS = "understudy-uploads"
 
@@ -25,7 +25,7 @@ _UPLOADS = "understudy-uploads"
 class DataPages:
     """Choosing and checking a dataset."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self.studio = studio
 
     def router(self) -> APIRouter:
@@ -37,7 +37,7 @@ class DataPages:
         router.add_api_route("/upload", self.upload, methods=["PUT"])
         return router
 
-    def home(self, request: Request, place: Place = "") -> Response:
+    def home(self, request: Request, place: PlaceName = "") -> Response:
         """The folders of a place."""
         roots = self.studio.roots
         if not place and len(roots.folders) == 1:
@@ -54,11 +54,11 @@ class DataPages:
             command_words=command_line_of(["runs", *map(str, roots.folders.values())]),
         )
 
-    def data(self, request: Request, source: Place) -> Response:
+    def data(self, request: Request, source: PlaceName) -> Response:
         """What is wrong with a dataset, and what it holds."""
         studio = self.studio
         path = studio.roots.dataset(source)
-        values = stated(request.query_params.multi_items(), READING)
+        values = form_options(request.query_params.multi_items(), READING)
         words = ["check", str(path), *words_of(studio.roots, values)]
         sheet = self._sheet(words)
         job, report = studio.asked(
@@ -92,9 +92,9 @@ class DataPages:
             command_words=command_line_of(words),
         )
 
-    def sheet(self, request: Request, source: Place) -> Response:
+    def sheet(self, request: Request, source: PlaceName) -> Response:
         """A few private images of each class, as the check drew them."""
-        values = stated(request.query_params.multi_items(), READING)
+        values = form_options(request.query_params.multi_items(), READING)
         path = self.studio.roots.dataset(source)
         sheet = self._sheet(["check", str(path), *words_of(self.studio.roots, values)])
         if not sheet.is_file():

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query
@@ -45,14 +45,14 @@ from understudy.device.preferences import (
 )
 from understudy.device.review import ReviewedPhotos, reviewed_photos
 from understudy.web.child_jobs import ChildJob
-from understudy.web.data_pages import Place
-from understudy.web.studio import Studio, command_line_of, form_of, moved, needed
+from understudy.web.data_pages import PlaceName
+from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _QUEUE = "device"
 _OBJECT_LEVELS = tuple(name for name in OBJECT_LEVELS if ":" not in name and name != "pose")
 
-Number = Annotated[int, Query(ge=1, le=100_000)]
+PhotoNumber = Annotated[int, Query(ge=1, le=100_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Disclosed:
 class DevicePages:
     """The pages of one device."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self.studio = studio
         self.home = DeviceHome.of(studio.home)
 
@@ -138,7 +138,7 @@ class DevicePages:
             missing=[] if reviewed is None else list(reviewed.without),
         )
 
-    def photo(self, number: Number) -> Response:
+    def photo(self, number: PhotoNumber) -> Response:
         """A reference photo as it is stored."""
         images = references(self.home).images
         if number > len(images):
@@ -147,7 +147,7 @@ class DevicePages:
         Image.fromarray(images[number - 1]).save(data, "PNG")
         return Response(data.getvalue(), media_type="image/png")
 
-    def request(self, request: Request, part: Place = "") -> Response:
+    def request(self, request: Request, part: PlaceName = "") -> Response:
         """What model is wanted, and how much may leave of each part."""
         preferences = self._preferences()
         return self._page(
@@ -264,7 +264,7 @@ class DevicePages:
     def _is_open(self, job: ChildJob) -> bool:
         return not self.studio.jobs.report(job).is_over
 
-    def _page(self, request: Request, template: str, page: str, **values: object) -> Response:
+    def _page(self, request: Request, template: str, page: str, **values: Any) -> Response:
         """A page, with the last command that one of its buttons began and what it printed."""
         actions = {action for action, (path, _) in _ACTIONS.items() if path == page}
         actions |= {"try"} if page == "/model" else set()
@@ -310,15 +310,15 @@ class DevicePages:
         return listed
 
 
-Words = Callable[[Studio, Mapping[str, str]], list[str]]
+Words = Callable[[WebStudio, Mapping[str, str]], list[str]]
 
 
-def _add(studio: Studio, form: Mapping[str, str]) -> list[str]:
+def _add(studio: WebStudio, form: Mapping[str, str]) -> list[str]:
     labelled = ["--labelled"] if form.get("labelled") else []
     return ["add", *labelled, "--", str(studio.roots.dataset(needed(form, "folder")))]
 
 
-def _request(studio: Studio, form: Mapping[str, str]) -> list[str]:
+def _request(studio: WebStudio, form: Mapping[str, str]) -> list[str]:
     words = ["request", f"--background={needed(form, 'background')}"]
     words += [
         f"--target={one.strip()}" for one in needed(form, "targets").split(",") if one.strip()
@@ -334,7 +334,7 @@ def _request(studio: Studio, form: Mapping[str, str]) -> list[str]:
     return words + [f"--level={n}={v}" for n, v in levels.items() if n in nouns and v != "text"]
 
 
-def _segmenter(studio: Studio, name: str) -> str:
+def _segmenter(studio: WebStudio, name: str) -> str:
     """A segmenter that is no file, or one of the roots."""
     kind, colon, rest = name.partition(":")
     if kind in ("litert", "onnx") and colon:
@@ -347,12 +347,12 @@ def _segmenter(studio: Studio, name: str) -> str:
     return name
 
 
-def _segment(_: Studio, form: Mapping[str, str]) -> list[str]:
+def _segment(_: WebStudio, form: Mapping[str, str]) -> list[str]:
     numbers = sorted(int(n[6:]) for n in form if n.startswith("leave.") and n[6:].isdecimal())
     return ["segment", *([f"--leave-out={','.join(map(str, numbers))}"] if numbers else [])]
 
 
-def _preview(_: Studio, form: Mapping[str, str]) -> list[str]:
+def _preview(_: WebStudio, form: Mapping[str, str]) -> list[str]:
     server = [f"--server={form['server']}"] if form.get("server") else []
     return ["preview", *server, *([] if form.get("measure") else ["--no-measure"])]
 

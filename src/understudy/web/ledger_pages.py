@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError
 from understudy.run import books
 from understudy.run.books import DatasetAccount
 from understudy.web.plan_pages import BarPart
-from understudy.web.studio import Studio, command_line_of, form_of, moved, needed
+from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TimelineRow:
 class LedgerPages:
     """The ledger as a list, and as a timeline of one dataset."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self.studio = studio
 
     def router(self) -> APIRouter:

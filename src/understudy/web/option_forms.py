@@ -11,7 +11,7 @@ from typing import Any, Literal
 from understudy.core.option import declared_options, kinds_of, option_of
 from understudy.run.config import OPTION_GROUPS, group_of_options, option_defaults, run_options
 from understudy.run.methods import method
-from understudy.web.confinement import Roots
+from understudy.web.confinement import FolderRoots
 
 READING = (
     *("size", "fit", "channels", "label", "classes", "skip_bad"),
@@ -108,7 +108,7 @@ def _field(name: str, label: str, hint: Any, default: Any, values: Mapping[str, 
     return FormField(name, label, option.help, field_kind, choices, least, most, words, value)
 
 
-def stated(
+def form_options(
     pairs: Iterable[tuple[str, str]], names: Collection[str] | None = None
 ) -> dict[str, str]:
     """The options among the pairs of a query or a form, without those that were left empty.
@@ -124,7 +124,7 @@ def stated(
     return values
 
 
-def words_of(roots: Roots, values: Mapping[str, str]) -> list[str]:
+def words_of(roots: FolderRoots, values: Mapping[str, str]) -> list[str]:
     """Options as words of the command line; a file that one names is one of the roots.
 
     Raises:

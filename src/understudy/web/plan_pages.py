@@ -32,9 +32,9 @@ from understudy.run.command_words import amount_words
 from understudy.run.config import make_config
 from understudy.run.methods import method_as_dict, methods
 from understudy.web.child_jobs import ChildJob, JobReport
-from understudy.web.data_pages import Place
-from understudy.web.option_forms import READING, SETTING, run_fields, stated, words_of
-from understudy.web.studio import Studio, command_line_of, form_of, link, moved, needed
+from understudy.web.data_pages import PlaceName
+from understudy.web.option_forms import READING, SETTING, form_options, run_fields, words_of
+from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
 
 STOPS = (0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 """Values of epsilon on the slider."""
@@ -96,7 +96,7 @@ class BarPart:
 class PlanPages:
     """From a dataset to a charge."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self.studio = studio
 
     def router(self) -> APIRouter:
@@ -113,16 +113,16 @@ class PlanPages:
     def plan(
         self,
         request: Request,
-        source: Place,
+        source: PlaceName,
         epsilon: Amount = "",
         stop: Stop = "",
-        out: Place = "",
+        out: PlaceName = "",
         forecast: Annotated[str, Query(max_length=1)] = "",
     ) -> Response:
         """A recommended run, what it costs, and every option to change."""
         studio = self.studio
         path = studio.roots.dataset(source)
-        values = stated(request.query_params.multi_items())
+        values = form_options(request.query_params.multi_items())
         amount = _epsilon(epsilon, stop)
         words_of(studio.roots, values)  # all of them, also those that the plan does not go by
         planned = {name: value for name, value in values.items() if name in _PLANNED}
@@ -170,7 +170,7 @@ class PlanPages:
         return empty | {"forecast_job": job, "forecast_report": report}
 
     def forecast(
-        self, source: Place, sheet: Annotated[str, Query(pattern="^[0-9a-f]{16}$")]
+        self, source: PlaceName, sheet: Annotated[str, Query(pattern="^[0-9a-f]{16}$")]
     ) -> Response:
         """The sheet of a forecast."""
         self.studio.roots.path(source)
@@ -206,11 +206,16 @@ class PlanPages:
         )
 
     def method(
-        self, request: Request, source: Place, method: Place, epsilon: Amount = "", stop: Stop = ""
+        self,
+        request: Request,
+        source: PlaceName,
+        method: PlaceName,
+        epsilon: Amount = "",
+        stop: Stop = "",
     ) -> Response:
         """What a class can carry by another method."""
         studio = self.studio
-        values = stated(request.query_params.multi_items(), (*READING, "delta", "adjacency"))
+        values = form_options(request.query_params.multi_items(), (*READING, "delta", "adjacency"))
         values |= {"method": method}
         _, job, report = self._dry(source, values, _epsilon(epsilon, stop))
         plan = studio.jobs.json(job) if report.state == "finished" else None
@@ -220,11 +225,11 @@ class PlanPages:
         )
 
     def charge(
-        self, request: Request, source: Place, epsilon: Amount, out: Place, stop: Stop = ""
+        self, request: Request, source: PlaceName, epsilon: Amount, out: PlaceName, stop: Stop = ""
     ) -> Response:
         """The numbers once more, and the button that spends them."""
         studio = self.studio
-        values = stated(request.query_params.multi_items())
+        values = form_options(request.query_params.multi_items())
         amount = _epsilon(epsilon, "")
         place = self._out(source, out)
         words, job, report = self._dry(source, values, amount)
@@ -251,7 +256,7 @@ class PlanPages:
         """Begin the run that was shown, and its charge; the same form again is the same run."""
         studio, form = self.studio, form_of(request)
         source, out = needed(form, "source"), needed(form, "out")
-        values = stated(form.items())
+        values = form_options(form.items())
         amount = _epsilon(needed(form, "epsilon"), "")
         options = {**values, "source": source, "epsilon": amount_words(amount), "out": out}
         words, job, _ = self._dry(source, values, amount)

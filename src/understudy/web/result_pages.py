@@ -32,20 +32,20 @@ from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
 from understudy.web.confinement import OutsideRoots
-from understudy.web.data_pages import Place
+from understudy.web.data_pages import PlaceName
 from understudy.web.sample_index import PAGE, SampleIndex
-from understudy.web.studio import Studio, command_line_of, form_of, link, moved, needed
+from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
 
-Number = Annotated[int, Query(ge=0, le=2**31)]
+SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
 
 
 class ResultPages:
     """A release, and what is done with it."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self.studio = studio
 
     def router(self) -> APIRouter:
@@ -65,7 +65,9 @@ class ResultPages:
         router.add_api_route("/result/do", self.do, methods=["POST"])
         return router
 
-    def result(self, request: Request, run: Place, label: Number = 0, page: Number = 0) -> Response:
+    def result(
+        self, request: Request, run: PlaceName, label: SampleNumber = 0, page: SampleNumber = 0
+    ) -> Response:
         """A release, with what only its owner may see of it."""
         path, release = self._release(run)
         record = read_record(read_json(release / "privacy.json"))
@@ -96,13 +98,13 @@ class ResultPages:
             command_words=command_line_of(["report", str(path)]),
         )
 
-    def sample(self, run: Place, label: Number, number: Number) -> Response:
+    def sample(self, run: PlaceName, label: SampleNumber, number: SampleNumber) -> Response:
         """One synthetic image."""
         path = self.studio.roots.path(run)
         data = SampleIndex(release_folder(path)).thumbnail(label, number)
         return Response(data, media_type="image/png")
 
-    def report(self, run: Place) -> Response:
+    def report(self, run: PlaceName) -> Response:
         """The owner's report, as the command line writes it."""
         path, _ = self._release(run)
         loaded = reports.load(path)
@@ -110,7 +112,7 @@ class ResultPages:
 
         return document(owner_report(loaded.record, loaded.owner))
 
-    def public(self, run: Place) -> Response:
+    def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""
         path, _ = self._release(run)
         return document(_public_page(path))
@@ -156,7 +158,7 @@ class ResultPages:
         raise ConfigError("this page knows resample, train, evaluate and audit")
 
     def download(
-        self, run: Place, what: Annotated[str, Query(max_length=20)] = "release"
+        self, run: PlaceName, what: Annotated[str, Query(max_length=20)] = "release"
     ) -> Response:
         """The release as one zip; with ``what=handover`` beside a page that says what it is."""
         path, release = self._release(run)
@@ -199,7 +201,7 @@ class ResultPages:
             reports.write_comparison(paths, compare(paths), page)
             return document(page.read_text(encoding="utf-8"))
 
-    def verify(self, request: Request, file: Place = "") -> Response:
+    def verify(self, request: Request, file: PlaceName = "") -> Response:
         """What can be checked of a release from outside: of a folder, or of a zip."""
         checked = None
         if file:

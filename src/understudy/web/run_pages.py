@@ -18,11 +18,11 @@ from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.release.outputs import RunPaths
 from understudy.release.runs import RunState, RunSummary, list_runs
 from understudy.report import read_score
-from understudy.web.child_jobs import ChildJob, JobReport, only
+from understudy.web.child_jobs import ChildJob, JobReport, required_job
 from understudy.web.confinement import OutsideRoots
-from understudy.web.data_pages import Place
+from understudy.web.data_pages import PlaceName
 from understudy.web.studio import (
-    Studio,
+    WebStudio,
     command_line_of,
     form_of,
     moved,
@@ -52,7 +52,7 @@ class ListedRun:
 class RunPages:
     """Runs, and the progress of every job."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self.studio = studio
 
     def router(self) -> APIRouter:
@@ -97,7 +97,7 @@ class RunPages:
             command_words=command_line_of(["runs", *map(str, roots.folders.values())]),
         )
 
-    def run(self, request: Request, run: Place) -> Response:
+    def run(self, request: Request, run: PlaceName) -> Response:
         """How far a run is, whoever started it."""
         studio = self.studio
         path = run_path(studio, run)
@@ -124,7 +124,7 @@ class RunPages:
         """Stop a run; what it has paid for stays in its folder."""
         run = needed(form_of(request), "run")
         job, _ = self._latest(run_path(self.studio, run))
-        self.studio.jobs.cancel(only(job))
+        self.studio.jobs.cancel(required_job(job))
         return moved("/run", run=run)
 
     def resume(self, request: Request) -> Response:
@@ -132,7 +132,7 @@ class RunPages:
         run = needed(form_of(request), "run")
         path = run_path(self.studio, run)
         job, report = self._latest(path)
-        job, summary = only(job), _summary(path)
+        job, summary = required_job(job), _summary(path)
         if report is None or not report.is_over or summary is None:
             raise ConfigError("this run is at work, or nothing of it is there to go on with")
         words = [*(word for word in job.words if word != "--resume"), "--resume"]
@@ -147,11 +147,11 @@ class RunPages:
         return (jobs[-1], self.studio.jobs.report(jobs[-1])) if jobs else (None, None)
 
 
-def progress_router(studio: Studio) -> APIRouter:
+def progress_router(studio: WebStudio) -> APIRouter:
     """The address at which a page hears how far a job is, as server-sent events."""
 
     async def events(request: Request, job: Annotated[str, Query(max_length=32)]) -> Response:
-        stored = only(studio.jobs.get(job))
+        stored = required_job(studio.jobs.get(job))
         return StreamingResponse(_stream(studio, request, stored), media_type="text/event-stream")
 
     router = APIRouter()
@@ -159,7 +159,7 @@ def progress_router(studio: Studio) -> APIRouter:
     return router
 
 
-async def _stream(studio: Studio, request: Request, job: ChildJob) -> AsyncIterator[str]:
+async def _stream(studio: WebStudio, request: Request, job: ChildJob) -> AsyncIterator[str]:
     said = ""
     for _ in range(_LONGEST_STREAM):
         report = await run_in_threadpool(studio.jobs.report, job)
@@ -178,7 +178,7 @@ async def _stream(studio: Studio, request: Request, job: ChildJob) -> AsyncItera
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def run_path(studio: Studio, run: str) -> Path:
+def run_path(studio: WebStudio, run: str) -> Path:
     """The folder of a run, which a run that waits has not made yet."""
     try:
         return studio.roots.path(run)
@@ -198,7 +198,7 @@ def _summary(path: Path) -> RunSummary | None:
     return next((one for one in list_runs(path) if one.folder == path), None)
 
 
-def _listed(studio: Studio, one: RunSummary) -> ListedRun:
+def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
     state = one.state
     return ListedRun(
         studio.roots.place(one.folder),

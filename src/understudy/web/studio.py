@@ -21,7 +21,7 @@ from understudy.report.rendering import environment as report_environment
 from understudy.run.books import ledger_rows
 from understudy.run.progress import duration
 from understudy.web.child_jobs import ChildJob, ChildJobs, JobReport
-from understudy.web.confinement import Roots
+from understudy.web.confinement import FolderRoots
 from understudy.web.local_guard import Sessions
 
 try:
@@ -107,7 +107,7 @@ def message_page(status: int, reason: str, navigation: Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Studio:
+class WebStudio:
     """One studio.
 
     Attributes:
@@ -115,7 +115,7 @@ class Studio:
         home: The device's folder, of `understudy device web`; None: the studio of datasets.
     """
 
-    roots: Roots
+    roots: FolderRoots
     jobs: ChildJobs
     sessions: Sessions
     ledger: str | None = None

@@ -14,14 +14,14 @@ from understudy.core.errors import ConfigError, MissingExtra, UnderstudyError
 from understudy.privacy.ledger.database import data_folder
 from understudy.run import books
 from understudy.web.child_jobs import ChildJobs
-from understudy.web.confinement import Roots
+from understudy.web.confinement import FolderRoots
 from understudy.web.data_pages import DataPages
 from understudy.web.ledger_pages import LedgerPages
 from understudy.web.local_guard import ENTRANCE, LocalGuard, Sessions
 from understudy.web.plan_pages import PlanPages
 from understudy.web.result_pages import ResultPages
 from understudy.web.run_pages import RunPages, progress_router
-from understudy.web.studio import STATIC_FILES, Studio, message_page, strings
+from understudy.web.studio import STATIC_FILES, WebStudio, message_page, strings
 
 try:
     import uvicorn
@@ -104,7 +104,7 @@ class WebOptions:
         return frozenset(names | ({f"localhost:{self.port}"} if self.is_local else set()))
 
 
-def open_studio(options: WebOptions, announce: Callable[[str], None]) -> Studio:
+def open_studio(options: WebOptions, announce: Callable[[str], None]) -> WebStudio:
     """A studio with its roots, jobs and ledger opened.
 
     Args:
@@ -116,8 +116,8 @@ def open_studio(options: WebOptions, announce: Callable[[str], None]) -> Studio:
     group, places = ("nav", _PAGES) if options.device is None else ("device_nav", _DEVICE_PAGES)
     words = strings()[group]
     navigation = tuple((path, words[name]) for path, name in places)
-    return Studio(
-        Roots(options.roots),
+    return WebStudio(
+        FolderRoots(options.roots),
         ChildJobs(options.folder / ("jobs" if options.device is None else "device-jobs")),
         Sessions(lambda token: announce(f"{options.address}{ENTRANCE}?token={token}")),
         options.ledger,
@@ -126,7 +126,7 @@ def open_studio(options: WebOptions, announce: Callable[[str], None]) -> Studio:
     )
 
 
-def studio_application(studio: Studio, options: WebOptions) -> LocalGuard:
+def studio_application(studio: WebStudio, options: WebOptions) -> LocalGuard:
     """The ASGI application of a studio, with its guard before it."""
     return LocalGuard(
         pages(studio, options),
@@ -143,7 +143,7 @@ def cookie_name(options: WebOptions) -> str:
     return f"understudy-{options.port}"
 
 
-def pages(studio: Studio, options: WebOptions) -> FastAPI:
+def pages(studio: WebStudio, options: WebOptions) -> FastAPI:
     """Every page, without its guard."""
     app = FastAPI(
         title="understudy web",
@@ -174,7 +174,7 @@ def pages(studio: Studio, options: WebOptions) -> FastAPI:
 class _Entrance:
     """What is there without a session: the link, and files that are the same for everybody."""
 
-    def __init__(self, studio: Studio, options: WebOptions) -> None:
+    def __init__(self, studio: WebStudio, options: WebOptions) -> None:
         self._studio, self._options = studio, options
 
     def enter(self, token: str = "") -> Response:
@@ -204,7 +204,7 @@ class _Entrance:
 class _Refusals:
     """Errors as pages. What a message quotes is text there."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: WebStudio) -> None:
         self._navigation = studio.navigation
 
     def _page(self, status: int, reason: str) -> Response:
