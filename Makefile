@@ -20,12 +20,13 @@ help:
 setup: $(STAMP)
 
 # PyTorch goes first and alone, so that nothing else decides which of its builds is taken.
-$(STAMP): pyproject.toml constraints.txt scripts/find-python.sh scripts/install-torch.sh scripts/system-packages.sh
+$(STAMP): pyproject.toml constraints.txt scripts/find-python.sh scripts/install-torch.sh scripts/system-packages.sh scripts/axe-core.sh
 	@scripts/system-packages.sh
 	@test -n "$$(scripts/find-python.sh)" || scripts/find-python.sh --explain
 	"$$(scripts/find-python.sh)" -m venv $(VENV)
 	scripts/install-torch.sh $(BIN)/pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@scripts/axe-core.sh $(VENV)/share
 	@touch $@
 
 $(BENCH_STAMP): $(STAMP)

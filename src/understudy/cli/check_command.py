@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,10 @@ _GIVEN = (
 @options_of_a_run(*_GIVEN)
 def check_command(
     source: Annotated[str, typer.Argument(help="The private dataset.")],
+    sheet: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Also write a few private images of each class."),
+    ] = None,
     as_json: AsJson = False,
     progress: Progress = "auto",
     **given: Any,
@@ -31,7 +36,7 @@ def check_command(
     """Read a dataset once and list all that is wrong with it. Spends nothing; owner only."""
     from understudy.planning.check import checked_dataset
 
-    result = checked_dataset(source, progress=progress, **given)
+    result = checked_dataset(source, sheet=sheet, progress=progress, **given)
     if as_json:
         print_json(result.as_dict())
     else:

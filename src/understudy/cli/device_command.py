@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.web_command import device_web_command
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -352,6 +353,20 @@ def model_command(
     )
     _say_model(offer_model(place, data, offered, wish=install))
     typer.echo("let the server forget it: understudy device delete")
+
+
+@device_app.command("try")
+def try_command(
+    photo: Annotated[Path, typer.Argument(help="A photo; it is neither stored nor sent.")],
+    home: _Home = None,
+) -> None:
+    """Say what the installed classifier makes of a photo."""
+    from understudy.device.installed_models import judged_photo
+
+    typer.echo(judged_photo(_home(home), photo))
+
+
+device_app.command("web")(device_web_command)
 
 
 @device_app.command("history")

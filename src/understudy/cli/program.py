@@ -96,6 +96,10 @@ COMMAND_TABLE: Mapping[str, tuple[str, str]] = {
         "device_command:device_app",
         "A small model for your own camera: see exactly what would leave, and send only that.",
     ),
+    "web": (
+        "web_command:web_command",
+        "Open the studio: the same as these commands, as pages on this machine alone.",
+    ),
     "serve": (
         "serve_command:serve_app",
         "Serve jobs of devices: sanitised references in, a small model out.",

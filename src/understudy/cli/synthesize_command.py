@@ -16,7 +16,9 @@ from understudy.cli.option_values import (
     options_of_a_run,
     parse_settings,
 )
+from understudy.cli.printing import print_json
 from understudy.cli.show_run import RunPrinter, plan_alone
+from understudy.core.errors import ConfigError
 from understudy.run.config import make_config, read_config, run_options
 from understudy.run.progress import reporting
 from understudy.run.select_config import make_select_config, select_options
@@ -26,6 +28,12 @@ _Config = Annotated[
     typer.Option(help="YAML file with any of these options.", rich_help_panel="Advanced: Output"),
 ]
 
+_DryJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="With --dry-run: print the plan as JSON.", rich_help_panel="Advanced: Output"
+    ),
+]
 
 _COMMON = (
     *("size", "unit", "epsilon", "delta", "method", "encoder", "out", "count", "test", "dry_run"),
@@ -41,6 +49,7 @@ def synthesize_command(
     set_: Settings = None,
     yes: Yes = False,
     verbose: Verbose = False,
+    as_json: _DryJson = False,
     progress: AdvancedProgress = "auto",
     **given: Any,
 ) -> None:
@@ -53,6 +62,8 @@ def synthesize_command(
         given["source"] = source
     settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
     chosen = make_config({**options, **given, "settings": settings})
+    if as_json and not chosen.output.dry_run:
+        raise ConfigError("--json prints a plan: it goes with --dry-run")
     printer = RunPrinter(yes=yes, verbose=verbose)
     with reporting(progress) as events:  # importing takes a while, and something is to be written
         if chosen.output.dry_run:
@@ -63,7 +74,9 @@ def synthesize_command(
             from understudy.run.synthesize import run
 
             result = run(chosen, printer.confirm, progress=events)
-    if chosen.output.dry_run:
+    if as_json:
+        print_json(dry.as_dict())
+    elif chosen.output.dry_run:
         plan_alone(dry)
     else:
         printer.result(result)

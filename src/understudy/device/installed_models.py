@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from understudy.core.errors import RunError
+from understudy.core.errors import RunError, SourceError
+from understudy.data.image_decoding import BadImage, decode
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.model_trial import try_model
 from understudy.device.photo_store import PhotoSet, labelled_photos
@@ -118,6 +119,27 @@ def offer_model(
         history = [one for one in index.installed if not (installed and one == model.digest)]
         _store(home, [*models, model], [*history, *([model.digest] if installed else [])])
     return InstalledResult(model, installed, "the owner wished it" if wish else reason)
+
+
+def judged_photo(home: DeviceHome, photo: Path) -> str:
+    """The class that the installed classifier gives a photo, which is neither stored nor sent.
+
+    Raises:
+        RunError: No model is installed, or it is a detector.
+        SourceError: The photo cannot be read.
+    """
+    model = model_index(home).current
+    if model is None:
+        raise RunError("no model is installed: understudy device model, or understudy device train")
+    if model.kind != "classifier":
+        raise RunError("a detector gives boxes, which are not shown here")
+    try:
+        image = decode(photo.read_bytes(), channels=3, size=(model.side, model.side), fit="crop")
+    except (BadImage, OSError) as error:
+        raise SourceError(f"cannot be read: {error}", photo) from error
+    data = model_path(home, model.digest).read_bytes()
+    trial = try_model(data, model.kind, model.side, len(model.classes), image[None])
+    return model.classes[trial.labels[0]]
 
 
 def roll_back(home: DeviceHome) -> DeviceModel | None:

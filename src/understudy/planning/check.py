@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any, Unpack
 
 from understudy.core.errors import BackendError, InputError, SourceError
+from understudy.core.files import write_whole
 from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
@@ -26,7 +28,9 @@ from understudy.data.names import (
 )
 from understudy.data.reading_options import split_name
 from understudy.methods.base import ClassCapacity
+from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
+from understudy.release.galleries import contact_sheet_of, first_of_each
 from understudy.run.command_words import (
     PROPOSED_SIDES,
     USUAL_SIDE,
@@ -43,6 +47,7 @@ EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
 
 _MOST_NAMED = 200  # classes in a suggested command
+_SHEET_IMAGES = 12  # of a class on a contact sheet
 _LONE = "one-image class"
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
@@ -109,12 +114,18 @@ class SourceCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {"kind": "owner-only", "ready": self.ready} | asdict(self)
+        carried = {
+            epsilon: {name: None if one is None else one.summary for name, one in classes.items()}
+            for epsilon, classes in self.carried.items()
+        }
+        words = {"kind": "owner-only", "ready": self.ready}
+        return words | asdict(self) | {"carried_in_words": carried}
 
 
 def checked_dataset(
     source: str | PathLike[str],
     *,
+    sheet: str | PathLike[str] | None = None,
     progress: ProgressMode | Events = "auto",
     **options: Unpack[ReadingOptions],
 ) -> SourceCheck:
@@ -124,6 +135,7 @@ def checked_dataset(
 
     Args:
         source: The private dataset.
+        sheet: A PNG to write, with a few private images of each class; None: nothing is written.
         progress: Where events go, as for `understudy.synthesize`.
         options: How it is read: options of `understudy.synthesize`, by their names.
 
@@ -133,11 +145,25 @@ def checked_dataset(
     name = source_name("source", source)
     given = {"source": name, "out": "out", "epsilon": EPSILONS[0], "accept_epsilon": True}
     config = make_config({**options, **given})
+    place = None if sheet is None else sheet_path(sheet, name)
     with reporting(progress) as events:
         step = events.step("reading the dataset")
         result = check_source(config)
         step.finish()
+        if place is not None and result.command is not None:
+            step = events.step("drawing the contact sheet")
+            _write_sheet(config.changed(**result.options), place)
+            step.finish()
     return result
+
+
+def _write_sheet(config: RunConfig, place: Path) -> None:
+    """A few images of each class as a run reads them, a row a class, for the owner alone."""
+    source = open_private(config, skip_bad=True)
+    if source.kind == "images":
+        pairs = ((batch.labels, batch.values) for batch in source.batches(_SHEET_IMAGES))
+        images = first_of_each(pairs, len(source.classes), _SHEET_IMAGES)
+        write_whole(place, contact_sheet_of(images))
 
 
 def check_source(config: RunConfig) -> SourceCheck:

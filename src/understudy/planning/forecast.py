@@ -122,7 +122,7 @@ class Forecast:
 
 
 def sheet_path(name: str | PathLike[str], source: str) -> Path:
-    """Where the sheet of a forecast is written.
+    """Where a sheet for the owner is written.
 
     Raises:
         ConfigError: No PNG, a folder that does not exist, or one inside the private dataset, where
@@ -130,9 +130,9 @@ def sheet_path(name: str | PathLike[str], source: str) -> Path:
     """
     path = Path(name)
     if path.suffix.lower() != ".png" or path.is_dir():
-        raise ConfigError(f"a forecast is a PNG, found {path}: call it something like sheet.png")
+        raise ConfigError(f"the sheet is a PNG, found {path}: call it something like sheet.png")
     if not path.parent.is_dir():
-        raise ConfigError(f"there is no folder {path.parent} for the forecast")
+        raise ConfigError(f"there is no folder {path.parent} for the sheet")
     if Path(source).is_dir() and path.resolve().is_relative_to(Path(source).resolve()):
         raise ConfigError(
             f"{path} lies inside the private dataset {source}: the sheet would be taken for a "

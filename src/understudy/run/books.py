@@ -14,6 +14,7 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger, LedgerRow, LedgerS
 
 if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
     from understudy.core.ports import Source
+    from understudy.privacy.ledger.records import Preview
     from understudy.run.config import RunConfig
 
 
@@ -66,6 +67,30 @@ def _account(book: Ledger, dataset: Dataset) -> DatasetAccount:
     """A dataset without its rows."""
     spent, next_run = book.spent(dataset.id), book.next_run(dataset.id)
     return DatasetAccount(dataset, spent, (), book.address, next_run=next_run)
+
+
+def preview_run(
+    ledger: str | None, dataset: str | None, budget: Budget, unit: str, adjacency: str
+) -> Preview:
+    """What a run of a budget would leave of a dataset's own. Reads no private record.
+
+    Args:
+        ledger: Where the ledger is.
+        dataset: The dataset's name or id there; None: it is new to the ledger.
+        budget: Of the run, as one Gaussian release.
+        unit: The unit of protection, as the ledger has it.
+        adjacency: What makes two datasets adjacent.
+
+    Raises:
+        LedgerError: The ledger does not know the dataset.
+    """
+    from understudy.privacy.accounting import Gaussian
+    from understudy.privacy.budget_plan import run_mu_of
+
+    with Ledger(ledger) as book:
+        id = None if dataset is None else book.find(dataset).id
+        event = Gaussian(run_mu_of(budget), 0.0)
+        return book.preview(id, [event], unit=unit, adjacency=adjacency, delta=budget.delta)
 
 
 class LedgerReading(TypedDict, total=False):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.remote_models import PlannedCalls
@@ -90,6 +91,11 @@ class RunPlan:
     fits: tuple[Fit, ...] = ()
     carried: tuple[ClassCapacity, ...] = ()
     calls: tuple[PlannedCalls, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values; of what classes can carry, the words."""
+        carried = [{"size": one.size, **one.columns} for one in self.carried]
+        return {"kind": "owner-only"} | asdict(self) | {"carried": carried}
 
 
 def explanation(prepared: Prepared, units: float | None = None) -> Explanation:

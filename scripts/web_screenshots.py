@@ -1,0 +1,131 @@
+"""Draws the studio's pages for docs/web.md: ``python -m scripts.web_screenshots docs/images``.
+
+Four kinds of public clothes are planned and released on one site, and drawn photos of a home are
+searched on a device's; Chromium looks at every page in light and dark, wide and narrow. Pictures
+are reduced to 128 colours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+from tests.cli.processes import Commands, commands
+from tests.conftest import FASHION_MNIST
+from tests.web.browser_site import CHROMIUM, LiveSite
+
+from understudy.data import open_source
+
+KINDS, EACH = 4, 300
+LOOKS = {"light": 1000, "dark": 1000, "narrow": 390}
+CHARGE = "source=data%2Fclothes&epsilon=2&out=release&size=28&channels=1&encoder=embedded:dct"
+STUDIO = {
+    "data": "/data?source=data%2Fclothes",
+    "plan": "/plan?source=data%2Fclothes&stop=5",
+    "charge": f"/charge?{CHARGE}",
+    "run": "/run?run=data%2Frelease",
+    "result": "/result?run=data%2Frelease",
+    "runs": "/runs",
+    "ledger": "/ledger",
+    "verify": "/verify?file=data%2Frelease",
+}
+DEVICE = {"device": "/", "device-request": "/request?part=dog", "device-preview": "/preview"}
+HEIGHT = 1100  # pixels of a page that are kept
+
+
+def draw(source: str, folder: Path, most: int, labelled: bool = True) -> None:
+    """The first images of a public source as files."""
+    data, counts = open_source(source), dict[int, int]()
+    for batch in data.batches(256):
+        for label, image in zip(batch.labels.tolist(), batch.values, strict=True):
+            counts[label] = counts.get(label, 0) + 1
+            if counts[label] <= most and label < KINDS:
+                place = folder / data.classes[label].replace("/", " ") if labelled else folder
+                place.mkdir(parents=True, exist_ok=True)
+                pixels = image[:, :, 0] if image.shape[2] == 1 else image
+                Image.fromarray(pixels).save(place / f"{label}-{counts[label]}.png")
+
+
+def look(site: LiveSite, browser: Any, pages: dict[str, str], out: Path) -> None:
+    """Every page in every look, once the commands that it asks for are over."""
+    with site.served() as link:
+        for name, width in LOOKS.items():
+            theme = "dark" if name == "dark" else "light"
+            size = {"width": width, "height": 800}
+            context = browser.new_context(color_scheme=theme, viewport=size)
+            page = context.new_page()
+            page.set_default_timeout(300_000)
+            page.goto(link)
+            for path in pages.values():
+                page.goto(site.options.address + path)
+                wait(page)
+            for key, path in pages.items():
+                page.goto(site.options.address + path)
+                wait(page)
+                page.screenshot(path=out / "page.png", full_page=True)
+                with Image.open(out / "page.png") as image:
+                    cut = image.convert("RGB").crop((0, 0, image.width, min(image.height, HEIGHT)))
+                    small = cut.quantize(128, dither=Image.Dither.NONE)
+                    data = io.BytesIO()
+                    small.save(data, "PNG", optimize=True)
+                    (out / f"web-{key}-{name}.png").write_bytes(data.getvalue())
+            link = f"{site.options.address}/enter?token={site.studio.sessions.token}"
+            context.close()
+    (out / "page.png").unlink()
+
+
+def wait(page: Any) -> None:
+    page.locator("[data-events]:not([data-events=''])").first.wait_for(state="detached")
+
+
+def prepare_device(site: LiveSite, run: Commands) -> None:
+    """Photos of a drawn home, a request, and the objects found."""
+    draw("playhouse:pet-status?homes=1&per_home=8", site.root / "photos", 2, labelled=False)
+    home = f"--home={site.folder / 'device'}"
+    words = ["--target=dog", "--background=bedroom", "--classes=eating,sleeping", "--references=4"]
+    levels = ["--level=dog=edges", "--level=background=segment"]
+    for command in (
+        ["add", home, f"--ledger={site.folder / 'ledger.db'}", str(site.root / "photos")],
+        ["request", home, *words, *levels],
+        ["segment", home],
+        ["preview", home, "--no-measure"],
+    ):
+        ended = run.run("device", *command)
+        if ended.code:
+            print(ended.err)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", action="store_true", help="the device's pages alone")
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        commands(Path(name)) as run,
+        sync_playwright() as playwright,
+    ):
+        folder = Path(name)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        if not arguments.device:
+            (folder / "studio").mkdir()
+            site = LiveSite(folder / "studio", run)
+            draw(str(FASHION_MNIST), site.root / "clothes", EACH)
+            clothes, out = str(site.root / "clothes"), f"--out={site.root / 'release'}"
+            words = ["synthesize", clothes, "--epsilon=2", "--encoder=embedded:dct", out]
+            run.run(*words, f"--ledger={site.folder / 'ledger.db'}", "--yes")
+            look(site, browser, STUDIO, arguments.out)
+        (folder / "household").mkdir()
+        site = LiveSite(folder / "household", run, device=True)
+        prepare_device(site, run)
+        look(site, browser, DEVICE, arguments.out)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The first pages: a folder is chosen or a file dropped, read once, and looked at. Owner-only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from understudy.core.errors import ConfigError
+from understudy.core.files import owner_file
+from understudy.web.option_forms import READING, form_options, reading_fields, words_of
+from understudy.web.studio import WebStudio, command_line_of, dataset_stamp, link
+
+PlaceName = Annotated[str, Query(max_length=4096)]
+"""A file or folder, as `FolderRoots` names it."""
+
+_UPLOADS = "understudy-uploads"
+
+
+class DataPages:
+    """Choosing and checking a dataset."""
+
+    def __init__(self, studio: WebStudio) -> None:
+        self.studio = studio
+
+    def router(self) -> APIRouter:
+        """Their addresses."""
+        router = APIRouter()
+        router.add_api_route("/", self.home, methods=["GET"])
+        router.add_api_route("/data", self.data, methods=["GET"])
+        router.add_api_route("/data/sheet", self.sheet, methods=["GET"])
+        router.add_api_route("/upload", self.upload, methods=["PUT"])
+        return router
+
+    def home(self, request: Request, place: PlaceName = "") -> Response:
+        """The folders of a place."""
+        roots = self.studio.roots
+        if not place and len(roots.folders) == 1:
+            place = next(iter(roots.folders))
+        entries = roots.entries(place)
+        parts = [part for part in place.split("/") if part]
+        crumbs = [(name, "/".join(parts[: k + 1])) for k, name in enumerate(parts)]
+        return self.studio.page(
+            request,
+            "home.html",
+            place=place,
+            crumbs=crumbs,
+            entries=entries,
+            command_words=command_line_of(["runs", *map(str, roots.folders.values())]),
+        )
+
+    def data(self, request: Request, source: PlaceName) -> Response:
+        """What is wrong with a dataset, and what it holds."""
+        studio = self.studio
+        path = studio.roots.dataset(source)
+        values = form_options(request.query_params.multi_items(), READING)
+        words = ["check", str(path), *words_of(studio.roots, values)]
+        sheet = self._sheet(words)
+        job, report = studio.asked(
+            "check",
+            [*words, f"--sheet={sheet}", "--json", "--progress=json"],
+            about=path,
+            stamp=dataset_stamp(path),
+        )
+        check = studio.jobs.json(job) if report.state == "finished" else None
+        units = (
+            {}
+            if check is None
+            else {
+                name: value for name, value in check["options"].items() if name.startswith("unit")
+            }
+        )
+        pairs = [*values.items()]
+        return studio.page(
+            request,
+            "data.html",
+            source=source,
+            values=values,
+            check=check,
+            job=job,
+            report=report,
+            fields=reading_fields(values),
+            asked_unit=any(name.startswith("unit") for name in values),
+            unit_options=units,
+            plan_link=link("/plan", *_planned(values, check, units), source=source),
+            sheet=link("/data/sheet", *pairs, source=source) if sheet.is_file() else "",
+            command_words=command_line_of(words),
+        )
+
+    def sheet(self, request: Request, source: PlaceName) -> Response:
+        """A few private images of each class, as the check drew them."""
+        values = form_options(request.query_params.multi_items(), READING)
+        path = self.studio.roots.dataset(source)
+        sheet = self._sheet(["check", str(path), *words_of(self.studio.roots, values)])
+        if not sheet.is_file():
+            raise ConfigError("there is no contact sheet of this dataset: check it first")
+        return FileResponse(sheet, media_type="image/png")
+
+    async def upload(
+        self, request: Request, name: Annotated[str, Query(max_length=255)]
+    ) -> Response:
+        """Take in a file that was dropped on the page; what comes back is its place."""
+        root = next(iter(self.studio.roots.folders.values()))
+        suffix = Path(name).suffix.lower()
+        if suffix not in (".zip", ".npz"):
+            raise ConfigError("a file that is dropped here is a .zip or an .npz")
+        folder = root / _UPLOADS
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink():
+            raise ConfigError(f"{_UPLOADS} is a link: remove it")
+        place = self.studio.roots.new(
+            self.studio.roots.place(folder), _safe_stem(name) + secrets.token_hex(3) + suffix
+        )
+        try:
+            with owner_file(place, "wb") as file:
+                async for chunk in request.stream():
+                    file.write(chunk)
+        except ClientDisconnect:
+            os.unlink(place)
+            raise
+        return JSONResponse({"place": self.studio.roots.place(place)})
+
+    def _sheet(self, words: list[str]) -> Path:
+        """Where the contact sheet of a check lies."""
+        folder = self.studio.jobs.folder.parent / "sheets"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / f"{self.studio.jobs.id_of('sheet', words)}.png"
+
+
+def _safe_stem(name: str) -> str:
+    letters = "".join(c for c in Path(name).stem[:40] if c.isascii() and (c.isalnum() or c in "-_"))
+    return f"{letters or 'upload'}-"
+
+
+def _planned(
+    values: dict[str, str], check: dict[str, object] | None, units: dict[str, str]
+) -> list[tuple[str, str]]:
+    """How a run reads the dataset: as it was asked, and by the options that the check proposes."""
+    proposed = dict(check["options"]) if check is not None else {}  # type: ignore[call-overload]
+    pairs = dict(values)
+    for name, value in proposed.items():
+        if name not in units:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            pairs.setdefault(name, "on" if value is True else text)
+    return list(pairs.items())

@@ -1,0 +1,429 @@
+"""The device's pages: photos, what may leave of them, consent, what left, and the model back.
+
+A page shows what the device's folder says; every button is a command of ``understudy device``, in a
+process of its own. Nothing leaves but by ``device send`` with the code that was typed in.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query
+from numpy.typing import NDArray
+from PIL import Image
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from understudy.core.errors import ConfigError, InputError, RunError
+from understudy.core.files import owner_file
+from understudy.device.consent import standing_offer
+from understudy.device.disclosures import (
+    DisclosureAttempt,
+    device_disclosures,
+    job_of,
+    receipt_path,
+)
+from understudy.device.home_folder import DeviceHome
+from understudy.device.installed_models import model_index
+from understudy.device.paired_servers import paired_servers, server_of_key
+from understudy.device.parcel import CODE_DIGITS, consent_digest, parcel_report
+from understudy.device.photo_store import references, stored_photos
+from understudy.device.preferences import (
+    BACKGROUND,
+    BACKGROUND_LEVELS,
+    OBJECT_LEVELS,
+    Preferences,
+    stored_preferences,
+)
+from understudy.device.review import ReviewedPhotos, reviewed_photos
+from understudy.web.child_jobs import ChildJob
+from understudy.web.data_pages import PlaceName
+from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
+
+_PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+_QUEUE = "device"
+_OBJECT_LEVELS = tuple(name for name in OBJECT_LEVELS if ":" not in name and name != "pose")
+
+PhotoNumber = Annotated[int, Query(ge=1, le=100_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOutline:
+    """An object in a photo: its area, to be clicked, and its edge, as SVG paths."""
+
+    noun: str
+    hue: int
+    area: str
+    edge: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPhoto:
+    """A reference photo as a page shows it."""
+
+    number: int
+    outlines: tuple[ObjectOutline, ...]
+    left_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartLevels:
+    """A part of the request, and what may leave of it."""
+
+    noun: str
+    levels: Mapping[str, int]
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosed:
+    """A disclosure as the history has it."""
+
+    attempt: DisclosureAttempt
+    recipient: str
+    state: str
+    receipt: bool
+
+
+class DevicePages:
+    """The pages of one device."""
+
+    def __init__(self, studio: WebStudio) -> None:
+        self.studio = studio
+        self.home = DeviceHome.of(studio.home)
+
+    def router(self) -> APIRouter:
+        """Their addresses."""
+        router = APIRouter()
+        for path, page in (
+            ("/", self.photos),
+            ("/photo", self.photo),
+            ("/request", self.request),
+            ("/preview", self.preview),
+            ("/preview/sheet", self.sheet),
+            ("/history", self.history),
+            ("/model", self.model),
+        ):
+            router.add_api_route(path, page, methods=["GET"])
+        router.add_api_route("/do", self.do, methods=["POST"])
+        router.add_api_route("/upload", self.upload, methods=["PUT"])
+        return router
+
+    def photos(self, request: Request) -> Response:
+        """The photos with the objects that were found, each to be clicked or left out."""
+        stored, reviewed = stored_photos(self.home), self._reviewed()
+        labels = Counter(one.label for one in stored if one.label is not None)
+        count = sum(one.label is None for one in stored)
+        shown = [
+            ShownPhoto(number, _outlines(reviewed, number), number in _left_out(reviewed))
+            for number in range(1, count + 1)
+        ]
+        return self._page(
+            request,
+            "device_photos.html",
+            "/",
+            photos=shown,
+            labels=dict(sorted(labels.items())),
+            side=self.home.settings.side if stored else 0,
+            segmented=reviewed is not None,
+            asked=self._preferences() is not None,
+            missing=[] if reviewed is None else list(reviewed.without),
+        )
+
+    def photo(self, number: PhotoNumber) -> Response:
+        """A reference photo as it is stored."""
+        images = references(self.home).images
+        if number > len(images):
+            raise ConfigError("the device has no such photo")
+        data = io.BytesIO()
+        Image.fromarray(images[number - 1]).save(data, "PNG")
+        return Response(data.getvalue(), media_type="image/png")
+
+    def request(self, request: Request, part: PlaceName = "") -> Response:
+        """What model is wanted, and how much may leave of each part."""
+        preferences = self._preferences()
+        return self._page(
+            request,
+            "device_request.html",
+            "/request",
+            asked=None if preferences is None else preferences.request,
+            parts=_parts(preferences),
+            part=part,
+            segmenter=None if preferences is None else preferences.segmenter,
+        )
+
+    def preview(self, request: Request) -> Response:
+        """What would leave, as what it is and what it tells, and the code to agree."""
+        offer, servers = standing_offer(self.home), paired_servers(self.home)
+        text, recipient, code = "", "", ""
+        if offer is not None:
+            text = str(parcel_report(self.home, offer.parcel).get("text", ""))
+            if offer.server is not None:
+                server = server_of_key(self.home, offer.server)
+                recipient = server.described()
+                code = consent_digest(offer.parcel, offer.server)[:CODE_DIGITS]
+        return self._page(
+            request,
+            "device_preview.html",
+            "/preview",
+            text=text,
+            offered=offer is not None,
+            sheet=offer is not None and self.home.path("preview", "sheet.png").is_file(),
+            recipient=recipient,
+            code=code,
+            servers=servers,
+            asked=self._preferences() is not None,
+        )
+
+    def sheet(self) -> Response:
+        """The sheet of the preview, drawn from the bytes that would leave."""
+        path = self.home.path("preview", "sheet.png")
+        if standing_offer(self.home) is None or not path.is_file():
+            raise ConfigError("nothing is previewed")
+        return FileResponse(path, media_type="image/png")
+
+    def history(self, request: Request) -> Response:
+        """Everything that left, by recipient."""
+        disclosed = self._disclosed()
+        by_recipient: dict[str, list[Disclosed]] = {}
+        for one in disclosed:
+            by_recipient.setdefault(one.recipient, []).append(one)
+        return self._page(request, "device_history.html", "/history", recipients=by_recipient)
+
+    def model(self, request: Request) -> Response:
+        """The model back, with its accuracy on the owner's own photos, and a photo to try it on."""
+        index = model_index(self.home)
+        return self._page(
+            request,
+            "device_model.html",
+            "/model",
+            models=index.models,
+            current=index.current,
+            open=[one for one in self._disclosed() if one.attempt.is_open],
+        )
+
+    def do(self, request: Request) -> Response:
+        """Begin one of the device's commands."""
+        form = form_of(request)
+        action = needed(form, "action")
+        if action not in _ACTIONS:
+            raise ConfigError("the device's pages have no such button")
+        page, words = _ACTIONS[action]
+        self._begin(action, words(self.studio, form))
+        return moved(page)
+
+    async def upload(
+        self,
+        request: Request,
+        name: Annotated[str, Query(max_length=255)],
+        purpose: Annotated[str, Query(pattern="^(add|try)$")] = "add",
+    ) -> Response:
+        """Take in a dropped photo: to be added, or to try the model on."""
+        suffix = Path(name).suffix.lower()
+        if suffix not in _PHOTO_SUFFIXES:
+            raise ConfigError("a photo is a JPEG, PNG, WebP, TIFF, BMP or GIF file")
+        folder = self.studio.jobs.folder.parent / "photos"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for old in folder.iterdir():  # of commands that are over
+            if not any(str(old) in job.words and self._is_open(job) for job in self._jobs()):
+                old.unlink()
+        place = folder / (secrets.token_hex(8) + suffix)
+        with owner_file(place, "wb") as file:
+            async for chunk in request.stream():
+                file.write(chunk)
+        if not place.stat().st_size:
+            os.unlink(place)
+            raise ConfigError("this file is empty")
+        self._begin(purpose, [purpose, "--", str(place)])
+        return JSONResponse({"place": ""})
+
+    def _begin(self, action: str, words: list[str]) -> None:
+        name, *rest = words
+        if name == "add" and not stored_photos(self.home):  # settled with the first photo
+            rest = [*self.studio.ledger_words(), *rest]
+        stamp = str(len(self._jobs()))
+        self.studio.asked(
+            action,
+            ["device", name, f"--home={self.home.folder}", *rest],
+            about=self.home.folder,
+            queue=_QUEUE,
+            stamp=stamp,
+        )
+
+    def _jobs(self) -> list[ChildJob]:
+        return self.studio.jobs.of(self.home.folder)
+
+    def _is_open(self, job: ChildJob) -> bool:
+        return not self.studio.jobs.report(job).is_over
+
+    def _page(self, request: Request, template: str, page: str, **values: Any) -> Response:
+        """A page, with the last command that one of its buttons began and what it printed."""
+        actions = {action for action, (path, _) in _ACTIONS.items() if path == page}
+        actions |= {"try"} if page == "/model" else set()
+        jobs = [job for job in self._jobs() if job.kind in actions]
+        last = jobs[-1] if jobs else None
+        usual = {"/": "history", "/request": "request", "/preview": "preview", "/model": "model"}
+        words = list(last.words) if last else ["device", usual.get(page, "history")]
+        return self.studio.page(
+            request,
+            template,
+            job=last,
+            report=None if last is None else self.studio.jobs.report(last),
+            printed="" if last is None else self.studio.jobs.out(last).strip(),
+            command_words=command_line_of(words),
+            **values,
+        )
+
+    def _preferences(self) -> Preferences | None:
+        try:
+            return stored_preferences(self.home)
+        except RunError:
+            return None
+
+    def _reviewed(self) -> ReviewedPhotos | None:
+        preferences = self._preferences()
+        try:
+            return None if preferences is None else reviewed_photos(self.home, preferences)
+        except InputError:  # nothing was searched yet, or photos have come since
+            return None
+
+    def _disclosed(self) -> list[Disclosed]:
+        if not stored_photos(self.home):
+            return []
+        names = {one.public_key: one.described() for one in paired_servers(self.home)}
+        listed = []
+        for one in device_disclosures(self.home):
+            job = job_of(self.home, one)
+            state = "deleted" if one.deleted else "withdrawn" if one.withdrawn else "sent"
+            if state == "sent" and job is not None:
+                state = str(job["state"])
+            receipt = receipt_path(self.home, one).is_file()
+            listed.append(Disclosed(one, names.get(one.server, one.server[:16]), state, receipt))
+        return listed
+
+
+Words = Callable[[WebStudio, Mapping[str, str]], list[str]]
+
+
+def _add(studio: WebStudio, form: Mapping[str, str]) -> list[str]:
+    labelled = ["--labelled"] if form.get("labelled") else []
+    return ["add", *labelled, "--", str(studio.roots.dataset(needed(form, "folder")))]
+
+
+def _request(studio: WebStudio, form: Mapping[str, str]) -> list[str]:
+    words = ["request", f"--background={needed(form, 'background')}"]
+    words += [
+        f"--target={one.strip()}" for one in needed(form, "targets").split(",") if one.strip()
+    ]
+    for name in ("classes", "references", "images"):
+        words += [f"--{name}={form[name]}"] if form.get(name) else []
+    if form.get("training"):
+        words.append(f"--training={form['training']}")
+    if form.get("segmenter"):
+        words.append(f"--segmenter={_segmenter(studio, form['segmenter'])}")
+    levels = {n.partition(".")[2]: v for n, v in form.items() if n.startswith("level.")}
+    nouns = {*(one.strip() for one in form["targets"].split(",")), form["background"], BACKGROUND}
+    return words + [f"--level={n}={v}" for n, v in levels.items() if n in nouns and v != "text"]
+
+
+def _segmenter(studio: WebStudio, name: str) -> str:
+    """A segmenter that is no file, or one of the roots."""
+    kind, colon, rest = name.partition(":")
+    if kind in ("litert", "onnx") and colon:
+        return studio.roots.named("encoder", name)
+    if set(rest) & set("/?&%\\.") or not colon:
+        raise ConfigError(
+            "a segmenter is embedded:NAME, or litert: and a file of these folders; the command "
+            "line takes every other one"
+        )
+    return name
+
+
+def _segment(_: WebStudio, form: Mapping[str, str]) -> list[str]:
+    numbers = sorted(int(n[6:]) for n in form if n.startswith("leave.") and n[6:].isdecimal())
+    return ["segment", *([f"--leave-out={','.join(map(str, numbers))}"] if numbers else [])]
+
+
+def _preview(_: WebStudio, form: Mapping[str, str]) -> list[str]:
+    server = [f"--server={form['server']}"] if form.get("server") else []
+    return ["preview", *server, *([] if form.get("measure") else ["--no-measure"])]
+
+
+def _code(form: Mapping[str, str]) -> str:
+    return f"--code={needed(form, 'code')}"
+
+
+_ACTIONS: Mapping[str, tuple[str, Words]] = {
+    "add": ("/", _add),
+    "segment": ("/", _segment),
+    "request": ("/request", _request),
+    "train": ("/model", lambda _, form: ["train"]),
+    "pair": ("/preview", lambda _, form: ["pair", "--", needed(form, "code")]),
+    "preview": ("/preview", _preview),
+    "send": ("/history", lambda _, form: ["send", f"--yes={needed(form, 'code')}"]),
+    "withdraw": ("/history", lambda _, form: ["withdraw"]),
+    "delete": ("/history", lambda _, form: ["delete", _code(form)]),
+    "status": ("/model", lambda _, form: ["status", "--wait"]),
+    "model": ("/model", lambda _, form: ["model", *(["--install"] if form.get("install") else [])]),
+    "rollback": ("/model", lambda _, form: ["model", "--rollback"]),
+}
+"""Every button: the page that it leads to, and its command."""
+
+
+def _parts(preferences: Preferences | None) -> list[PartLevels]:
+    """The parts of a request with what may leave of them, the background last."""
+    if preferences is None:
+        return []
+    parts = preferences.request.parts
+    objects = {name: OBJECT_LEVELS[name] for name in _OBJECT_LEVELS}
+    return [
+        PartLevels(part.noun, objects, preferences.sanitizers[number])
+        for number, part in enumerate(parts)
+        if number
+    ] + [PartLevels(parts[0].noun, BACKGROUND_LEVELS, preferences.sanitizers[0])]
+
+
+def _left_out(reviewed: ReviewedPhotos | None) -> tuple[int, ...]:
+    return () if reviewed is None else reviewed.left_out
+
+
+def _outlines(reviewed: ReviewedPhotos | None, number: int) -> tuple[ObjectOutline, ...]:
+    if reviewed is None:
+        return ()
+    segments = reviewed.segments
+    return tuple(
+        ObjectOutline(noun, hue % 8, _area(mask), _edge(mask))
+        for hue, (noun, mask) in enumerate(
+            zip(segments.nouns, segments.masks[:, number - 1], strict=True)
+        )
+        if mask.any()
+    )
+
+
+def _area(mask: NDArray[np.bool_]) -> str:
+    """The pixels of a mask as an SVG path: a rectangle for each run of a row."""
+    paths = []
+    for y, row in enumerate(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8)):
+        turns = np.flatnonzero(np.diff(row)).reshape(-1, 2)
+        paths += [f"M{x} {y}h{end - x}v1h{x - end}z" for x, end in turns.tolist()]
+    return "".join(paths)
+
+
+def _edge(mask: NDArray[np.bool_]) -> str:
+    """The rim of a mask as an SVG path: a line between each pixel inside and one outside."""
+    padded = np.pad(mask, 1)
+    across, down = (
+        np.nonzero(padded[:, 1:] != padded[:, :-1]),
+        np.nonzero(padded[1:] != padded[:-1]),
+    )
+    lines = [f"M{x} {y - 1}v1" for y, x in zip(*map(np.ndarray.tolist, across), strict=True)]
+    lines += [f"M{x - 1} {y}h1" for y, x in zip(*map(np.ndarray.tolist, down), strict=True)]
+    return "".join(lines)

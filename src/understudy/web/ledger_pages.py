@@ -1,0 +1,106 @@
+"""What was spent on which dataset, by which run, and what is left. Owner-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from understudy.core.errors import ConfigError
+from understudy.run import books
+from understudy.run.books import DatasetAccount
+from understudy.web.plan_pages import BarPart
+from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """Something that happened to a dataset's budget.
+
+    Attributes:
+        run: The beginning of the run's id; empty for a budget that was set.
+    """
+
+    time: str
+    what: str
+    run: str
+    details: str
+
+
+class LedgerPages:
+    """The ledger as a list, and as a timeline of one dataset."""
+
+    def __init__(self, studio: WebStudio) -> None:
+        self.studio = studio
+
+    def router(self) -> APIRouter:
+        """Their addresses."""
+        router = APIRouter()
+        router.add_api_route("/ledger", self.ledger, methods=["GET"])
+        router.add_api_route("/ledger/budget", self.budget, methods=["POST"])
+        return router
+
+    def ledger(
+        self, request: Request, dataset: Annotated[str, Query(max_length=4096)] = ""
+    ) -> Response:
+        """Every dataset; and of one, what was spent on it and when."""
+        accounts = books.overview(self.studio.ledger)
+        chosen = next((one for one in accounts if one.dataset.id == dataset), None)
+        if dataset and chosen is None:
+            raise ConfigError("the ledger knows no dataset of that id")
+        words = ["ledger", "list" if chosen is None else "show", *([dataset] if chosen else [])]
+        return self.studio.page(
+            request,
+            "ledger.html",
+            accounts=[(one, _bar(one)) for one in accounts],
+            chosen=chosen,
+            rows=_timeline(books.dataset_account(dataset, self.studio.ledger)) if chosen else [],
+            command_words=command_line_of([*words, *self.studio.ledger_words()]),
+        )
+
+    def budget(self, request: Request) -> Response:
+        """Set the total of a dataset, for good and across runs."""
+        form = form_of(request)
+        id = needed(form, "dataset")
+        if all(one.dataset.id != id for one in books.overview(self.studio.ledger)):
+            raise ConfigError("the ledger knows no dataset of that id")
+        try:
+            epsilon, delta = float(needed(form, "epsilon")), float(form.get("delta") or "1e-5")
+        except ValueError:
+            raise ConfigError("a budget is two numbers, such as epsilon 3 and delta 1e-5") from None
+        books.set_dataset_budget(id, epsilon, delta, self.studio.ledger)
+        return moved("/ledger", dataset=id)
+
+
+def _bar(account: DatasetAccount) -> list[BarPart]:
+    """Spent and left as parts of the total."""
+    budget, spent = account.dataset.budget, account.spent.epsilon
+    if budget is None:
+        return []
+    part = min(1.0, spent / budget.epsilon)
+    left = max(0.0, budget.epsilon - spent)
+    return [
+        BarPart(0.0, 100 * part, 0, f"spent: {spent:.3g}"),
+        BarPart(100 * part, 100 - 100 * part, 2, f"left: {left:.3g}"),
+    ]
+
+
+def _timeline(account: DatasetAccount) -> list[TimelineRow]:
+    """The rows of a dataset, those of one run together."""
+    rows: list[TimelineRow] = []
+    stages: dict[str, int] = {}
+    for row in account.rows:
+        run = str(row.data.get("run", ""))
+        if row.kind == "charge" and run:
+            stages[run] = stages.get(run, 0) + 1
+            if stages[run] > 1:
+                continue
+        numbers = {k: v for k, v in row.data.items() if k in ("epsilon", "delta", "stage", "what")}
+        words = ", ".join(
+            f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in numbers.items()
+        )
+        rows.append(TimelineRow(row.time, row.kind, run[:8], words))
+    return rows

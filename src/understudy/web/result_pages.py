@@ -1,0 +1,307 @@
+"""What a run made: to look at, to measure, to hand over; and releases of others, to be checked.
+
+The reports are the very pages that the command line writes, each under a policy of its own that
+allows its one style sheet by its hash, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import files_below
+from understudy.release.outputs import RunPaths, read_json, release_folder
+from understudy.release.verify import Verification, verify
+from understudy.report import RunRecord, read_record
+from understudy.report.images import gallery, nearest_pairs
+from understudy.report.meaning import budget
+from understudy.report.verdict_table import cards, guarantee_card
+from understudy.run import report as reports
+from understudy.web.confinement import OutsideRoots
+from understudy.web.data_pages import PlaceName
+from understudy.web.sample_index import PAGE, SampleIndex
+from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
+
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+_UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
+
+SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
+
+
+class ResultPages:
+    """A release, and what is done with it."""
+
+    def __init__(self, studio: WebStudio) -> None:
+        self.studio = studio
+
+    def router(self) -> APIRouter:
+        """Their addresses."""
+        router = APIRouter()
+        for path, page in (
+            ("/result", self.result),
+            ("/result/sample", self.sample),
+            ("/result/report", self.report),
+            ("/result/public", self.public),
+            ("/result/download", self.download),
+            ("/compare", self.compare),
+            ("/compare/report", self.comparison),
+            ("/verify", self.verify),
+        ):
+            router.add_api_route(path, page, methods=["GET"])
+        router.add_api_route("/result/do", self.do, methods=["POST"])
+        return router
+
+    def result(
+        self, request: Request, run: PlaceName, label: SampleNumber = 0, page: SampleNumber = 0
+    ) -> Response:
+        """A release, with what only its owner may see of it."""
+        path, release = self._release(run)
+        record = read_record(read_json(release / "privacy.json"))
+        owned = RunPaths(path).record.is_file()
+        owner = reports.load(path).owner if owned else None
+        samples = SampleIndex(release)
+        classes = samples.classes()
+        label = min(label, max(0, len(classes) - 1))
+        jobs = self.studio.jobs
+        done = [(job, jobs.report(job)) for job in jobs.of(path) if job.kind != "synthesize"]
+        return self.studio.page(
+            request,
+            "result.html",
+            run=run,
+            record=record,
+            budget=budget(record.receipt),
+            owned=owned,
+            cards=cards(record, owner) if owner else [guarantee_card(record.receipt)],
+            gallery=gallery(owner.sheets) if owner else [],
+            pairs=nearest_pairs(owner.pairs)[0] if owner else [],
+            real=self._real(owner.dataset) if owner else "",
+            classes=classes,
+            label=label,
+            page=page,
+            pages=-(-classes[label].count // PAGE) if classes else 0,
+            numbers=samples.page(label, page) if classes else [],
+            jobs=done[-6:],
+            command_words=command_line_of(["report", str(path)]),
+        )
+
+    def sample(self, run: PlaceName, label: SampleNumber, number: SampleNumber) -> Response:
+        """One synthetic image."""
+        path = self.studio.roots.path(run)
+        data = SampleIndex(release_folder(path)).thumbnail(label, number)
+        return Response(data, media_type="image/png")
+
+    def report(self, run: PlaceName) -> Response:
+        """The owner's report, as the command line writes it."""
+        path, _ = self._release(run)
+        loaded = reports.load(path)
+        from understudy.report import owner_report
+
+        return document(owner_report(loaded.record, loaded.owner))
+
+    def public(self, run: PlaceName) -> Response:
+        """The public report, exactly as a recipient sees it."""
+        path, _ = self._release(run)
+        return document(_public_page(path))
+
+    def do(self, request: Request) -> Response:
+        """Begin one of the commands that are done with a release; none of them spends anything."""
+        form = form_of(request)
+        run = needed(form, "run")
+        path, _ = self._release(run)
+        kind, words = self._action(needed(form, "action"), path, form)
+        number = len(self.studio.jobs.of(path, kind))
+        self.studio.asked(kind, words, about=path, stamp=str(number))
+        return moved("/result", run=run)
+
+    def _action(self, action: str, path: Path, form: Mapping[str, str]) -> tuple[str, list[str]]:
+        progress = "--progress=json"
+        if action == "resample":
+            count = _whole(needed(form, "count"), "count")
+            out = self.studio.roots.new(self.studio.roots.place(path.parent), needed(form, "out"))
+            seed = _whole(form.get("seed") or "1", "seed")
+            return action, [
+                action,
+                str(path),
+                f"--count={count}",
+                f"--seed={seed}",
+                f"--out={out}",
+                progress,
+            ]
+        if action == "train":
+            suffix = {"onnx": ".onnx", "litert": ".tflite"}.get(form.get("form", "onnx"), ".onnx")
+            return action, [action, str(path), f"--export={path / ('model' + suffix)}", progress]
+        real = self.studio.roots.dataset(needed(form, "real"))
+        if action == "evaluate":
+            words = [action, str(path), f"--real={real}", progress]
+            if test := form.get("test"):
+                words.append(f"--test={self.studio.roots.dataset(test)}")
+            return action, [*words, *(["--full"] if form.get("full") else [])]
+        if action == "audit":
+            record = read_record(read_json(path / "release" / "privacy.json"))
+            out = path / "owner" / "audit.json"
+            words = [action, str(real), f"--method={record.method}", f"--out={out}", progress]
+            return action, [*words, f"--epsilon={record.receipt.epsilon:g}"]
+        raise ConfigError("this page knows resample, train, evaluate and audit")
+
+    def download(
+        self, run: PlaceName, what: Annotated[str, Query(max_length=20)] = "release"
+    ) -> Response:
+        """The release as one zip; with ``what=handover`` beside a page that says what it is."""
+        path, release = self._release(run)
+        if what not in ("release", "handover"):
+            raise ConfigError("what is handed over is release or handover")
+        page = _public_page(path) if what == "handover" else None
+        descriptor, name = tempfile.mkstemp(suffix=".zip", dir=self.studio.jobs.folder)
+        with os.fdopen(descriptor, "wb") as file:
+            _write_zip(file, release, path.name, page)
+        return FileResponse(
+            name,
+            media_type="application/zip",
+            filename=f"{path.name}-{what}.zip",
+            background=BackgroundTask(os.unlink, name),
+        )
+
+    def compare(
+        self,
+        request: Request,
+        run: Annotated[list[str], Query(max_length=20)] = [],  # noqa: B006
+    ) -> Response:
+        """Two or more releases to be put side by side."""
+        places = [self.studio.roots.place(self._release(one)[0]) for one in run]
+        paths = [str(self.studio.roots.path(place)) for place in places]
+        return self.studio.page(
+            request,
+            "side_by_side.html",
+            runs=places,
+            report=link("/compare/report", *(("run", one) for one in places)),
+            command_words=command_line_of(["compare", *paths]),
+        )
+
+    def comparison(self, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> Response:
+        """The page of a comparison, as the command line writes it."""
+        paths = [self._release(one)[0] for one in run]
+        from understudy.evaluation.side_by_side import compare
+
+        with tempfile.TemporaryDirectory(dir=self.studio.jobs.folder) as folder:
+            page = Path(folder) / "page.html"
+            reports.write_comparison(paths, compare(paths), page)
+            return document(page.read_text(encoding="utf-8"))
+
+    def verify(self, request: Request, file: PlaceName = "") -> Response:
+        """What can be checked of a release from outside: of a folder, or of a zip."""
+        checked = None
+        if file:
+            path = self.studio.roots.dataset(file)
+            if path.is_file():
+                with _unpacked(path, self.studio.jobs.folder) as folder:
+                    checked = verify(folder)
+            else:
+                checked = verify(path)
+        return self.studio.page(
+            request,
+            "verify.html",
+            file=file,
+            checked=checked,
+            guarantee=_guarantee(checked),
+            command_words=command_line_of(["verify", file or "RELEASE"]),
+        )
+
+    def _real(self, dataset: str) -> str:
+        """The place of a run's private dataset; empty where it lies elsewhere."""
+        try:
+            path = Path(dataset).resolve(strict=True)
+            return self.studio.roots.place(path)
+        except (OSError, ValueError, RuntimeError, OutsideRoots):
+            return ""
+
+    def _release(self, run: str) -> tuple[Path, Path]:
+        """A run's folder, or that of a release alone, and the release; no link leads out of it."""
+        path = self.studio.roots.dataset(run)
+        release = release_folder(path)
+        return (release.parent if release != path else path), release
+
+
+def document(page: str) -> Response:
+    """A page that is whole by itself, under a policy that allows its own style and nothing else."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
+        for style in _STYLE.findall(page)
+    )
+    hashes = hashes or "'none'"
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {hashes}; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; sandbox"
+    )
+    return HTMLResponse(page, headers={"content-security-policy": policy})
+
+
+def _public_page(path: Path) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "public.html"
+        return reports.write_public_report(path, page).read_text(encoding="utf-8")
+
+
+def _write_zip(file: Any, release: Path, name: str, page: str | None) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for inner in files_below(release):
+            archive.write(release / inner, f"{name}/release/{inner}")
+        if page is not None:
+            archive.writestr(f"{name}/what-this-is.html", page)
+
+
+@contextmanager
+def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
+    """The release of a zip in a temporary folder.
+
+    Raises:
+        RunError: It is no zip, holds more than a release may, or no release.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+                size = sum(one.file_size for one in members)
+                if size > _UNPACKED_BYTES or len(members) > _UNPACKED_FILES:
+                    raise RunError(f"{file.name}: holds more than a release may")
+                for one in members:  # no name leads out of the folder, and links become files
+                    archive.extract(one, place)
+        except (
+            zipfile.BadZipFile,
+            OSError,
+            ValueError,
+            RuntimeError,
+            NotImplementedError,
+        ) as error:
+            raise RunError(f"{file.name}: is no zip that can be read") from error
+        inner = Path(place)
+        for _ in range(3):
+            folders = [one for one in inner.iterdir() if one.is_dir()]
+            if (inner / "privacy.json").is_file() or (inner / "release").is_dir():
+                break
+            inner = folders[0] if len(folders) == 1 else inner
+        yield release_folder(inner)
+
+
+def _guarantee(checked: Verification | None) -> Any:
+    record: RunRecord | None = None if checked is None else checked.record
+    return None if record is None else guarantee_card(record.receipt)
+
+
+def _whole(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 <= int(text[:12]) < 10**9):
+        raise ConfigError(f"{name} is a whole number, found {text!r}")
+    return int(text)

@@ -1,0 +1,232 @@
+"""The runs of the folders: which there are, how far one is, to stop it and to go on. Owner-only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.release.outputs import RunPaths
+from understudy.release.runs import RunState, RunSummary, list_runs
+from understudy.report import read_score
+from understudy.web.child_jobs import ChildJob, JobReport, required_job
+from understudy.web.confinement import OutsideRoots
+from understudy.web.data_pages import PlaceName
+from understudy.web.studio import (
+    WebStudio,
+    command_line_of,
+    form_of,
+    moved,
+    needed,
+    progress_line,
+    time_left,
+)
+
+_LOOK_SECONDS = 0.5
+_LONGEST_STREAM = 1200  # looks; the browser asks again by itself
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run as the table of runs has it."""
+
+    place: str
+    state: str
+    method: str | None
+    epsilon: Any
+    samples: int | None
+    date: str | None
+    problem: str | None
+    accuracy: float | None
+
+
+class RunPages:
+    """Runs, and the progress of every job."""
+
+    def __init__(self, studio: WebStudio) -> None:
+        self.studio = studio
+
+    def router(self) -> APIRouter:
+        """Their addresses."""
+        router = APIRouter()
+        router.add_api_route("/runs", self.runs, methods=["GET"])
+        router.add_api_route("/run", self.run, methods=["GET"])
+        router.add_api_route("/runs/cancel", self.cancel, methods=["POST"])
+        router.add_api_route("/runs/resume", self.resume, methods=["POST"])
+        return router
+
+    def runs(
+        self,
+        request: Request,
+        word: Annotated[str, Query(max_length=200)] = "",
+        state: Annotated[str, Query(max_length=20)] = "",
+    ) -> Response:
+        """A table of the runs in the roots and of those that wait."""
+        studio, roots = self.studio, self.studio.roots
+        listed = [
+            _listed(studio, one) for root in roots.folders.values() for one in list_runs(root)
+        ]
+        places = {one.place for one in listed}
+        for job in studio.jobs.all():
+            if job.kind == "synthesize" and not studio.jobs.report(job).is_over:
+                place = roots.place(Path(job.about))
+                if place not in places:
+                    listed.append(_waiting(place, studio.jobs.report(job)))
+        shown = [
+            one
+            for one in listed
+            if (not state or one.state == state)
+            and word.lower() in f"{one.place} {one.method} {one.epsilon}".lower()
+        ]
+        return studio.page(
+            request,
+            "runs.html",
+            runs=shown,
+            word=word,
+            state=state,
+            states=(*get_args(RunState), "queued"),
+            command_words=command_line_of(["runs", *map(str, roots.folders.values())]),
+        )
+
+    def run(self, request: Request, run: PlaceName) -> Response:
+        """How far a run is, whoever started it."""
+        studio = self.studio
+        path = run_path(studio, run)
+        job, report = self._latest(path)
+        summary = _summary(path)
+        state = summary.state if summary is not None else report.state if report else ""
+        if summary is None and report is None:
+            raise OutsideRoots
+        if report is not None and not report.is_over:
+            state = report.state
+        return studio.page(
+            request,
+            "run.html",
+            run=run,
+            summary=summary,
+            state=state,
+            job=job,
+            report=report,
+            resumable=job is not None and summary is not None and state == "unfinished",
+            command_words=command_line_of(_shown_words(job)) if job else "",
+        )
+
+    def cancel(self, request: Request) -> Response:
+        """Stop a run; what it has paid for stays in its folder."""
+        run = needed(form_of(request), "run")
+        job, _ = self._latest(run_path(self.studio, run))
+        self.studio.jobs.cancel(required_job(job))
+        return moved("/run", run=run)
+
+    def resume(self, request: Request) -> Response:
+        """Go on with a run that was stopped; nothing is charged twice."""
+        run = needed(form_of(request), "run")
+        path = run_path(self.studio, run)
+        job, report = self._latest(path)
+        job, summary = required_job(job), _summary(path)
+        if report is None or not report.is_over or summary is None:
+            raise ConfigError("this run is at work, or nothing of it is there to go on with")
+        words = [*(word for word in job.words if word != "--resume"), "--resume"]
+        number = len(self.studio.jobs.of(path, "synthesize"))
+        self.studio.asked(
+            "synthesize", words, about=path, queue=self.studio.ledger_queue, stamp=str(number)
+        )
+        return moved("/run", run=run)
+
+    def _latest(self, path: Path) -> tuple[ChildJob | None, JobReport | None]:
+        jobs = self.studio.jobs.of(path, "synthesize")
+        return (jobs[-1], self.studio.jobs.report(jobs[-1])) if jobs else (None, None)
+
+
+def progress_router(studio: WebStudio) -> APIRouter:
+    """The address at which a page hears how far a job is, as server-sent events."""
+
+    async def events(request: Request, job: Annotated[str, Query(max_length=32)]) -> Response:
+        stored = required_job(studio.jobs.get(job))
+        return StreamingResponse(_stream(studio, request, stored), media_type="text/event-stream")
+
+    router = APIRouter()
+    router.add_api_route("/jobs/events", events, methods=["GET"])
+    return router
+
+
+async def _stream(studio: WebStudio, request: Request, job: ChildJob) -> AsyncIterator[str]:
+    said = ""
+    for _ in range(_LONGEST_STREAM):
+        report = await run_in_threadpool(studio.jobs.report, job)
+        percent = None if report.fraction is None else round(100 * report.fraction)
+        content = {
+            "line": progress_line(report),
+            "percent": percent,
+            "left": time_left(report),
+            "notes": report.notes,
+            "over": report.is_over,
+        }
+        if said != (said := json.dumps(content)):
+            yield f"data: {said}\n\n"
+        if report.is_over or await request.is_disconnected():
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def run_path(studio: WebStudio, run: str) -> Path:
+    """The folder of a run, which a run that waits has not made yet."""
+    try:
+        return studio.roots.path(run)
+    except OutsideRoots:
+        folder, _, name = run.rpartition("/")
+        path = studio.roots.new(folder, name)
+        if path.is_symlink():
+            raise
+        return path
+
+
+def _summary(path: Path) -> RunSummary | None:
+    """What the folder of a run says; None where it is none."""
+    files = RunPaths(path)
+    if not (files.start.is_file() or (files.release / "privacy.json").is_file()):
+        return None
+    return next((one for one in list_runs(path) if one.folder == path), None)
+
+
+def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
+    state = one.state
+    return ListedRun(
+        studio.roots.place(one.folder),
+        state,
+        one.method,
+        one.epsilon,
+        one.samples,
+        one.date,
+        one.problem,
+        _accuracy(one.folder) if state == "finished" else None,
+    )
+
+
+def _waiting(place: str, report: JobReport) -> ListedRun:
+    return ListedRun(place, report.state, None, None, None, None, None, None)
+
+
+def _accuracy(folder: Path) -> float | None:
+    """The best balanced accuracy that a run measured; owner-only."""
+    from understudy.release.run_file import read_run_file
+
+    path = RunPaths(folder).record
+    try:
+        scores = read_run_file(path).accuracy if path.is_file() else []
+        return max((read_score(one.model_dump()).synthetic for one in scores), default=None)
+    except (UnderstudyError, LookupError, ArithmeticError):
+        return None
+
+
+def _shown_words(job: ChildJob) -> list[str]:
+    return [word for word in job.words if word not in ("--progress=json",)]

@@ -1,0 +1,215 @@
+"""What every page of the studio works with: folders, jobs, sessions, words and templates."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
+
+from understudy.core.errors import ConfigError, MissingExtra, escaped
+from understudy.privacy.ledger.database import default_path
+from understudy.report.meaning import unit_in_words
+from understudy.report.rendering import environment as report_environment
+from understudy.run.books import ledger_rows
+from understudy.run.progress import duration
+from understudy.web.child_jobs import ChildJob, ChildJobs, JobReport
+from understudy.web.confinement import FolderRoots
+from understudy.web.local_guard import Sessions
+
+try:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, RedirectResponse
+except ImportError as error:
+    raise MissingExtra("the web studio", "web") from error
+
+STATIC_FILES: Mapping[str, tuple[Path, str]] = {
+    name: (Path(__file__).with_name("static") / name, kind)
+    for name, kind in (
+        ("htmx.min.js", "text/javascript"),
+        ("htmx.LICENSE.txt", "text/plain"),
+        ("studio.js", "text/javascript"),
+        ("studio.css", "text/css"),
+        ("icon.svg", "image/svg+xml"),
+    )
+} | {"report.css": (Path(__file__).parents[1] / "report" / "templates" / "report.css", "text/css")}
+"""The files that pages load, with their types; the style of reports is that of the report."""
+
+
+@cache
+def strings() -> Mapping[str, Any]:
+    """Every word of the pages, by its name: ``english.yaml``."""
+    text = Path(__file__).with_name("english.yaml").read_text(encoding="utf-8")
+    content: Mapping[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def progress_line(report: JobReport) -> str:
+    """Where a job is, in one line."""
+    words = strings()["job"]
+    if report.state == "queued":
+        return str(words["queued"]).format(n=report.ahead)
+    if report.state != "running":
+        return str(words[report.state])
+    return report.step or str(words["starting"])
+
+
+def time_left(report: JobReport) -> str:
+    """How long the step of a job will take, as far as that can be told."""
+    words = strings()["job"]
+    if report.left is not None:
+        return str(words["left"]).format(time=duration(report.left))
+    if report.state == "running" and report.seconds >= 1:
+        return str(words["since"]).format(time=duration(report.seconds))
+    return ""
+
+
+@cache
+def page_environment() -> Environment:
+    """The templates of the studio, beside those of the report and with their filters."""
+    loader = ChoiceLoader([PackageLoader("understudy.web"), PackageLoader("understudy.report")])
+    jinja = report_environment().overlay(loader=loader)
+    jinja.filters = {
+        **jinja.filters,
+        "fill": lambda text, **values: str(text).format(**values),
+        "anchor": lambda text: "c-" + hashlib.blake2b(text.encode(), digest_size=4).hexdigest(),
+        "line": progress_line,
+        "time_left": time_left,
+        "unit_words": unit_in_words,
+        "visible": escaped,
+    }
+    jinja.globals = {**jinja.globals, "t": strings()}
+    return jinja
+
+
+def message_page(status: int, reason: str, navigation: Iterable[tuple[str, str]] = ()) -> str:
+    """HTML of a refusal."""
+    titles = strings()["refusals"]
+    return (
+        page_environment()
+        .get_template("message.html")
+        .render(
+            title=titles.get(str(status), titles["other"]),
+            reason=reason,
+            navigation=list(navigation),
+            active="",
+            form_token="",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class WebStudio:
+    """One studio.
+
+    Attributes:
+        ledger: Path or URL of the ledger that runs are charged to; None: the owner's own.
+        home: The device's folder, of `understudy device web`; None: the studio of datasets.
+    """
+
+    roots: FolderRoots
+    jobs: ChildJobs
+    sessions: Sessions
+    ledger: str | None = None
+    home: Path | None = None
+    navigation: tuple[tuple[str, str], ...] = field(default=())
+
+    def page(
+        self, request: Request, template: str, *, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """A page, of a template and its values."""
+        session = request.state.session
+        text = (
+            page_environment()
+            .get_template(template)
+            .render(
+                active=request.url.path,
+                navigation=self.navigation,
+                form_token=self.sessions.form_token(session),
+                **values,
+            )
+        )
+        return HTMLResponse(text, status)
+
+    def asked(
+        self,
+        kind: str,
+        words: Iterable[str],
+        *,
+        about: Path | str = "",
+        queue: str = "",
+        stamp: str = "",
+    ) -> tuple[ChildJob, JobReport]:
+        """A command that was asked for, now or before, and how far it is."""
+        job = self.jobs.ask(kind, list(words), about=str(about), queue=queue, stamp=stamp)
+        return job, self.jobs.report(job)
+
+    def ledger_words(self) -> list[str]:
+        """The option that names the ledger, where it is not the owner's own."""
+        return [] if self.ledger is None else [f"--ledger={self.ledger}"]
+
+    @property
+    def ledger_queue(self) -> str:
+        """The queue of the runs that are charged to this studio's ledger."""
+        return f"ledger {self.ledger or default_path()}"
+
+    def stamp(self, dataset: Path) -> str:
+        """What changes when a dataset, or the ledger, does."""
+        if self.ledger is not None and "://" in self.ledger:
+            return f"{dataset_stamp(dataset)} {sum(1 for _ in ledger_rows(self.ledger))}"
+        return f"{dataset_stamp(dataset)} {_changed(Path(self.ledger or default_path()))}"
+
+
+def dataset_stamp(dataset: Path) -> str:
+    """What changes when a file comes to a dataset or goes, in it or one folder below."""
+    inner = (
+        [entry.path for entry in os.scandir(dataset) if entry.is_dir()] if dataset.is_dir() else []
+    )
+    return str(max(map(_changed, [dataset, *map(Path, inner)])))
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def command_line_of(words: Iterable[str]) -> str:
+    """A command as it is typed in the folder that the studio was started in."""
+    here = os.getcwd() + os.sep
+    return shlex.join(["understudy", *(word.replace(here, "", 1) for word in words)])
+
+
+def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form, which the guard has read; of one that comes twice, the last."""
+    return dict(request.state.form)
+
+
+def needed(form: Mapping[str, str], name: str) -> str:
+    """A field that a form has to have.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    if not form.get(name):
+        raise ConfigError(f"{name} is missing from this form")
+    return form[name]
+
+
+def moved(path: str, **query: str) -> RedirectResponse:
+    """The answer to a form: another page, to be read."""
+    return RedirectResponse(path + ("?" + urlencode(query) if query else ""), 303)
+
+
+def link(path: str, *pairs: tuple[str, str], **query: str) -> str:
+    """A page with what it is asked."""
+    return path + "?" + urlencode([*query.items(), *pairs])

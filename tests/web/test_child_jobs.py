@@ -1,0 +1,165 @@
+"""Commands outlive the studio, wait for each other, and are never begun twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.web.test_studio_pages import hidden_fields
+from tests.web.web_site import draw_dataset
+
+from understudy.run import books
+from understudy.web.child_jobs import ChildJob, ChildJobs
+
+PATIENCE = 120.0  # seconds
+
+
+def until(condition: Callable[[], object], *, jobs: ChildJobs | None = None) -> None:
+    """Wait for a condition, which is looked at as often as a processor allows."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it takes too long"
+        if jobs is not None:
+            jobs.tend()
+        os.sched_yield()
+
+
+def blocked(jobs: ChildJobs, fifo: Path, queue: str = "") -> ChildJob:
+    """A command that waits until its configuration, a FIFO, is written."""
+    os.mkfifo(fifo)
+    return jobs.ask("synthesize", ["synthesize", f"--config={fifo}"], queue=queue, about=str(fifo))
+
+
+def test_a_job_outlives_the_studio_and_is_not_begun_twice(tmp_path: Path) -> None:
+    first = ChildJobs(tmp_path / "jobs")
+    job = blocked(first, tmp_path / "fifo")
+    first.tend()
+    process = (tmp_path / "jobs" / job.id / "process").read_text()
+    again = ChildJobs(tmp_path / "jobs")  # the first one is as good as killed
+    assert again.report(job).state == "running"
+    assert again.ask("synthesize", job.words, about=job.about) == job
+    again.tend()
+    assert (tmp_path / "jobs" / job.id / "process").read_text() == process
+    (tmp_path / "fifo").write_text("nonsense: 1\n")
+    until(lambda: again.report(job).is_over)
+    again.tend()
+    assert (tmp_path / "jobs" / job.id / "process").read_text() == process
+    assert again.report(job).state == "stopped"  # nobody saw its end, and it left no result
+    until(lambda: first.report(job).state == "failed", jobs=first)
+    assert "unknown key" in first.report(job).message
+    assert oct((tmp_path / "jobs" / job.id).stat().st_mode)[-3:] == "700"
+
+
+def test_a_job_that_was_begun_and_died_stays_where_it_is(tmp_path: Path) -> None:
+    jobs = ChildJobs(tmp_path / "jobs")
+    job = jobs.ask("ledger", ["ledger", "list"])
+    (tmp_path / "jobs" / job.id / "begun").touch()  # killed between this and the process
+    jobs.tend()
+    assert jobs.report(job).state == "stopped"
+    assert not (tmp_path / "jobs" / job.id / "process").exists()
+
+
+def test_runs_of_one_ledger_wait_and_a_stop_loses_nothing(tmp_path: Path) -> None:
+    jobs = ChildJobs(tmp_path / "jobs")
+    one = blocked(jobs, tmp_path / "one", "ledger")
+    two = blocked(jobs, tmp_path / "two", "ledger")
+    three = blocked(jobs, tmp_path / "three", "ledger")
+    other = blocked(jobs, tmp_path / "other", "another ledger")
+    jobs.tend()
+    assert [jobs.report(job).state for job in (one, two, other)] == ["running", "queued", "running"]
+    assert [jobs.report(job).ahead for job in (two, three)] == [1, 2]
+    jobs.cancel(two)
+    assert jobs.report(two).state == "stopped"
+    for job in (one, other):
+        jobs.cancel(job)
+    until(lambda: jobs.report(one).is_over, jobs=jobs)
+    assert jobs.report(one).state == "stopped"
+    jobs.tend()
+    assert jobs.report(three).state == "running"
+    jobs.cancel(three)
+    until(lambda: jobs.report(three).is_over and jobs.report(other).is_over, jobs=jobs)
+
+
+@pytest.mark.parametrize("id", ["", "../../etc", "A" * 16, "0" * 16, "0" * 15 + "/", "\0" * 16])
+def test_no_other_id_is_a_job(tmp_path: Path, id: str) -> None:
+    assert ChildJobs(tmp_path / "jobs").get(id) is None
+
+
+class ServedStudio:
+    """``understudy web`` in a process that can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, 0
+        self.start()
+
+    def start(self) -> None:
+        words = ["web", "--root", str(self.folder / "data"), "--ledger", str(self.folder / "l.db")]
+        command = "from understudy.cli.main import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command, *words, "--port", str(self.port)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_DATA_HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "1"},
+        )
+        assert self.process.stdout
+        found = re.match(
+            r"open (http://127.0.0.1:(\d+))(/enter\S+)", self.process.stdout.readline()
+        )
+        assert found
+        self.origin, self.port = found[1], int(found[2])
+        self.client = httpx2.Client(
+            base_url=self.origin, headers={"origin": self.origin}, timeout=60
+        )
+        assert self.client.get(found[3]).status_code == 303
+
+    def stop(self, number: int) -> None:
+        self.client.close()
+        self.process.send_signal(number)
+        self.process.communicate()
+
+    def text(self, path: str, **query: str) -> str:
+        return self.client.get(path, params=query).text
+
+
+def check_killed_studio(folder: Path, kills: int, seed: int) -> None:
+    """One run of a studio that is killed so often; it is shown each time, and charged once."""
+    draw_dataset(folder / "data" / "photos")
+    served, rng = ServedStudio(folder), random.Random(seed)
+    charge = {"source": "data/photos", "epsilon": "1", "out": "run", "size": "8", "channels": "1"}
+    charge |= {"encoder": "embedded:dct", "classes": "boots,shirts"}
+    try:
+        until(lambda: "Yes, charge" in served.text("/charge", **charge))
+        values = hidden_fields(served.text("/charge", **charge))
+        assert served.client.post("/runs/start", data=values).status_code == 303
+        for _ in range(kills):
+            end = time.monotonic() + rng.uniform(0, 0.4)
+            until(lambda end=end: time.monotonic() > end)  # type: ignore[misc]
+            served.stop(signal.SIGKILL)
+            served.start()
+            page = served.text("/run", run="data/run")
+            assert "Run data/run" in page
+            assert "Yes, charge" not in page
+            if "Go on with it" in page:
+                values = hidden_fields(page)
+                assert served.client.post("/runs/resume", data=values).status_code == 303
+        until(lambda: "See the result" in served.text("/run", run="data/run"))
+    finally:
+        served.stop(signal.SIGTERM)
+    (account,) = books.overview(str(folder / "l.db"))
+    assert account.spent.epsilon == pytest.approx(1, abs=1e-3)
+    assert len(account.spent.runs) == 1
+
+
+@pytest.mark.slow
+def test_killing_the_server_at_twenty_points_charges_once(tmp_path: Path) -> None:
+    for number in range(5):
+        check_killed_studio(tmp_path / str(number), kills=4, seed=number)

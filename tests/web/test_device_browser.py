@@ -1,0 +1,163 @@
+"""The device's pages in a real browser, against a server on loopback: from photos to a trial."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright")
+pytest.importorskip("cryptography")
+
+from playwright.sync_api import expect
+from tests.cli.processes import commands
+from tests.conftest import Missing
+from tests.device.device_site import install_colours, save_photo
+from tests.methods.sanitize.painted_world import rooms
+from tests.web.browser_site import AXE, PATIENCE, LiveSite, Watched, overflow, violations
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def household(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[LiveSite]:
+    """A device's pages, whose commands know the segmenter of the painted world."""
+    folder, plugin = tmp_path_factory.mktemp("household"), tmp_path_factory.mktemp("colours")
+    install_colours(plugin)
+    with pytest.MonkeyPatch.context() as patch:
+        known = os.environ.get("PYTHONPATH", "")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(plugin), str(repository), known]))
+        preload = "understudy.cli.main,understudy.cli.device_command,understudy.device.preview"
+        with commands(folder, preload) as started:
+            site = LiveSite(folder, started, device=True)
+            for row, image in enumerate(rooms(6)[0]):
+                save_photo(image, site.root / "photos" / f"<b>{row}.png")
+            for channel, name in ((2, "blue"), (1, "green")):
+                image = np.full((32, 32, 3), 20, np.uint8)
+                image[..., channel] = 170
+                for row in range(3):
+                    image[0, 0] = row
+                    save_photo(image, site.root / "labelled" / name / f"{row}.png")
+            yield site
+
+
+@pytest.fixture(scope="module")
+def pairing_code(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[str]:
+    """What `understudy serve` prints."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    known = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join([str(repository), str(repository / "src"), known])
+    words = [sys.executable, "-m", "tests.web.colour_server"]
+    server = subprocess.Popen(
+        [*words, str(tmp_path_factory.mktemp("server")), str(port)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert server.stdout
+    for line in server.stdout:
+        if found := re.search(r"15 minutes: (\S+)", line):
+            yield found[1]
+            break
+    server.terminate()
+    server.communicate()
+
+
+def press(page: Any, name: str) -> None:
+    """Click a button, and wait until its command is over."""
+    page.get_by_role("button", name=name, exact=True).click()
+    finished(page)
+
+
+def finished(page: Any) -> None:
+    page.locator("[data-events]:not([data-events=''])").first.wait_for(state="detached")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_household_from_photos_to_a_trial(
+    household: LiveSite, pairing_code: str, browser: Any, missing: Missing
+) -> None:
+    window = Watched(browser)
+    page, root = window.page, household.root
+    with household.served() as link:
+        page.goto(link)
+        photos = sorted((root / "photos").iterdir())
+        page.locator("input[type=file]").set_input_files(photos)
+        expect(page.locator(".photos li")).to_have_count(6, timeout=PATIENCE)
+        page.get_by_label("Or a folder").fill("data/labelled")
+        page.get_by_label("with a folder for each label").check()
+        press(page, "Add photos")
+        expect(page.get_by_text("blue: 3")).to_be_visible()
+        page.get_by_role("link", name="Request").click()
+        for name, value in (
+            *(("targets", "dog"), ("background", "room"), ("references", "4")),
+            *(("classes", "blue,green"), ("segmenter", "colours:red")),
+        ):
+            page.locator(f"#{name}").fill(value)
+        press(page, "Ask for this")
+        page.get_by_role("link", name="Photos", exact=True).click()
+        press(page, "Search the objects")
+        page.locator(".photos a").first.click()
+        expect(page.locator(".levels.chosen legend")).to_have_text("dog")
+        page.locator(".levels.chosen").get_by_text("Edges", exact=True).click()
+        page.locator("#references").fill("4")
+        press(page, "Ask for this")
+        page.get_by_role("link", name="Photos", exact=True).click()
+        page.get_by_label("leave out photo 6").check()
+        press(page, "Search again, without those left out")
+        assert page.locator(".photos li.out").count() == 1
+        page.get_by_role("link", name="What would leave").click()
+        page.get_by_label("The line that the server printed").fill(pairing_code)
+        press(page, "Pair")
+        page.get_by_label("measure what the server would learn").uncheck()
+        press(page, "Show what would leave")
+        shown = page.locator("pre").inner_text()
+        code = re.search(r"Code of exactly this: (\w{8})", shown)
+        assert code
+        assert "dog (object): L1, its edges: 4 items" in shown
+        page.locator("#code").fill("0" * 8)
+        page.get_by_role("button", name="Agree and send").click()
+        page.get_by_role("alert").wait_for()  # another code sends nothing
+        expect(page.get_by_text("Nothing has left.")).to_be_visible()
+        page.get_by_role("link", name="What would leave").click()
+        page.locator("#code").fill(code[1])
+        press(page, "Agree and send")
+        expect(page.get_by_text("dog: edges, 4 items")).to_be_visible()
+        page.get_by_role("link", name="Model").click()
+        press(page, "Wait for the server")
+        press(page, "Get the model")
+        expect(page.get_by_text("Right in 100 % of your 6 labelled photos.")).to_be_visible()
+        page.locator("input[type=file]").set_input_files(root / "labelled" / "green" / "0.png")
+        expect(page.locator("pre", has_text="green")).to_be_visible(timeout=PATIENCE)
+        page.get_by_role("link", name="What left").click()
+        press(page, "Let the server delete it")
+        expect(page.get_by_text("signed receipt is kept")).to_be_visible()
+        assert window.faults == []
+        check_looks(window, household, browser, missing)
+
+
+def check_looks(window: Watched, household: LiveSite, browser: Any, missing: Missing) -> None:
+    """axe-core on every page in both themes, on a phone."""
+    if not AXE.is_file():
+        missing("axe", "needs axe-core: scripts/axe-core.sh fetches it by npm")
+    wrong: dict[str, Any] = {}
+    for theme in ("light", "dark"):
+        looks = {"color_scheme": theme, "viewport": {"width": 390, "height": 844}}
+        phone = Watched(browser, **looks, storage_state=window.context.storage_state())
+        for path in ("/", "/request?part=dog", "/preview", "/history", "/model"):
+            phone.page.goto(household.options.address + path)
+            if found := violations(phone.page):
+                wrong[theme + path] = found
+            if (wide := overflow(phone.page)) > 0:
+                wrong[path + " overflows"] = wide
+        phone.context.close()
+    assert not wrong

@@ -1,0 +1,184 @@
+"""The studio in a real browser: a story without a mouse, its looks, and who can use it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import expect
+from tests.cli.processes import Commands
+from tests.conftest import Missing
+from tests.web.browser_site import (
+    AXE,
+    PATIENCE,
+    THEMES,
+    LiveSite,
+    Watched,
+    go_by_keyboard,
+    overflow,
+    tab_to,
+    violations,
+)
+from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, draw_dataset
+
+from understudy.release.verify import verify
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, with_pages: Commands) -> Iterator[LiveSite]:
+    site = LiveSite(tmp_path_factory.mktemp("live"), with_pages)
+    photos = draw_dataset(site.root / "photos", classes=("boots", HOSTILE_CLASS))
+    (photos / "boots" / HOSTILE_FILE).write_bytes(b"no image")
+    with site.served() as link:
+        site.link = link  # type: ignore[attr-defined]
+        yield site
+
+
+@pytest.fixture(scope="module")
+def story(live: LiveSite, browser: Any) -> Watched:
+    """From the link to a downloaded release without a mouse; what went wrong, if anything."""
+    window = Watched(browser, accept_downloads=True)
+    page = window.page
+    page.goto(live.link)  # type: ignore[attr-defined]
+    assert "token" not in page.url
+    go_by_keyboard(page, "Use photos")
+    expect(page.get_by_text("would refuse a run").first).to_be_visible(timeout=PATIENCE)
+    go_by_keyboard(page, "How the images are read")
+    go_by_keyboard(page, "skip bad", key="Space")
+    go_by_keyboard(page, "Read them again")
+    expect(page.get_by_text("Nothing would refuse a run.")).to_be_visible(timeout=PATIENCE)
+    go_by_keyboard(page, "Plan a run")
+    expect(page.get_by_role("heading", name="Why this run")).to_be_visible(timeout=PATIENCE)
+    tab_to(page, "From more private to more useful")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#epsilon")).to_have_value("2")
+    expect(page.locator("#risk")).to_contain_text("88.1 %")
+    expect(page.locator("#risk")).to_contain_text("After such a run: 2")
+    tab_to(page, "Name of the new folder")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("the run")
+    go_by_keyboard(page, "Go on to the charge")
+    expect(page.get_by_text("This is for good.")).to_be_visible(timeout=PATIENCE)
+    go_by_keyboard(page, "Yes, charge epsilon 2")
+    page.get_by_role("link", name="See the result").wait_for()
+    go_by_keyboard(page, "See the result")
+    expect(page.get_by_role("heading", name="What to hand over")).to_be_visible(timeout=PATIENCE)
+    with page.expect_download() as download:
+        go_by_keyboard(page, "Download for handing over")
+    download.value.save_as(live.folder / "handed over.zip")
+    return window
+
+
+def test_from_the_link_to_a_release_without_a_mouse(story: Watched, live: LiveSite) -> None:
+    with zipfile.ZipFile(live.folder / "handed over.zip") as archive:
+        archive.extractall(live.folder / "recipient")
+    checked = verify(live.folder / "recipient" / "the run")
+    assert checked.sound, checked.faults
+    assert checked.record is not None
+    assert checked.record.receipt.epsilon == pytest.approx(2, abs=1e-3)
+    assert story.faults == []
+    assert story.page.get_by_text(HOSTILE_CLASS).count() > 0
+
+
+def test_a_planted_script_does_not_run(story: Watched, live: LiveSite) -> None:
+    """Were a name ever written as markup, the policy would still stop its script."""
+    page, seen = story.context.new_page(), []
+    page.on("console", lambda message: seen.append(message.text))
+    page.on("dialog", lambda dialog: seen.append("a script ran"))
+
+    def planted(route: Any) -> None:
+        answer = route.fetch()
+        script = "<script>alert(1)</script><img src=x onerror=alert(2)><style>p{color:red}</style>"
+        route.fulfill(response=answer, body=answer.text().replace("<main", script + "<main"))
+
+    page.route("**/ledger", planted)
+    page.goto(live.options.address + "/ledger")
+    assert "a script ran" not in seen
+    assert sum("Content Security Policy" in text for text in seen) >= 3
+    page.close()
+
+
+def test_several_tabs_and_a_new_browser_show_the_same_run(
+    story: Watched, live: LiveSite, browser: Any
+) -> None:
+    first, second = story.context.new_page(), story.context.new_page()
+    for page in (first, second):
+        page.goto(live.options.address + "/run?run=data/the+run")
+        expect(page.get_by_role("link", name="See the result")).to_be_visible()
+        page.close()
+    stranger = browser.new_context().new_page()
+    stranger.goto(live.options.address + "/run?run=data/the+run")
+    expect(stranger.get_by_text("open the link that the command printed")).to_be_visible()
+
+
+def pages_of(live: LiveSite) -> list[str]:
+    charge = "source=data%2Fphotos&epsilon=2&out=another&skip_bad=on&size=8&channels=1"
+    return [
+        *("/", "/data?source=data%2Fphotos", "/data?source=data%2Fphotos&skip_bad=on"),
+        f"/plan?{charge}",
+        f"/charge?{charge}&encoder=embedded:dct",
+        *("/runs", "/run?run=data%2Fthe+run", "/result?run=data%2Fthe+run"),
+        *("/compare", "/verify", "/verify?file=data%2Fthe+run", "/ledger"),
+        "/nowhere",
+    ]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_everybody_can_use_every_page(
+    story: Watched, live: LiveSite, browser: Any, theme: str, missing: Missing
+) -> None:
+    """axe-core finds nothing serious or critical, and nothing overflows a phone of 390 pixels."""
+    if not AXE.is_file():
+        missing("axe", "needs axe-core: scripts/axe-core.sh fetches it by npm")
+    looks = {"color_scheme": theme, "viewport": {"width": 390, "height": 844}}
+    window = Watched(browser, **looks, storage_state=story.context.storage_state())
+    found: dict[str, Any] = {}
+    for path in pages_of(live):
+        window.page.goto(live.options.address + path)
+        window.page.locator("[data-events]:not([data-events=''])").first.wait_for(state="detached")
+        if wrong := violations(window.page):
+            found[path] = wrong
+        if (wide := overflow(window.page)) > 0:
+            found[path + " overflows"] = wide
+    window.context.close()
+    assert not found
+
+
+def test_a_dropped_zip_is_verified(story: Watched, live: LiveSite) -> None:
+    page = story.context.new_page()
+    page.goto(live.options.address + "/verify")
+    page.locator("input[type=file]").set_input_files(live.folder / "handed over.zip")
+    expect(page.get_by_text("is sound")).to_be_visible(timeout=PATIENCE)
+    page.goto(live.options.address + "/verify")
+    bad = live.folder / "bad.txt"
+    bad.write_text("no zip")
+    page.locator("input[type=file]").set_input_files(bad)
+    expect(page.get_by_text("That did not work")).to_be_visible()
+    page.close()
+
+
+def test_the_first_page_is_there_at_once(story: Watched, live: LiveSite) -> None:
+    """By the browser's own clock; the bound of half a second is for a machine that is not busy."""
+    page = story.context.new_page()
+    page.goto(live.options.address + "/")
+    timing = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
+    assert timing["domContentLoadedEventEnd"] < 5000
+    page.close()
+
+
+def test_the_first_page_needs_no_network(story: Watched, live: LiveSite) -> None:
+    page, asked = story.context.new_page(), []
+    page.on("request", lambda request: asked.append(request.url))
+    for path in ("/", "/ledger", "/result?run=data%2Fthe+run"):
+        page.goto(live.options.address + path)
+    assert asked
+    assert not [url for url in asked if not url.startswith((live.options.address, "data:"))]
+    page.close()

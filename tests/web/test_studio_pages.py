@@ -1,0 +1,287 @@
+"""From a folder to a release through the pages, without a browser: what they show and refuse."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jinja2 import nodes
+from PIL import Image
+from tests.cli.processes import Commands
+from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site, draw_dataset
+
+import understudy
+from understudy.run import books
+from understudy.web.option_forms import form_options, reading_fields, run_fields
+from understudy.web.plan_pages import risk_of
+from understudy.web.sample_index import PAGE, SampleIndex
+from understudy.web.studio import STATIC_FILES, page_environment, strings
+
+HTMX_2_0_11 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, with_pages: Commands) -> tuple[Site, str]:
+    """A studio with a finished run, made by clicking through; and its form token."""
+    site = Site(tmp_path_factory.mktemp("studio"), with_pages)
+    photos = draw_dataset(site.root / "photos", classes=("boots", HOSTILE_CLASS))
+    (photos / "boots" / HOSTILE_FILE).write_bytes(b"no image")
+    token = site.enter()
+    site.get("/data", source="data/photos", skip_bad="on")
+    charge = {"source": "data/photos", "epsilon": "2", "out": "run 1", "skip_bad": "on"}
+    charge |= {"size": "8", "channels": "1", "encoder": "embedded:dct", "count": "130"}
+    site.get("/charge", **charge)
+    site.work()
+    page = site.get("/charge", **charge)
+    values = hidden_fields(page.text)
+    assert values.pop("form_token") == token
+    first, again = (
+        site.post("/runs/start", token, **values),
+        site.post("/runs/start", token, **values),
+    )
+    assert first.status_code == again.status_code == 303, first.text
+    assert site.studio.jobs.report(site.studio.jobs.all()[-1]).state == "queued"
+    site.work()
+    return site, token
+
+
+def hidden_fields(page: str) -> dict[str, str]:
+    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    return {name: html.unescape(value) for name, value in found}
+
+
+Story = tuple[Site, str]
+
+
+def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) -> None:
+    site, token = story
+    (account,) = books.overview(site.options.ledger)
+    assert account.spent.epsilon == pytest.approx(2, abs=1e-3)
+    assert len(account.spent.runs) == 1
+    charge = {"source": "data/photos", "epsilon": "1", "out": "run 2", "skip_bad": "on"}
+    charge |= {"size": "8", "channels": "1", "encoder": "embedded:dct"}
+    site.get("/charge", **charge)
+    site.work()
+    values = hidden_fields(site.get("/charge", **charge).text)
+    del values["form_token"]
+    count = len(site.studio.jobs.all())
+    for change in (
+        {"epsilon": "8"},
+        {"epsilon": "1.001"},
+        {"out": "run 3"},
+        {"delta": "1e-3"},
+        {"unit": "patient"},
+        {"shown": "0" * 64},
+        {"encoder": ""},
+    ):
+        answer = site.post("/runs/start", token, **{**values, **change})
+        assert answer.status_code == 400, change
+    started = [one for one in site.studio.jobs.all()[count:] if one.kind == "synthesize"]
+    assert not started
+
+
+def test_hostile_names_are_text_on_every_page(story: Story) -> None:
+    site, _ = story
+    checked = site.get("/data", source="data/photos")
+    site.work()
+    checked = site.get("/data", source="data/photos")
+    assert "two\\nlines &lt;script&gt;" in checked.text
+    shown = [
+        checked,
+        *(site.get(path) for path in ("/", "/runs", "/ledger")),
+        site.get("/result", run="data/run 1"),
+        site.get("/result/report", run="data/run 1"),
+        site.get("/result/public", run="data/run 1"),
+        site.get("/plan", source="data/photos", classes=HOSTILE_CLASS, label='"><script>'),
+        site.get("/run", run=f"data/{HOSTILE_CLASS}"),
+        site.get("/data", source=HOSTILE_CLASS),
+    ]
+    for answer in shown:
+        assert answer.status_code in (200, 400), answer.url
+        assert "<img src=x" not in answer.text
+        assert "<script>" not in answer.text
+        assert not re.search(r"\son\w+=['\"]", answer.text), answer.url
+    assert sum("&lt;img src=x" in answer.text for answer in shown) >= 5
+
+
+def test_reports_run_no_script_and_are_the_command_lines_own(story: Story) -> None:
+    site, _ = story
+    answer = site.get("/result/public", run="data/run 1")
+    policy = answer.headers["content-security-policy"]
+    assert "script-src" not in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "sandbox" in policy
+    from understudy.run.report import write_public_report
+
+    page = write_public_report(site.root / "run 1", site.folder / "public.html")
+    assert answer.text == page.read_text(encoding="utf-8")
+
+
+def test_what_is_handed_over_is_sound_on_the_verify_page(story: Story) -> None:
+    site, token = story
+    data = site.get("/result/download", run="data/run 1", what="handover").content
+    names = zipfile.ZipFile(io.BytesIO(data)).namelist()
+    assert "run 1/what-this-is.html" in names
+    assert not [name for name in names if "owner" in name]
+    put = site.client.put(
+        "/upload", params={"name": "../x y.zip"}, content=data, headers={"x-understudy-form": token}
+    )
+    place = put.json()["place"]
+    assert re.fullmatch(r"data/understudy-uploads/xy-[0-9a-f]{6}\.zip", place)
+    assert "is sound" in site.get("/verify", file=place).text
+    bad = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as good, zipfile.ZipFile(bad, "w") as archive:
+        for name in names:
+            content = good.read(name)
+            archive.writestr(name, content + b" " if name.endswith("PRIVACY.md") else content)
+    (site.root / "bad.zip").write_bytes(bad.getvalue())
+    assert "is not sound" in site.get("/verify", file="data/bad.zip").text
+    for content in (b"", b"PK\3\4", data[:1000]):
+        (site.root / "broken.zip").write_bytes(content)
+        assert site.get("/verify", file="data/broken.zip").status_code == 400
+    assert not [p for p in site.studio.jobs.folder.iterdir() if p.name.startswith("tmp")]
+
+
+def test_samples_come_a_page_at_a_time(story: Story) -> None:
+    site, _ = story
+    page = site.get("/result", run="data/run 1", label=0, page=0).text
+    numbers = re.findall(r"number=(\d+)", page)
+    assert 0 < len(numbers) <= PAGE
+    image = site.get("/result/sample", run="data/run 1", label=0, number=numbers[-1])
+    assert Image.open(io.BytesIO(image.content)).size == (8, 8)
+    for label, number in ((0, 10**6), (9, 0), (2**31, 2**31)):
+        assert (
+            site.get("/result/sample", run="data/run 1", label=label, number=number).status_code
+            == 400
+        )
+
+
+def test_a_link_in_a_release_shows_nothing_of_elsewhere(story: Story) -> None:
+    site, _ = story
+    copy = site.root / "copy"
+    shutil.copytree(site.root / "run 1", copy)
+    secret = site.folder / "secret.png"
+    Image.new("L", (8, 8)).save(secret)
+    first = sorted((copy / "release" / "train").rglob("*.png"))[0]
+    first.unlink()
+    first.symlink_to(secret)
+    for path in ("/result", "/result/download", "/result/public"):
+        assert site.get(path, run="data/copy").status_code == 400
+    shown = [site.get("/result/sample", run="data/copy", label=k, number=0) for k in (0, 1)]
+    assert sorted(one.status_code for one in shown) == [200, 400]
+    shutil.rmtree(copy)
+
+
+def test_parquet_is_paged_like_files(story: Story, tmp_path: Path) -> None:
+    from understudy.core.types import Release, SyntheticBatch
+    from understudy.data import write_release
+
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (150, 8, 8, 1), np.uint8), np.arange(150) % 3
+    release = Release(
+        "drawn",
+        ("a", "b", HOSTILE_CLASS),
+        150,
+        lambda: iter([SyntheticBatch(labels, images=images)]),
+        image_shape=(8, 8, 1),
+    )
+    for form in ("png", "parquet"):
+        write_release(release, tmp_path / form, format=form)  # type: ignore[arg-type]
+    png, parquet = (SampleIndex(tmp_path / form) for form in ("png", "parquet"))
+    assert png.classes() == parquet.classes()
+    assert [one.count for one in png.classes()] == [50, 50, 50]
+    for label, number in ((0, 0), (2, 49), (1, 17)):
+        assert png.thumbnail(label, number) == parquet.thumbnail(label, number)
+
+
+def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
+    site, token = story
+    (account,) = books.overview(site.options.ledger)
+    id = account.dataset.id
+    for epsilon, status in (("5", 303), ("x", 400), ("-1", 400), ("nan", 400), ("inf", 400)):
+        answer = site.post("/ledger/budget", token, dataset=id, epsilon=epsilon)
+        assert answer.status_code == status, epsilon
+    assert site.post("/ledger/budget", token, dataset="../x", epsilon="1").status_code == 400
+    page = site.get("/ledger", dataset=id).text
+    assert "The total is 5" in page
+    assert account.spent.runs[0][:8] in page
+
+
+def test_the_slider_says_what_the_release_will_state() -> None:
+    """73.1 % is e / (e + 1), as (epsilon, 0)-DP allows; delta adds next to nothing."""
+    risk = risk_of(1.0, 1e-5)
+    assert (risk.general, risk.strength) == ("73.2 %", "good")
+    assert float(risk.gaussian.removesuffix(" %")) < 56
+    assert risk_of(10.0, 1e-5).strength == "poor"
+
+
+def test_forms_have_every_option_of_the_command_line() -> None:
+    from understudy.run.config import run_options
+
+    fields = {one.name for group in run_fields({}).values() for one in group}
+    own = {name for name in fields if not name.startswith("set.")}
+    assert set(run_options()) - own == {
+        *("source", "epsilon", "settings", "ledger", "out", "resume", "dry_run"),
+    }
+    assert {one.name for one in reading_fields({})} >= {"size", "unit", "skip_bad"}
+    pairs = [("size", "8"), ("size", " "), ("ledger", "x"), ("out", "y"), ("resume", "on")]
+    assert form_options(pairs) == {"size": "8"}
+
+
+def test_all_words_stand_in_one_place() -> None:
+    """No template holds a word of its own: only markup, and names of the catalogue."""
+    jinja = page_environment()
+    own = [
+        name
+        for name in jinja.list_templates()
+        if (Path(understudy.__file__).parent / "web" / "templates" / name).is_file()
+    ]
+    assert len(own) > 10
+    for name in own:
+        tree = jinja.parse(jinja.loader.get_source(jinja, name)[0])  # type: ignore[union-attr]
+        text = "".join(one.data for one in tree.find_all(nodes.TemplateData))
+        text = re.sub(r"<[^>]*>|&\w+;", " ", re.sub(r"<[^<>]*$|^[^<>]*>", " ", text))
+        plain = re.sub(r'"[^"]*"|[\w-]+=|/?>', " ", text)
+        words = [one for one in re.findall(r"[A-Za-z]{3,}", plain) if one not in _MARKUP]
+        assert not words, (name, words)
+
+
+_MARKUP = {"checked", "selected", "open", "input", "option", "inputmode"}
+
+
+def test_htmx_is_the_pinned_file_and_comes_with_its_licence() -> None:
+    import hashlib
+
+    path, _ = STATIC_FILES["htmx.min.js"]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == HTMX_2_0_11
+    assert "Zero-Clause BSD" in STATIC_FILES["htmx.LICENSE.txt"][0].read_text()
+    for file, _ in STATIC_FILES.values():
+        assert file.is_file()
+
+
+def test_the_first_page_is_light(story: Story) -> None:
+    """With everything that it loads, before any compression."""
+    site, _ = story
+    page = site.get("/")
+    loaded = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+    assert len(loaded) == 5
+    sizes = [len(site.get(path).content) for path in loaded]
+    assert len(page.content) + sum(sizes) < 150_000
+
+
+def test_strings_can_be_named_in_templates() -> None:
+    def keys(content: object) -> Iterator[str]:
+        if isinstance(content, dict):
+            for name, value in content.items():
+                yield str(name)
+                yield from keys(value)
+
+    assert not [name for name in keys(strings()) if hasattr(dict, name)]
