@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,13 +54,37 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     with archive.open(name) as stream:
         dtype, shape = _header(stream, location)
 
+    first = _stored_at(path, archive.getinfo(name))
+
     @contextmanager
     def rows() -> Iterator[IO[bytes]]:
         with zipfile.ZipFile(path) as again, again.open(name) as stream:
             _header(stream, location)
             yield stream
 
-    return StoredArray(location, dtype, shape, rows)
+    def anywhere() -> AbstractContextManager[IO[bytes]]:
+        return rows() if first is None else _after_header(path, first, location)
+
+    return StoredArray(location, dtype, shape, rows, anywhere)
+
+
+def _stored_at(path: Path, member: zipfile.ZipInfo) -> int | None:
+    """Where a member's bytes begin in the archive; None where they are compressed."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        return None
+    with path.open("rb") as stream:
+        stream.seek(member.header_offset)
+        local = stream.read(30)  # its end: lengths of the name and of the extra field
+    lengths: tuple[int, int] = struct.unpack("<HH", local[26:30])
+    return member.header_offset + 30 + sum(lengths)
+
+
+@contextmanager
+def _after_header(path: Path, start: int, location: str) -> Iterator[IO[bytes]]:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        _header(stream, location)
+        yield stream
 
 
 def _header(stream: IO[bytes], location: str) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -18,6 +18,7 @@ from understudy.run.early_stop import require_otherwise
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare, require_no_private_input, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
+from understudy.run.tuning import alternatives_of
 
 
 def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
@@ -34,6 +35,7 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
         require_free(config.output.out, resume=config.output.resume)
     prepared = prepare(config)
     require_otherwise(prepared)
+    alternatives_of(prepared)
     require_room_of(prepared)
     fits = (words_fit(prepared), drawn_fit(prepared))
     with Ledger(prepared.config.privacy.ledger) as ledger:

@@ -12,9 +12,12 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Receipt, StageReceipt
 from understudy.privacy.accounting import (
     RUN_SLACK,
+    Event,
     Gaussian,
+    Selected,
     epsilon_of,
     run_event,
+    selected_mu,
 )
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.unit import Unit
@@ -23,13 +26,24 @@ _SHARES_ROUNDING = 1e-12  # shares are weights over their sum, which is 1 but fo
 _EPSILON_TOLERANCE = 1e-3  # between the epsilon that a receipt states and that of its stages
 
 
-def run_mu_of(budget: Budget) -> float:
+def run_mu_of(budget: Budget, runs: float | None = None) -> float:
     """The mu that a run with this budget may spend, slack already taken off.
+
+    Args:
+        budget: Of all that is charged.
+        runs: How many runs are expected, the best of which is taken (`accounting.Selected`); None:
+            there is one.
 
     Raises:
         ConfigError: An epsilon too small to release anything.
     """
+    if runs is not None:
+        return selected_mu(budget.epsilon, budget.delta, runs)
     return run_event(budget.epsilon, budget.delta).mu
+
+
+TUNING = "tuning"
+"""The one charge of a run that is the best of several."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,8 @@ class Plan:
         budget: (epsilon, delta) of the run.
         shares: Stage to its part of mu^2: each positive, at most 1 together. They are copied, and
             cannot be changed afterwards.
+        runs: How many runs with this plan are expected, the best of which is taken, all within the
+            budget (`accounting.Selected`); None: there is one.
 
     Raises:
         ConfigError: A share that is not a positive number, or shares that spend more than mu^2.
@@ -50,6 +66,7 @@ class Plan:
 
     budget: Budget
     shares: Mapping[str, float]
+    runs: float | None = None
 
     def __post_init__(self) -> None:
         bad = {name: share for name, share in self.shares.items() if not 0 < share < math.inf}
@@ -67,19 +84,19 @@ class Plan:
         object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
 
     @classmethod
-    def of(cls, budget: Budget, weights: Mapping[str, float]) -> Plan:
+    def of(cls, budget: Budget, weights: Mapping[str, float], runs: float | None = None) -> Plan:
         """A plan with shares in proportion to ``weights``."""
-        return cls(budget, normalised_shares(weights))
+        return cls(budget, normalised_shares(weights), runs)
 
     @cached_property
     def mu(self) -> float:
         """The run's mu, slack already taken off."""
-        return run_mu_of(self.budget)
+        return run_mu_of(self.budget, self.runs)
 
     @property
     def slack(self) -> float:
-        """Part of epsilon kept for the noise being discrete."""
-        return RUN_SLACK
+        """Part of epsilon kept for the noise being discrete; a selection needs none."""
+        return RUN_SLACK if self.runs is None else 0.0
 
     def stage_mu(self, stage: str) -> float:
         """mu of one stage."""
@@ -94,10 +111,18 @@ class Plan:
             for name, share in self.shares.items()
         )
         epsilon, delta = self.budget.epsilon, self.budget.delta
-        return Receipt(unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages))
+        parts = unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages)
+        return Receipt(*parts, runs=self.runs)
+
+    @property
+    def events(self) -> dict[str, Event]:
+        """What the ledger is charged, by the name of each charge."""
+        if self.runs is not None:
+            return {TUNING: Selected(self.mu, self.runs)}
+        return {stage: self.event(stage) for stage in self.shares}
 
     def event(self, stage: str) -> Gaussian:
-        """What a stage adds to the ledger."""
+        """What a stage costs."""
         return Gaussian(self.stage_mu(stage), self.slack * self.shares[stage])
 
 
@@ -125,6 +150,11 @@ def composed(receipts: Sequence[Receipt], delta: float) -> Receipt:
     first = receipts[0]
     if len(receipts) == 1 and first.delta == delta:
         return first
+    if any(receipt.runs is not None for receipt in receipts):
+        raise ConfigError(
+            "a release whose settings were chosen by its score (--tune) has no mu by which it "
+            "composes with others. Nothing was spent. Take a release without --tune"
+        )
     for other in receipts:
         if (other.unit, other.adjacency) != (first.unit, first.adjacency):
             raise ConfigError(

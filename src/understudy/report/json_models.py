@@ -184,7 +184,12 @@ class GuaranteeEntry(_Model):
     epsilon: float | None = Field(description="null: there is no guarantee.")
     delta: float | None
     slack: float = Field(description="Part of epsilon that covers the noise being discrete.")
-    mu: float | None = Field(description="Root of the sum of the squares of the stages' mu.")
+    mu: float | None = Field(
+        description="Root of the sum of the squares of the stages' mu; null: of several runs."
+    )
+    runs: float | None = Field(
+        None, description="Expected number of runs, of which the best is released; null: one."
+    )
     unit: str = Field(description="What is protected.")
     adjacency: str
     neighbours: str = Field(description="What two adjacent datasets may differ in, in words.")
@@ -338,6 +343,7 @@ class PrivacyFile(_Model):
             stated.delta,
             stated.slack,
             tuple(StageReceipt(**stage.model_dump()) for stage in self.stages),
+            stated.runs,
         )
 
 

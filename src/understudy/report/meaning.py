@@ -68,7 +68,8 @@ def guess_bound(receipt: Receipt, units: int = 1) -> float:
     gaussian = 0.5 * (1 + math.erf(composed_mu(receipt) * units / 2 / math.sqrt(2))) + math.sinh(
         slack
     )
-    return min(general, gaussian if receipt.stages else 1.0, 1.0)
+    composed = receipt.stages and receipt.runs is None  # the best of several runs has no mu
+    return min(general, gaussian if composed else 1.0, 1.0)
 
 
 def stated(value: float, digits: int = 4) -> str:

@@ -119,6 +119,12 @@ MECHANISM = {
     "; slack, for the noise being discrete, is part of epsilon",
 }
 
+SELECTION_MECHANISM = {
+    "composition": "the best, by its released quality, of a secret number of runs like this one; "
+    "the logarithmic distribution, of the mean that guarantee.runs states (Liu and Talwar 2019)",
+    "accounting": "Rényi differential privacy of a run whose mu^2 is the sum of the stages' mu^2, "
+    "and of the selection (Papernot and Steinke 2022, Theorem 2)",
+}
 
 _DEFINITION = "(epsilon, delta)-differential privacy"
 _NO_DEFINITION = PUBLIC_MECHANISM["name"], "none: no differential privacy"
@@ -157,7 +163,8 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "epsilon": None if record.unprotected else receipt.epsilon,
             "delta": None if record.unprotected else receipt.delta,
             "slack": receipt.slack,
-            "mu": None if record.unprotected else meaning.composed_mu(receipt),
+            "mu": None if record.unprotected or receipt.runs else meaning.composed_mu(receipt),
+            "runs": receipt.runs,
             "unit": receipt.unit,
             "adjacency": receipt.adjacency,
             "neighbours": meaning.neighbours_in_words(receipt),
@@ -167,7 +174,10 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             },
             "conditional_on": list(record.conditional_on),
         },
-        "mechanism": dict(_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
+        "mechanism": {
+            **_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM),
+            **(SELECTION_MECHANISM if receipt.runs else {}),
+        },
         "stages": [asdict(stage) for stage in receipt.stages],
         "data": {
             "method": record.method,

@@ -92,6 +92,14 @@ def _located(name: str) -> str:
     return "?".join([plain, *folder])
 
 
+def model_of(role: str, name: str, shape: Shape) -> Any:
+    """The model of a role by its name, as `load_models` loads it."""
+    port = port_of(role)
+    if port is Encoder:
+        return load_encoder(encoder_name(name), shape=shape)
+    return load_decoder(name, shape=shape) if port is Decoder else load_model(port, name)
+
+
 def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:
     """Every model of ``names`` by its role, as `Context` takes them.
 
@@ -106,13 +114,11 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         name, port = names.get(role), port_of(role)
         if name is None:
             continue
-        if port is Encoder:
-            loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
-        elif port is Decoder:
+        if port is Decoder:
             encoder = loaded.get("encoder")
             loaded[role] = load_decoder(name, shape=source.shape, encoder=encoder)
         else:
-            loaded[role] = load_model(port, name)
+            loaded[role] = model_of(role, name, source.shape)
     return loaded
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import MethodStopped
-from understudy.core.ports import Events
+from understudy.core.ports import Engine, Events
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
@@ -42,12 +42,45 @@ from understudy.run.early_stop import (
 from understudy.run.fitness import measured_quality
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
+from understudy.run.models import model_of
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record, write_owner
 from understudy.run.run_result import Result
+
+
+@dataclass(frozen=True)
+class Made:
+    """A release as a method has made it, before its documents.
+
+    Attributes:
+        release: The samples.
+        facts: Public facts of the writing.
+        sums: Checksums of the written files.
+        quality: What was measured on the private records; None: nothing.
+    """
+
+    release: Release
+    facts: Mapping[str, Any]
+    sums: Mapping[str, str]
+    quality: PublicQuality | None
+
+
+@contextmanager
+def engine_of(prepared: Prepared) -> Iterator[Engine]:
+    """Where a run's private records are read and added up, while the context lasts."""
+    output, models = prepared.config.output, prepared.context.models
+    if output.engine == "local":
+        yield LocalEngine()
+        return
+    from understudy.engine.ray_engine import Recipe, ray_engine  # an extra
+
+    with ray_engine(output.ray_address, trusted=output.ray_trusted) as engine:
+        for role, model in models.items():
+            engine.share(model, Recipe(partial(model_of, role, model.name, prepared.source.shape)))
+        yield engine
 
 
 class Session:
@@ -60,9 +93,10 @@ class Session:
         ledger: Ledger,
         events: Events,
         charged: list[str],
+        engine: Engine,
     ) -> None:
         self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
-        self.charged = charged
+        self.charged, self.engine = charged, engine
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.account: Account
@@ -101,9 +135,15 @@ class Session:
                 self._show(plan, opened, dataset)
             if (known := words_fit(prepared)) is not None:
                 _report_fit(self.fits, self.events, known)
+        made = self._made(stop, dataset)
+        receipt = claim(self.prepared, whole_receipt(self.account.receipt(), self.stopped))
+        return self._report(dataset, made, receipt)
+
+    def _made(self, stop: MethodStopped | None, dataset: Dataset) -> Made:
+        """What the method makes, written to the draft of the release, and its measured quality."""
         with self._timed("embed and fit"):
             release = self._fitted(stop, dataset)
-        prepared = self.prepared
+        prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("sample and write"):
             folder.start_release()
             sums: dict[str, str] = {}
@@ -121,9 +161,10 @@ class Session:
         quality = None
         if config.privacy.quality_part:
             with self._timed("measure the quality"):
-                quality = measured_quality(prepared, release, self.account, folder, self.events)
-        receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
-        return self._report(dataset, release, receipt, facts, quality, sums)
+                quality = measured_quality(
+                    prepared, release, self.account, folder, self.events, self.engine
+                )
+        return Made(release, facts, sums, quality)
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
         """What the method makes of the records; or, where it stops, another one that was named."""
@@ -160,7 +201,7 @@ class Session:
             vault = PrivateVault(
                 prepared.source,
                 self.account,
-                LocalEngine(),
+                self.engine,
                 cache,
                 lambda name: self.events.step(name, len(prepared.source), owner_only=True),
             )
@@ -225,21 +266,13 @@ class Session:
             quality=prepared.quality,
         )
 
-    def _report(
-        self,
-        dataset: Dataset,
-        release: Release,
-        receipt: Receipt,
-        facts: Mapping[str, Any],
-        quality: PublicQuality | None,
-        sums: Mapping[str, str],
-    ) -> Result:
+    def _report(self, dataset: Dataset, made: Made, receipt: Receipt) -> Result:
         """The documents, and accuracy if there is a test set."""
-        prepared, folder = self.prepared, self.folder
-        record = run_record(prepared, release, receipt, facts, quality)
+        prepared, folder, release = self.prepared, self.folder, made.release
+        record = run_record(prepared, release, receipt, made.facts, made.quality)
         if prepared.config.output.publish_total:
             record = replace(record, total=stated_total(self.ledger, dataset.id))
-        write_release_documents(folder.draft, record, sums)
+        write_release_documents(folder.draft, record, made.sums)
         folder.publish()
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
@@ -281,7 +314,7 @@ class Session:
             self.seconds,
             contact_sheet,
             notes,
-            quality=quality,
+            quality=made.quality,
             spending=spent,
         )
 

@@ -20,7 +20,8 @@ from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
-from understudy.run.session import Session
+from understudy.run.session import Session, engine_of
+from understudy.run.tuning import TunedSession, alternatives_of
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -75,6 +76,10 @@ def synthesize(
     quality: str | None = None,
     quality_threshold: float | None = None,
     images_per_embedding: int | None = None,
+    tune: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    ray_trusted: bool = False,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
     """Make a differentially private synthetic copy of a private image dataset.
@@ -150,6 +155,13 @@ def synthesize(
         quality_threshold: Images that do not score below it are drawn again; lower is better.
         images_per_embedding: Images drawn of each embedding, of which the best is taken; None: 2
             with ``quality`` where the decoder draws another one for another seed.
+        tune: Choose settings by a DP score on the private records, within ``epsilon``
+            (docs/tuning.md): ``"quick"``, or a YAML file of values by the names of settings.
+        engine: Where private records are read and added up: by threads here, or by the workers of a
+            Ray cluster (docs/scale.md). The sums are the same, bit for bit.
+        ray_address: The cluster, as ``"HOST:PORT"``; None: one of this machine's processors, which
+            is started and ended with the run.
+        ray_trusted: Whether you vouch for a cluster with other machines.
         progress: Bars on a terminal and lines elsewhere, on standard error (``"auto"``); one of
             ``"rich"``, ``"plain"``, ``"json"`` and ``"none"``; or an object of your own
             (`understudy.core.ports.Events`).
@@ -188,17 +200,20 @@ def run(
         config = prepared.config
         claim(prepared)
         require_otherwise(prepared)
+        alternatives_of(prepared)
         opening.finish()
         require_room_of(prepared)
         with (
             stops_explained(config.output.out) as charged,
             run_folder(config.output.out, config.identity(), resume=config.output.resume) as folder,
             Ledger(config.privacy.ledger, on_wait=events.warning) as ledger,
+            engine_of(prepared) as engine,
         ):
             if folder.done:
                 raise RunComplete(config.output.out)
             require_no_private_input(prepared, ledger)
-            return Session(prepared, folder, ledger, events, charged).carry_out(plan)
+            session = TunedSession if config.privacy.tune is not None else Session
+            return session(prepared, folder, ledger, events, charged, engine).carry_out(plan)
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
