@@ -136,7 +136,9 @@ def cluster():
 
     yield start
     for cluster in clusters:
+        session = cluster.head_node.get_session_dir_path()
         cluster.shutdown()
+        shutil.rmtree(session, ignore_errors=True)
 
 
 def charges(ledger):

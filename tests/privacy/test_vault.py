@@ -114,7 +114,7 @@ class Claiming:
 
 def test_a_sum_that_int64_does_not_hold_is_refused_before_anything_is_charged(world):
     world.source = Claiming(world.source, 2**40)
-    vault = world.vault({"a": 1.0, "b": 3.0})
+    vault = world.vault({"a": 1.0, "b": 3.0}, epsilon=10.0)
     with pytest.raises(ConfigError, match=r"1,099,511,627,776 records may come to [\d,]{25,} grid"):
         vault.release(Counts(CELLS), stage="a")
     assert world.charges() == []

@@ -49,6 +49,10 @@ EVERY_OPTION = {
     "quality": "piqe",
     "quality_threshold": 20.0,
     "images_per_embedding": 2,
+    "tune": "quick",
+    "engine": "ray",
+    "ray_address": "127.0.0.1:6379",
+    "ray_trusted": True,
 }
 
 

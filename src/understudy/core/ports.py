@@ -411,14 +411,14 @@ class Source(Protocol):
 
 @runtime_checkable
 class IndexedSource(Source, Protocol):
-    """A source whose records are read at any position, by workers that share its storage."""
+    """A source whose records can be read at any position."""
 
     def read(self, positions: NDArray[np.int64]) -> Batch:
         """The records at increasing positions, counted as in `batches`."""
         ...
 
     def units(self) -> Iterator[str]:
-        """The unit of each record in order; records are not decoded for it."""
+        """The unit of each record in order, without decoding any."""
         ...
 
 
@@ -451,23 +451,6 @@ class Engine(Protocol):
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """The results, in any order. ``items`` is read only a little ahead."""
-        ...
-
-
-@runtime_checkable
-class DistantEngine(Engine, Protocol):
-    """An engine whose workers share no memory with this process: they read records themselves.
-
-    It may deliver a result twice, where a worker was lost and its item was asked again.
-
-    Attributes:
-        workers: How many there are.
-    """
-
-    workers: int
-
-    def share(self, value: object) -> None:
-        """Send a value once: functions that refer to it find it on every worker."""
         ...
 
 

@@ -61,7 +61,7 @@ _START_SECONDS = 120.0  # for a worker to start: it imports this package
 _STORE_BYTES = 80 << 20  # of the object store, which stays empty; Ray takes no less
 
 
-class Recipe:
+class ModelRecipe:
     """How a value is made anew on a worker, such as an encoder by its name."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -88,7 +88,7 @@ class _Failure:
         return error
 
 
-class Worker:
+class RayWorker:
     """What runs in a worker's process: values by their keys, and functions of items."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Worker:
         data, self._pieces = b"".join(self._pieces), []
         try:
             value = _Reader(io.BytesIO(data), self._values).load()
-            self._values[key] = value.make() if isinstance(value, Recipe) else value
+            self._values[key] = value.make() if isinstance(value, ModelRecipe) else value
         except Exception as error:
             self._values[key] = _Failure(error)
 
@@ -180,7 +180,7 @@ class _Member:
 
 
 class RayEngine:
-    """Workers of a Ray cluster as an engine (`understudy.core.ports.DistantEngine`).
+    """Workers of a Ray cluster as an engine (`understudy.privacy.rows.DistantEngine`).
 
     Args:
         handles: The actors.
@@ -198,7 +198,7 @@ class RayEngine:
         """The actors that were not lost."""
         return tuple(member.handle for member in self._members)
 
-    def share(self, value: object, recipe: Recipe | None = None) -> None:
+    def share(self, value: object, recipe: ModelRecipe | None = None) -> None:
         """Send a value once, when a function first refers to it; or what makes it."""
         key, data, used = self._written(value if recipe is None else recipe)
         self._shared[id(value)] = key, value, data, used
@@ -311,7 +311,7 @@ def ray_engine(
         if not trusted:
             require_this_machine()
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Worker)
+        actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(RayWorker)
         handles = [actor.options(scheduling_strategy="SPREAD").remote() for _ in range(count)]
         try:
             entered = {handle.enter.remote(os.getcwd()): handle for handle in handles}
@@ -356,6 +356,7 @@ def _connected(address: str | None, workers: int | None) -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="understudy-", dir=parent)  # of mode 0700
     try:
         ray.init(
+            "local",
             num_cpus=workers or os.cpu_count() or 1,
             include_dashboard=False,
             object_store_memory=_STORE_BYTES,

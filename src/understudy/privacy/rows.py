@@ -6,14 +6,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, SourceError
 from understudy.core.independence import constant_calls
-from understudy.core.ports import DistantEngine, IndexedSource, Source
+from understudy.core.ports import Engine, IndexedSource, Source
 from understudy.core.types import Embeddings
 from understudy.privacy.sealed import Sealed
 from understudy.privacy.sums import UnitCodes
@@ -33,6 +33,23 @@ _NUMBERS = 1 << 22  # that are read at a time, about
 
 Block = tuple[NDArray[Any], NDArray[np.int64], UnitCodes | None]
 """Values (n, ...), labels (n,) and the unit of each record (None: every record its own)."""
+
+
+@runtime_checkable
+class DistantEngine(Engine, Protocol):
+    """An engine whose workers share no memory with this process: they read records themselves.
+
+    It may deliver a result twice, where a worker was lost and its item was asked again.
+
+    Attributes:
+        workers: How many there are.
+    """
+
+    workers: int
+
+    def share(self, value: object) -> None:
+        """Send a value once: functions that refer to it find it on every worker."""
+        ...
 
 
 def split_block(block: Block, rows: int) -> Iterator[Block]:
@@ -137,7 +154,7 @@ class CachedRecords(Sealed):
         return np.frombuffer(data, dtype=np.float32).reshape(len(index), self._dim)
 
 
-Positions = tuple[int, NDArray[np.int64], UnitCodes | None]
+BlockReference = tuple[int, NDArray[np.int64], UnitCodes | None]
 """A block by reference: its number, the positions of its records, and the unit of each."""
 
 _BLOCKS_PER_WORKER = 8  # so that none waits long for the last one
@@ -164,7 +181,7 @@ class DistantRecords:
         self._file: Any = None
         self._embedded: dict[int, tuple[int, tuple[int, int], NDArray[np.int64]]] = {}
 
-    def block(self, positions: Positions) -> Block:
+    def block(self, positions: BlockReference) -> Block:
         """The records of a block; they are embedded where they are not yet."""
         number, index, groups = positions
         if self._encode is None:
@@ -204,16 +221,16 @@ def _as_stored(values: NDArray[Any]) -> Embeddings:
 
 
 class DistantBlocks(Sealed):
-    """The blocks of records that workers hold, by reference."""
+    """Blocks of records by reference, which threads or workers of a cluster read themselves."""
 
-    __slots__ = ("_order", "_rows", "_units", "records")
+    __slots__ = ("_count", "_order", "_rows", "_units", "records")
 
     def __init__(
         self,
         source: Source,
         encode: Callable[[NDArray[Any]], Embeddings] | None,
         unit: Unit,
-        engine: DistantEngine,
+        engine: Engine,
         batch: int,
     ) -> None:
         if not isinstance(source, IndexedSource):
@@ -222,22 +239,29 @@ class DistantBlocks(Sealed):
                 "folders, .npy, .npz or .safetensors, or --engine local",
                 source.name,
             )
-        self._order, self._units = np.arange(len(source)), None
+        self._count = len(source)
+        self._order: NDArray[np.int64] | None = None  # as in the source
+        self._units: NDArray[np.int64] | None = None
         if unit.column is not None:
             codes: dict[str, int] = {}
             each = [codes.setdefault(name, len(codes)) for name in source.units()]
             self._order, self._units = _by_unit(np.array(each, dtype=np.int64), unit.max_rows)
-        even = -(-len(self._order) // (_BLOCKS_PER_WORKER * engine.workers))
-        self._rows = min(BLOCK, -(-even // RECORDS_PER_CALL) * RECORDS_PER_CALL)
-        self.records = DistantRecords(source, encode, batch)
-        engine.share(self.records)
+            self._count = len(self._order)
+        self.records, self._rows = DistantRecords(source, encode, batch), BLOCK
+        if isinstance(engine, DistantEngine):
+            engine.share(self.records)
+            even = -(-self._count // (_BLOCKS_PER_WORKER * engine.workers))
+            self._rows = min(BLOCK, -(-even // RECORDS_PER_CALL) * RECORDS_PER_CALL)
+        if source.kind == "embeddings":
+            self._rows = min(self._rows, _block_rows(source.shape[0]))
 
     def blocks(self) -> Iterator[Any]:
-        """The `Positions` of each block."""
-        parts = _whole_units(len(self._order), self._units, self._rows)
+        """The `BlockReference` of each block."""
+        parts = _whole_units(self._count, self._units, self._rows)
         for number, part in enumerate(parts):
             groups = None if self._units is None else self._units[part]
-            yield number, self._order[part], groups
+            order = np.arange(part.start, part.stop) if self._order is None else self._order[part]
+            yield number, order, groups
 
     def embed(self, engine: DistantEngine, progress: Callable[[int], None] | None) -> None:
         """Have every block embedded, so that bad records are known before anything is charged."""
@@ -252,7 +276,7 @@ class _Embedding:
     def __init__(self, records: DistantRecords) -> None:
         self._records = records
 
-    def __call__(self, positions: Positions) -> int:
+    def __call__(self, positions: BlockReference) -> int:
         return len(self._records.block(positions)[1])
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.independence import constantly
-from understudy.core.ports import DistantEngine, Engine, Source
+from understudy.core.ports import Engine, IndexedSource, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account, StoredReleases
 from understudy.privacy.probe import require_independent
@@ -20,10 +20,11 @@ from understudy.privacy.queries import Query
 from understudy.privacy.rows import (
     RECORDS_PER_CALL,
     Block,
+    BlockReference,
     CachedRecords,
     DistantBlocks,
+    DistantEngine,
     DistantRecords,
-    Positions,
     SourceRecords,
     cache_records,
     split_block,
@@ -33,7 +34,7 @@ from understudy.privacy.sums import BlockSum, require_summable
 
 Transform = Callable[[NDArray[Any]], NDArray[Any]]
 Encode = Callable[[NDArray[Any]], Embeddings]
-Rows = SourceRecords | CachedRecords | DistantBlocks
+RecordBlocks = SourceRecords | CachedRecords | DistantBlocks
 
 
 class Vault(Protocol):
@@ -126,11 +127,11 @@ class _PartialSum:
     labelled: bool
     records: DistantRecords | None  # where blocks are sent by reference
 
-    def __call__(self, item: tuple[int, Block | Positions]) -> tuple[int, NDArray[np.int64]]:
+    def __call__(self, item: tuple[int, Block | BlockReference]) -> tuple[int, NDArray[np.int64]]:
         number, block = item
         query = self.query
         if self.records is not None:
-            block = self.records.block(cast(Positions, block))
+            block = self.records.block(cast(BlockReference, block))
         total = np.zeros((query.slots, query.width), dtype=np.int64)
         for values, labels, groups in split_block(cast(Block, block), query.records_at_once):
             classes = labels if self.labelled else np.zeros_like(labels)
@@ -154,7 +155,7 @@ class _Inside(Sealed):
     ) -> None:
         self.source, self.account, self.engine = source, account, engine
         self.cache, self.progress, self.probe = cache, progress, probe
-        self.rows: list[Rows] = []
+        self.rows: list[RecordBlocks] = []
 
 
 class PrivateVault(Sealed):
@@ -190,8 +191,8 @@ class PrivateVault(Sealed):
         self._transform: Transform = _identity
         self._labelled = True
         if source.kind == "embeddings" and account.unit.column is None:
-            rows: Rows = SourceRecords(source)
-            if isinstance(engine, DistantEngine):
+            rows: RecordBlocks = SourceRecords(source)
+            if isinstance(engine, DistantEngine) or isinstance(source, IndexedSource):
                 rows = DistantBlocks(source, None, account.unit, engine, RECORDS_PER_CALL)
             self._position = self._keep(rows)
 
@@ -211,7 +212,7 @@ class PrivateVault(Sealed):
             raise RunError("this vault is closed: ask it before the method returns")
         return self._shared[0]
 
-    def _keep(self, rows: Rows) -> int:
+    def _keep(self, rows: RecordBlocks) -> int:
         self._inside.rows.append(rows)
         return len(self._inside.rows) - 1
 
@@ -232,7 +233,7 @@ class PrivateVault(Sealed):
             )
         bar = inside.progress("reading and embedding private rows") if inside.progress else None
         unit, engine = inside.account.unit, inside.engine
-        rows: Rows
+        rows: RecordBlocks
         if isinstance(engine, DistantEngine):
             known = None if encode is _identity else encode
             rows = DistantBlocks(inside.source, known, unit, engine, batch)
@@ -279,7 +280,7 @@ class PrivateVault(Sealed):
         add_up = _PartialSum(query, grid, self._transform, self._labelled, records)
         total, count = BlockSum(query.slots, query.width), 0
 
-        def blocks() -> Iterator[tuple[int, Block | Positions]]:
+        def blocks() -> Iterator[tuple[int, Block | BlockReference]]:
             nonlocal count
             for block in rows.blocks():
                 yield count, block

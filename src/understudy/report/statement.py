@@ -174,10 +174,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             },
             "conditional_on": list(record.conditional_on),
         },
-        "mechanism": {
-            **_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM),
-            **(SELECTION_MECHANISM if receipt.runs else {}),
-        },
+        "mechanism": _mechanism(record),
         "stages": [asdict(stage) for stage in receipt.stages],
         "data": {
             "method": record.method,
@@ -204,6 +201,11 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "not_covered": list(not_covered),
         "assumptions": list(assumptions),
     }
+
+
+def _mechanism(record: RunRecord) -> dict[str, str]:
+    mechanism = _of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)
+    return mechanism if record.receipt.runs is None else mechanism | SELECTION_MECHANISM
 
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

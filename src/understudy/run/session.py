@@ -52,7 +52,7 @@ from understudy.run.run_result import Result
 
 
 @dataclass(frozen=True)
-class Made:
+class WrittenRelease:
     """A release as a method has made it, before its documents.
 
     Attributes:
@@ -75,11 +75,13 @@ def engine_of(prepared: Prepared) -> Iterator[Engine]:
     if output.engine == "local":
         yield LocalEngine()
         return
-    from understudy.engine.ray_engine import Recipe, ray_engine  # an extra
+    from understudy.engine.ray_engine import ModelRecipe, ray_engine  # an extra
 
     with ray_engine(output.ray_address, trusted=output.ray_trusted) as engine:
         for role, model in models.items():
-            engine.share(model, Recipe(partial(model_of, role, model.name, prepared.source.shape)))
+            engine.share(
+                model, ModelRecipe(partial(model_of, role, model.name, prepared.source.shape))
+            )
         yield engine
 
 
@@ -135,11 +137,11 @@ class Session:
                 self._show(plan, opened, dataset)
             if (known := words_fit(prepared)) is not None:
                 _report_fit(self.fits, self.events, known)
-        made = self._made(stop, dataset)
+        written = self._write(stop, dataset)
         receipt = claim(self.prepared, whole_receipt(self.account.receipt(), self.stopped))
-        return self._report(dataset, made, receipt)
+        return self._report(dataset, written, receipt)
 
-    def _made(self, stop: MethodStopped | None, dataset: Dataset) -> Made:
+    def _write(self, stop: MethodStopped | None, dataset: Dataset) -> WrittenRelease:
         """What the method makes, written to the draft of the release, and its measured quality."""
         with self._timed("embed and fit"):
             release = self._fitted(stop, dataset)
@@ -164,7 +166,7 @@ class Session:
                 quality = measured_quality(
                     prepared, release, self.account, folder, self.events, self.engine
                 )
-        return Made(release, facts, sums, quality)
+        return WrittenRelease(release, facts, sums, quality)
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
         """What the method makes of the records; or, where it stops, another one that was named."""
@@ -266,13 +268,13 @@ class Session:
             quality=prepared.quality,
         )
 
-    def _report(self, dataset: Dataset, made: Made, receipt: Receipt) -> Result:
+    def _report(self, dataset: Dataset, written: WrittenRelease, receipt: Receipt) -> Result:
         """The documents, and accuracy if there is a test set."""
-        prepared, folder, release = self.prepared, self.folder, made.release
-        record = run_record(prepared, release, receipt, made.facts, made.quality)
+        prepared, folder, release = self.prepared, self.folder, written.release
+        record = run_record(prepared, release, receipt, written.facts, written.quality)
         if prepared.config.output.publish_total:
             record = replace(record, total=stated_total(self.ledger, dataset.id))
-        write_release_documents(folder.draft, record, made.sums)
+        write_release_documents(folder.draft, record, written.sums)
         folder.publish()
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
@@ -314,7 +316,7 @@ class Session:
             self.seconds,
             contact_sheet,
             notes,
-            quality=made.quality,
+            quality=written.quality,
             spending=spent,
         )
 

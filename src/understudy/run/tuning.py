@@ -30,7 +30,7 @@ from understudy.run.config import make_params, read_yaml
 from understudy.run.models import names_of_roles
 from understudy.run.prepare import Prepared, planned_stages
 from understudy.run.progress import SilentEvents
-from understudy.run.session import Made, Session
+from understudy.run.session import Session, WrittenRelease
 
 QUICK = "quick"
 """As ``--tune``: the method's own small space."""
@@ -97,7 +97,7 @@ def _alternative(prepared: Prepared, chosen: Mapping[str, Any]) -> Prepared:
 class TunedSession(Session):
     """One run whose settings are chosen by a score."""
 
-    def _made(self, stop: MethodStopped | None, dataset: Dataset) -> Made:
+    def _write(self, stop: MethodStopped | None, dataset: Dataset) -> WrittenRelease:
         tuning, record = self.account, _record_of(self.folder)
         if not record.exists():
             if self.ledger.attempts(self.folder.run, TUNING):
@@ -110,7 +110,7 @@ class TunedSession(Session):
         settings = read_json(record)["settings"]
         self.prepared = _alternative(self.prepared, settings)
         self.account = CandidateAccount(tuning, self.prepared.plan, self.folder.stages, chosen=True)
-        return super()._made(None, dataset)
+        return super()._write(None, dataset)
 
     def _choose(self, dataset: Dataset) -> None:
         """Make the runs, and store the answers and the settings of the best."""
@@ -125,7 +125,7 @@ class TunedSession(Session):
             folder.owner.mkdir(mode=0o700, parents=True)
             one = Session(prepared, folder, self.ledger, SilentEvents(), self.charged, self.engine)
             one.account = CandidateAccount(self.account, prepared.plan, folder.stages)
-            quality = Session._made(one, None, dataset).quality
+            quality = Session._write(one, None, dataset).quality
             if quality is None:
                 raise ConfigError("--tune chooses by a measured quality: leave out --quality-share")
             shutil.rmtree(folder.draft)
