@@ -129,7 +129,7 @@ def by_ray() -> None:
         first=20,
     )
     points: list[tuple[int, int, float, float]] = []
-    for rows, workers in ((SIZES[0], (0, 2)), (SIZES[1], (0, 2)), (SIZES[2], (0, 1, 2, 4))):
+    for rows, workers in ((SIZES[0], (0, 2)), (SIZES[1], (0, 2)), (SIZES[2], (0, 2, 1, 4))):
         with tempfile.TemporaryDirectory() as name:
             in_process(write_rows, Path(name) / "rows.npz", rows)
             local: dict[str, Any] = {}
