@@ -56,6 +56,11 @@ R = TypeVar("R")
 PIECE = 96 * 1024
 """Bytes of an argument or an answer, at most: Ray passes on inline what is below 100 KiB."""
 
+_MOST_BYTES = 64 << 20  # of a reference: what is larger holds records or weights
+_UNSENT = (
+    "the dataset, or what embeds it, has no short reference that a worker could be sent: {}. "
+    "Nothing was spent. Take class folders or arrays in a file, or --engine local"
+)
 _AHEAD = 2  # items that a worker has at a time, so that it never waits for the next
 _START_SECONDS = 120.0  # for a worker to start: it imports this package
 _STORE_BYTES = 80 << 20  # of the object store, which stays empty; Ray takes no less
@@ -203,6 +208,17 @@ class RayEngine:
         key, data, used = self._written(value if recipe is None else recipe)
         self._shared[id(value)] = key, value, data, used
 
+    def forget(self, value: object) -> None:
+        """Drop a shared value, here and on the workers."""
+        key, *_ = self._shared.pop(id(value))
+        self._drop(key)
+
+    def _drop(self, key: int) -> None:
+        for member in self._members:
+            if key in member.known:
+                member.known.discard(key)
+                member.handle.forget.remote(key)
+
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in any order; the first error ends the map.
 
@@ -248,9 +264,7 @@ class RayEngine:
             if isinstance(result, _Failure):
                 raise result.error()
             yield result
-        for member in self._members:
-            member.handle.forget.remote(entry[0])
-            member.known.discard(entry[0])
+        self._drop(entry[0])
 
     def _distribute(self, numbers: Iterable[int], common: deque[int]) -> None:
         for member in self._members:
@@ -277,7 +291,16 @@ class RayEngine:
         """A key for a value, its pickle, and the keys of the shared values in it."""
         file = io.BytesIO()
         writer = _Writer(file, {name: key for name, (key, *_) in self._shared.items()})
-        writer.dump(value)
+        try:
+            writer.dump(value)
+        except UnderstudyError:
+            raise
+        except Exception as error:  # whatever an object raises that cannot be pickled
+            raise RunError(
+                _UNSENT.format(f"it cannot be pickled ({type(error).__name__})")
+            ) from None
+        if file.tell() > _MOST_BYTES:
+            raise RunError(_UNSENT.format(f"it takes {file.tell() >> 20} MiB"))
         return next(self._keys), file.getvalue(), tuple(writer.used)
 
     def _send(self, member: _Member, key: int, data: bytes, used: Iterable[int]) -> None:

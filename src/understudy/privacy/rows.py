@@ -51,6 +51,10 @@ class DistantEngine(Engine, Protocol):
         """Send a value once: functions that refer to it find it on every worker."""
         ...
 
+    def forget(self, value: object) -> None:
+        """Drop a shared value, here and on every worker."""
+        ...
+
 
 def split_block(block: Block, rows: int) -> Iterator[Block]:
     """A block in pieces of about ``rows`` rows, or a little more: no unit is parted."""

@@ -204,6 +204,10 @@ class PrivateVault(Sealed):
 
     def close(self) -> None:
         """Forget the records, the account and the source, here and in every view of them."""
+        for inside in self._shared:
+            for rows in inside.rows:
+                if isinstance(rows, DistantBlocks) and isinstance(inside.engine, DistantEngine):
+                    inside.engine.forget(rows.records)
         self._shared.clear()
 
     @property
