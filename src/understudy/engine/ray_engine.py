@@ -43,6 +43,7 @@ if _AUTHENTICATION not in os.environ and not _IMPORTED_BEFORE:  # Ray reads it w
     os.environ |= {_AUTHENTICATION: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # of 15 by default: they do the work here
 
 try:
     import ray
