@@ -283,7 +283,12 @@ class Account(StoredReleases):
         )
 
     def _pay(self, stage: str) -> int:
-        """Make sure of a charge that no release was drawn for yet; its attempt number."""
+        """Make sure of a charge that no release was drawn for yet; its attempt number.
+
+        A selection is charged as a whole, and the ledger hears of no single answer.
+        """
+        if self.plan.runs is not None:
+            return 1
         attempt = max(1, self._ledger.attempts(self.run, stage))
         if self._ledger.released(self.run, stage, attempt) is not None:
             attempt += 1  # released before, and the result is gone: spent is spent
@@ -317,6 +322,8 @@ class Account(StoredReleases):
             part.replace(part.with_suffix(".npz"))
 
     def _record(self, stage: str, attempt: int, noisy: NDArray[np.int64]) -> None:
+        if self.plan.runs is not None:
+            return
         digest = hashlib.sha256(np.ascontiguousarray(noisy).tobytes()).hexdigest()
         self._ledger.record_release(self._dataset, self.run, stage, attempt, digest)
 
@@ -350,12 +357,6 @@ class CandidateAccount(Account):
                 "would be another choice. Start a new run in another folder, which is charged anew"
             )
         self._tuning.reserve()
-
-    def _pay(self, stage: str) -> int:
-        return 1
-
-    def _record(self, stage: str, attempt: int, noisy: NDArray[np.int64]) -> None:
-        """The ledger is told nothing: how many runs there are is secret."""
 
 
 def best_of(runs: float, run: Callable[[], T], score: Callable[[T], float]) -> T:
