@@ -117,7 +117,7 @@ def sizes() -> None:
         before = now
 
 
-def by_ray() -> None:
+def by_ray(records: int | None = None) -> None:
     """Print the same runs by Ray beside local ones, and what they say of 100 million records.
 
     The model: what the driver does alone (to recognise the records, to sample as many and write
@@ -129,7 +129,8 @@ def by_ray() -> None:
         first=20,
     )
     points: list[tuple[int, int, float, float]] = []
-    for rows, workers in ((SIZES[0], (0, 2)), (SIZES[1], (0, 2)), (SIZES[2], (0, 2, 1, 4))):
+    runs = [(rows, (0, 2)) for rows in SIZES[:2]] + [(SIZES[2], (0, 2, 1, 4))]
+    for rows, workers in [(records, (0, 2, 1, 4))] if records else runs:
         with tempfile.TemporaryDirectory() as name:
             in_process(write_rows, Path(name) / "rows.npz", rows)
             local: dict[str, Any] = {}
@@ -164,10 +165,13 @@ def by_ray() -> None:
 PARTS = ("sizes", "ray")
 
 
-def main(parts: Sequence[str] = ("sizes",)) -> None:
-    """Print the tables of the parts."""
+def main(parts: Sequence[str] = ("sizes",), records: int | None = None) -> None:
+    """Print the tables of the parts; by Ray of so many records alone, where a number is given."""
     for part in parts:
-        {"sizes": sizes, "ray": by_ray}[part]()
+        if part == "ray":
+            by_ray(records)
+        else:
+            sizes()
 
 
 if __name__ == "__main__":
