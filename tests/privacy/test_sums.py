@@ -240,3 +240,12 @@ def test_pieces_of_a_block_part_no_unit():
         units = [unit for part in parts for unit in np.unique(part[2])]
         assert len(units) == len(set(units))
     assert [len(part[1]) for part in split_block((*block[:2], None), 30)] == [30, 30, 30, 10]
+
+
+@pytest.mark.parametrize("which", QUERIES)
+@pytest.mark.parametrize("mu", [1e-3, 1.0, 300.0])
+def test_no_contribution_takes_more_steps_than_its_stage_allows(which, mu):
+    query = queries_of_this_package()[which]
+    for adjacency in ("add-remove", "replace-one"):
+        grid = query.grid(query.sensitivity(adjacency) / mu)
+        assert query.bound / grid <= sums.steps_of_stage(mu)

@@ -27,6 +27,8 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault, StoredVault
+from understudy.run.config import make_config
+from understudy.run.prepare import prepare
 
 N, DIM, CLASSES = 200, 4, 2
 CELLS = Cells(np.zeros((CLASSES, 1, DIM)))
@@ -95,6 +97,34 @@ def test_over_budget_nothing_is_charged_and_nothing_released(tmp_path):
         world.vault({"a": 1.0}, epsilon=0.6).release(Counts(CELLS), stage="a")
     assert world.charges() == []
     assert not list((tmp_path / "stages").iterdir())
+
+
+class Claiming:
+    """A source that says how many records it has, however few it reads."""
+
+    def __init__(self, source, count):
+        self._source, self._count = source, count
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    def __len__(self):
+        return self._count
+
+
+def test_a_sum_that_int64_does_not_hold_is_refused_before_anything_is_charged(world):
+    world.source = Claiming(world.source, 2**40)
+    vault = world.vault({"a": 1.0, "b": 3.0}, epsilon=10.0)
+    with pytest.raises(ConfigError, match=r"1,099,511,627,776 records may come to [\d,]{25,} grid"):
+        vault.release(Counts(CELLS), stage="a")
+    assert world.charges() == []
+
+
+def test_a_run_of_so_many_records_is_refused_before_its_first_release(world, tmp_path):
+    config = {"source": str(tmp_path / "d.npz"), "out": tmp_path / "out", "epsilon": 1.0}
+    prepare(make_config(config), Claiming(world.source, 2**27 - 1), probe=False)
+    with pytest.raises(ConfigError, match="this run: a sum over 1,099,511,627,776 records"):
+        prepare(make_config(config), Claiming(world.source, 2**40), probe=False)
 
 
 def test_a_resumed_run_reads_what_it_paid_for(world):

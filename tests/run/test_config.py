@@ -49,6 +49,10 @@ EVERY_OPTION = {
     "quality": "piqe",
     "quality_threshold": 20.0,
     "images_per_embedding": 2,
+    "tune": "quick",
+    "engine": "ray",
+    "ray_address": "127.0.0.1:6379",
+    "ray_trusted": True,
 }
 
 
@@ -207,7 +211,19 @@ def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words)
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
     one = make_config({"source": "a", "out": "b", "epsilon": 1.0, "size": 8})
     assert set(EVERY_OPTION) - set(one.identity()) == {
-        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
+        *(
+            "out",
+            "resume",
+            "dry_run",
+            "test",
+            "test_rows",
+            "ledger",
+            "licence",
+            "watch",
+            "engine",
+            "ray_address",
+            "ray_trusted",
+        ),
         *("accept_epsilon", "contact", "publish_total"),
     }
     for name, value in EVERY_OPTION.items():

@@ -411,6 +411,19 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class IndexedSource(Source, Protocol):
+    """A source whose records can be read at any position."""
+
+    def read(self, positions: NDArray[np.int64]) -> Batch:
+        """The records at increasing positions, counted as in `batches`."""
+        ...
+
+    def units(self) -> Iterator[str]:
+        """The unit of each record in order, without decoding any."""
+        ...
+
+
+@runtime_checkable
 class PhrasedSource(Source, Protocol):
     """A source that knows how to speak of its classes.
 

@@ -164,6 +164,8 @@ class Receipt:
         delta: Delta of the same.
         slack: Part of epsilon that covers discrete instead of continuous noise.
         stages: One receipt a release, in order.
+        runs: How many runs like this one were expected, the best of which by its score is released,
+            all of them within epsilon; None: there was one.
     """
 
     unit: str
@@ -172,6 +174,7 @@ class Receipt:
     delta: float
     slack: float
     stages: tuple[StageReceipt, ...]
+    runs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError, escaped
 from understudy.core.types import Batch, Shape
@@ -102,6 +104,7 @@ class Record(NamedTuple):
     stray: bool = False
 
 
+_NOT_BEGUN: Any = (float("inf"), None)
 Observer = Callable[[Record, Header], None]
 Records = Callable[[], Iterator[Record]]
 
@@ -165,6 +168,7 @@ class RecordSource:
         self._keyed = self._rule is not None or dicom_units
         self._records = records
         self._dropped: set[int] = set()
+        self._reading: tuple[float, Iterator[Record]] = _NOT_BEGUN  # where `read` goes on
         self._count = self._rows = 0  # records, bad ones included, and those that are used
         self._survey(None if classes is None else tuple(map(escaped, classes)), allow_empty)
 
@@ -186,6 +190,32 @@ class RecordSource:
                 values, labels, units = np.empty_like(values), [], []
         if labels:
             yield self._batch(values[: len(labels)], labels, units)
+
+    def read(self, positions: NDArray[np.int64]) -> Batch:
+        """The rows at increasing positions; others are passed over undecoded.
+
+        A reader that goes on where it left off does not begin again.
+        """
+        values = np.empty((len(positions), *self.shape), dtype=np.uint8)
+        labels, units = list[int](), list[str]()
+        next_row, records = self._reading
+        if not len(positions) or positions[0] < next_row:
+            next_row, records = 0, self._usable()
+        for row, position in enumerate(positions.tolist()):
+            record = next(islice(records, position - next_row, None))
+            next_row = position + 1
+            values[row] = self._pixels(record)
+            labels.append(self._label(record))
+            units.append(self._batch_unit(record))
+        self._reading = next_row, records
+        return self._batch(values, labels, units)
+
+    def units(self) -> Iterator[str]:
+        """The unit of each row, as a batch carries it."""
+        return map(self._batch_unit, self._usable())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reading": _NOT_BEGUN}
 
     def digests(self, key: bytes) -> Iterator[bytes]:
         """Of each row's encoded bytes; of a DICOM file or a volume, those of its pixels alone."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.image_identity import Values, originals_of
-from understudy.core.ports import PhrasedSource, Source
+from understudy.core.ports import IndexedSource, PhrasedSource, Source
 from understudy.core.types import Batch, Shape
 from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import label_column_of
@@ -98,6 +98,13 @@ def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
             yield coins[unit]
 
 
+def _indexed(source: Source) -> IndexedSource:
+    """The source, where it can be read at any position."""
+    if not isinstance(source, IndexedSource):
+        raise SourceError("cannot be read at any position: take --engine local", source.name)
+    return source
+
+
 class PartSource:
     """Some records of another source, in its order: those where ``chosen`` (n,) is True."""
 
@@ -125,6 +132,14 @@ class PartSource:
         """A keyed digest of each record of this part."""
         digests = zip(self._source.digests(key), self._chosen, strict=True)
         return (digest for digest, chosen in digests if chosen)
+
+    def read(self, positions: NDArray[np.int64]) -> Batch:
+        """The records at increasing positions of this part."""
+        return _indexed(self._source).read(np.flatnonzero(self._chosen)[positions])
+
+    def units(self) -> Iterator[str]:
+        """The unit of each record of this part."""
+        return compress(_indexed(self._source).units(), self._chosen)
 
     def originals(self) -> Iterator[Values]:
         """Each record of this part as it is stored."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -79,13 +80,37 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     with archive.open(name) as stream:
         dtype, shape = _header(stream, location, size)
 
+    first = _stored_at(path, archive.getinfo(name))
+
     @contextmanager
     def rows() -> Iterator[IO[bytes]]:
         with zipfile.ZipFile(path) as again, again.open(name) as stream:
             _header(stream, location, size)
             yield stream
 
-    return StoredArray(location, dtype, shape, rows)
+    def anywhere() -> AbstractContextManager[IO[bytes]]:
+        return rows() if first is None else _after_header(path, first, location, size)
+
+    return StoredArray(location, dtype, shape, rows, anywhere)
+
+
+def _stored_at(path: Path, member: zipfile.ZipInfo) -> int | None:
+    """Where a member's bytes begin in the archive; None where they are compressed."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        return None
+    with path.open("rb") as stream:
+        stream.seek(member.header_offset)
+        local = stream.read(30)  # its end: lengths of the name and of the extra field
+    lengths: tuple[int, int] = struct.unpack("<HH", local[26:30])
+    return member.header_offset + 30 + sum(lengths)
+
+
+@contextmanager
+def _after_header(path: Path, start: int, location: str, size: int) -> Iterator[IO[bytes]]:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        _header(stream, location, start + size)
+        yield stream
 
 
 def _header(stream: IO[bytes], location: str, size: int) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -111,6 +111,24 @@ class ArraySource:
         batches = self._read(min(size, len(self._values)))
         return regroup(batches, size) if len(self._dropped) else batches
 
+    def read(self, positions: NDArray[np.int64]) -> Batch:
+        """The rows at increasing positions."""
+        stored = positions
+        for row in self._dropped:
+            stored = stored + (stored >= row)
+        return self._batch(
+            self._values.rows(stored),
+            None if self._labels is None else self._labels.rows(stored),
+            None if self._units is None else self._units.rows(stored),
+        )
+
+    def units(self) -> Iterator[str]:
+        """The unit of each row."""
+        if self._units is not None:
+            keep = keep_mask(self._dropped, 0, len(self._values))
+            names = (as_column(block) for block in self._units.blocks(self._units.block_rows))
+            yield from np.concatenate(list(names))[keep].astype(np.str_).tolist()
+
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed 16-byte BLAKE2b digest of each row's stored bytes (not its label)."""
         start = hashlib.blake2b(digest_size=16, key=key)
@@ -149,13 +167,22 @@ class ArraySource:
         labels = repeat(None) if self._labels is None else self._labels.blocks(size)
         units = repeat(None) if self._units is None else self._units.blocks(size)
         for (block, keep), label, unit in zip(self._usable(size), labels, units, strict=False):
-            yield Batch(
-                self._convert(block if keep.all() else block[keep]),
-                np.zeros(keep.sum(), dtype=np.int64)
-                if label is None
-                else self._indices(as_column(label)[keep]),
-                None if unit is None else as_column(unit)[keep].astype(np.str_),
+            yield self._batch(
+                block if keep.all() else block[keep],
+                None if label is None else label[keep],
+                None if unit is None else unit[keep],
             )
+
+    def _batch(
+        self, values: NDArray[Any], labels: NDArray[Any] | None, units: NDArray[Any] | None
+    ) -> Batch:
+        return Batch(
+            self._convert(values),
+            np.zeros(len(values), dtype=np.int64)
+            if labels is None
+            else self._indices(as_column(labels)),
+            None if units is None else as_column(units).astype(np.str_),
+        )
 
     def _convert(self, block: NDArray[Any]) -> NDArray[Any]:
         if self.kind == "embeddings":

@@ -385,6 +385,8 @@ class Method:
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
+        tuning: Parameters and context to a small space of settings for ``--tune quick``: values by
+            the names of settings; None, or an empty one: there is none.
         stops: Whether it may find by its first answers that it does not suit the records, and raise
             `understudy.core.errors.MethodStopped`.
         open_selection: How it selects candidates without noise (`understudy select`); None: not.
@@ -406,6 +408,7 @@ class Method:
     calls: Callable[[Any, Context, int], Mapping[str, int]] | None = None
     check_resample: Callable[[Any, Context], None] | None = None
     released_role: str | None = None
+    tuning: Callable[[Any, Context], Mapping[str, Sequence[Any]]] | None = None
     stops: bool = False
     open_selection: OpenSelection | None = None
 

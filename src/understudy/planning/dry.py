@@ -19,6 +19,7 @@ from understudy.run.model_fit import words_fit
 from understudy.run.prepare import prepare, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.shared_records import require_no_shared_records
+from understudy.run.tuning import alternatives_of
 
 
 def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
@@ -35,6 +36,7 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
         require_free(config.output.out, resume=config.output.resume)
     prepared = prepare(config)
     require_otherwise(prepared)
+    alternatives_of(prepared)
     require_room_of(prepared)
     fit = words_fit(prepared)
     with Ledger(prepared.config.privacy.ledger) as ledger:

@@ -6,11 +6,12 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -20,12 +21,14 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
-from understudy.privacy.accounting import MAX_SIZE, epsilon_of
+from understudy.privacy.accounting import MAX_SIZE, epsilon_of, selection_parameter
 from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.ledger.rules import rest_of_run
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class StoredReleases:
             delta=self.plan.budget.delta,
             slack=self.plan.slack,
             stages=tuple(self._stages.values()),
+            runs=self.plan.runs,
         )
 
     def _path(self, stage: str, step: int = 0) -> Path:
@@ -184,7 +188,7 @@ class Account(StoredReleases):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
             self._settle(part)
-        if any(ledger.attempts(self.run, stage) for stage in plan.shares):
+        if any(ledger.attempts(self.run, stage) for stage in plan.events):
             self._announce()
 
     def _announce(self) -> None:
@@ -315,11 +319,11 @@ class Account(StoredReleases):
         return self._answer(noisy, terms)
 
     def _plan_charges(self) -> list[Charge]:
-        return [self._stage_charge(stage, 1) for stage in self.plan.shares]
+        return [self._stage_charge(stage, 1) for stage in self.plan.events]
 
     def _stage_charge(self, stage: str, attempt: int) -> Charge:
-        details = {"share": self.plan.shares[stage]}
-        return Charge(self.run, stage, self.plan.event(stage), details, attempt)
+        details = {"share": self.plan.shares.get(stage, 1.0)}
+        return Charge(self.run, stage, self.plan.events[stage], details, attempt)
 
     def _charge(self, charges: Sequence[Charge], returning: str | None = None) -> None:
         self._ledger.charge(
@@ -333,8 +337,11 @@ class Account(StoredReleases):
     def _pay(self, stage: str, step: int = 0) -> int:
         """Make sure of a charge that no release was drawn for yet; its attempt number.
 
-        All steps of a stage are one attempt: what was lost of them is not drawn again.
+        All steps of a stage are one attempt: what was lost of them is not drawn again. A selection
+        is charged as a whole, and the ledger hears of no single answer.
         """
+        if self.plan.runs is not None:
+            return 1
         if step:
             self._charge([self._stage_charge(stage, 1)])
             return 1
@@ -377,9 +384,68 @@ class Account(StoredReleases):
             part.replace(part.with_suffix(".npz"))
 
     def _record(self, stage: str, attempt: int, noisy: NDArray[Any], step: int = 0) -> None:
+        if self.plan.runs is not None:
+            return
         numbers = np.ascontiguousarray(noisy, dtype=np.int64)
         digest = hashlib.sha256(numbers.tobytes()).hexdigest()
         self._ledger.record_release(self._dataset, self.run, stage, attempt, digest, step)
+
+
+class CandidateAccount(Account):
+    """The account of one run of a private selection: its answers are paid for together.
+
+    The ledger hears of the selection alone (`accounting.Selected`), before the first noise of the
+    first run. Answers lie in the candidate's own folder, and only those of the chosen one go on.
+
+    Args:
+        tuning: The account of the selection, which is charged.
+        plan: Of the candidate: the selection's budget, its own stages.
+        folder: Of its answers.
+        chosen: Whether it was chosen: its answers are read, and none is ever drawn again.
+    """
+
+    def __init__(self, tuning: Account, plan: Plan, folder: Path, *, chosen: bool = False) -> None:
+        self._tuning, self._chosen = tuning, chosen
+        super().__init__(tuning._ledger, tuning._dataset, tuning.unit, plan, folder)
+
+    def reserve(self) -> None:
+        """Charge the selection, once, before any noise.
+
+        Raises:
+            RunError: The selection is over: noise that is drawn again would be another choice.
+        """
+        if self._chosen:
+            raise RunError(
+                "an answer of the chosen run is missing, and it is not drawn again: another draw "
+                "would be another choice. Start a new run in another folder, which is charged anew"
+            )
+        self._tuning.reserve()
+
+
+def best_of(runs: float, run: Callable[[], T], score: Callable[[T], float]) -> T:
+    """The outcome with the best score of a secret number of runs (`accounting.Selected`).
+
+    The number is drawn anew from the logarithmic distribution of mean ``runs``, by the operating
+    system's generator. Of equal scores the first outcome is taken.
+
+    Args:
+        runs: How many are expected.
+        run: Makes one outcome, its settings drawn at random from a public space.
+        score: Of an outcome, made of its noisy answers alone.
+    """
+    g, number, level = selection_parameter(runs), 1, secrets.SystemRandom().random()
+    # P(K = k) = (1 - g)^k / (k log(1/g)), from k = 1 on, until the level is used up.
+    power = 1 - g
+    while level >= power / (number * math.log(1 / g)):
+        level -= power / (number * math.log(1 / g))
+        number, power = number + 1, power * (1 - g)
+        if power < 1e-18:
+            break
+    best = run()
+    for _ in range(number - 1):
+        other = run()
+        best = other if score(other) > score(best) else best
+    return best
 
 
 def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[np.int64]:

@@ -15,10 +15,12 @@ from understudy.privacy.accounting import (
     Event,
     Gaussian,
     SampledGaussian,
+    Selected,
     epsilon_of,
     mu_of,
     run_event,
     sampled_gaussian,
+    selected_mu,
 )
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.unit import Unit
@@ -27,13 +29,24 @@ _SHARES_ROUNDING = 1e-12  # shares are weights over their sum, which is 1 but fo
 _EPSILON_TOLERANCE = 1e-3  # between the epsilon that a receipt states and that of its stages
 
 
-def run_mu_of(budget: Budget) -> float:
+def run_mu_of(budget: Budget, runs: float | None = None) -> float:
     """The mu that a run with this budget may spend, slack already taken off.
+
+    Args:
+        budget: Of all that is charged.
+        runs: How many runs are expected, the best of which is taken (`accounting.Selected`); None:
+            there is one.
 
     Raises:
         ConfigError: An epsilon too small to release anything.
     """
+    if runs is not None:
+        return selected_mu(budget.epsilon, budget.delta, runs)
     return run_event(budget.epsilon, budget.delta).mu
+
+
+TUNING = "tuning"
+"""The one charge of a run that is the best of several."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ class Plan:
         shares: Stage to its part of mu^2: each positive, at most 1 together. They are copied, and
             cannot be changed afterwards.
         sampling: Of the stage that has one.
+        runs: How many runs with this plan are expected, the best of which is taken, all within the
+            budget (`accounting.Selected`); None: there is one.
 
     Raises:
         ConfigError: Two stages of samples, or steps that do not fit; a share that is not a positive
@@ -59,6 +74,7 @@ class Plan:
     budget: Budget
     shares: Mapping[str, float]
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
+    runs: float | None = None
 
     def __post_init__(self) -> None:
         bad = {name: share for name, share in self.shares.items() if not 0 < share < math.inf}
@@ -78,6 +94,12 @@ class Plan:
                 "one stage of a plan may be steps on samples of the units, found "
                 f"{sorted(self.sampling)} in a plan of {sorted(self.shares)}"
             )
+        if self.sampling and self.runs is not None:
+            raise ConfigError(
+                f"stage {next(iter(self.sampling))!r} is steps on samples of the units, and what "
+                "the best of several such runs is worth is not proven here: leave out --tune, or "
+                "take a method that asks all units. Nothing was spent"
+            )
         for part in ("shares", "sampling"):
             object.__setattr__(self, part, MappingProxyType(dict(getattr(self, part))))
 
@@ -87,19 +109,20 @@ class Plan:
         budget: Budget,
         weights: Mapping[str, float],
         sampling: Mapping[str, Sampling] | None = None,
+        runs: float | None = None,
     ) -> Plan:
         """A plan with shares in proportion to ``weights``."""
-        return cls(budget, normalised_shares(weights), sampling or {})
+        return cls(budget, normalised_shares(weights), sampling or {}, runs)
 
     @cached_property
     def mu(self) -> float:
         """The run's mu, slack already taken off."""
-        return run_mu_of(self.budget)
+        return run_mu_of(self.budget, self.runs)
 
     @property
     def slack(self) -> float:
-        """Part of epsilon kept for the noise being discrete."""
-        return RUN_SLACK
+        """Part of epsilon kept for the noise being discrete; a selection needs none."""
+        return RUN_SLACK if self.runs is None else 0.0
 
     def stage_mu(self, stage: str) -> float:
         """mu of one stage, or of each of its steps."""
@@ -137,7 +160,15 @@ class Plan:
         """The guarantee of the plan before anything is released: queries and sizes are unknown."""
         stages = (self.stage_receipt(name, "", 1.0, 0) for name in self.shares)
         epsilon, delta = self.budget.epsilon, self.budget.delta
-        return Receipt(unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages))
+        parts = unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages)
+        return Receipt(*parts, runs=self.runs)
+
+    @property
+    def events(self) -> dict[str, Event]:
+        """What the ledger is charged, by the name of each charge."""
+        if self.runs is not None:
+            return {TUNING: Selected(self.mu, self.runs)}
+        return {stage: self.event(stage) for stage in self.shares}
 
     def stage_receipt(self, stage: str, query: str, sensitivity: float, size: int) -> StageReceipt:
         """What a stage costs where one unit moves a sum by ``sensitivity``."""
@@ -199,6 +230,11 @@ def composed(receipts: Sequence[Receipt], delta: float) -> Receipt:
     first = receipts[0]
     if len(receipts) == 1 and first.delta == delta:
         return first
+    if any(receipt.runs is not None for receipt in receipts):
+        raise ConfigError(
+            "a release whose settings were chosen by its score (--tune) has no mu by which it "
+            "composes with others. Nothing was spent. Take a release without --tune"
+        )
     for other in receipts:
         if (other.unit, other.adjacency) != (first.unit, first.adjacency):
             raise ConfigError(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, SourceError
 from understudy.core.independence import constant_calls
-from understudy.core.ports import Source
-from understudy.core.types import Batch, Embeddings
+from understudy.core.ports import Engine, IndexedSource, Source
+from understudy.core.types import Embeddings
 from understudy.privacy.sealed import Sealed
 from understudy.privacy.sums import UnitCodes
 from understudy.privacy.unit import Unit
@@ -33,6 +34,27 @@ _NUMBERS = 1 << 22  # that are read at a time, about
 
 Block = tuple[NDArray[Any], NDArray[np.int64], UnitCodes | None]
 """Values (n, ...), labels (n,) and the unit of each record (None: every record its own)."""
+
+
+@runtime_checkable
+class DistantEngine(Engine, Protocol):
+    """An engine whose workers share no memory with this process: they read records themselves.
+
+    It may deliver a result twice, where a worker was lost and its item was asked again.
+
+    Attributes:
+        workers: How many there are.
+    """
+
+    workers: int
+
+    def share(self, value: object) -> None:
+        """Send a value once: functions that refer to it find it on every worker."""
+        ...
+
+    def forget(self, value: object) -> None:
+        """Drop a shared value, here and on every worker."""
+        ...
 
 
 def split_block(block: Block, rows: int) -> Iterator[Block]:
@@ -67,6 +89,27 @@ def poisson_sample(block: Block, rate: float) -> Block:
 def _end_of_unit(units: NDArray[np.int64], stop: int) -> int:
     """The first row after the whole of the unit that record ``stop - 1`` belongs to."""
     return int(np.searchsorted(units, units[stop - 1], side="right"))
+
+
+def _by_unit(
+    units: NDArray[np.int64], max_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The records that are used, unit after unit, and the unit of each."""
+    order = np.argsort(units, kind="stable")
+    grouped = units[order]
+    rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+    return order[rank < max_rows], grouped[rank < max_rows]
+
+
+def _whole_units(count: int, units: NDArray[np.int64] | None, rows: int) -> Iterator[slice]:
+    """Parts of about ``rows`` of ``count`` records; no unit is parted."""
+    start = 0
+    while start < count:
+        stop = min(start + rows, count)
+        if units is not None:
+            stop = _end_of_unit(units, stop)
+        yield slice(start, stop)
+        start = stop
 
 
 def _block_rows(dim: int) -> int:
@@ -110,28 +153,18 @@ class CachedRecords(Sealed):
         max_rows: int,
     ) -> None:
         self._path, self._dim, self._labels = path, dim, labels
-        self._order = np.arange(len(labels))
-        self._units = units
+        self._order, self._units = np.arange(len(labels)), units
         if units is not None:
-            order = np.argsort(units, kind="stable")
-            grouped = units[order]
-            rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
-            self._order = order[rank < max_rows]
-            self._units = grouped[rank < max_rows]
+            self._order, self._units = _by_unit(units, max_rows)
 
     def blocks(self) -> Iterator[Block]:
         """Blocks of about `BLOCK` rows at most that never part a unit."""
-        n, rows = len(self._order), _block_rows(self._dim)
         with self._path.open("rb", buffering=0) as file:
-            start = 0
-            while start < n:
-                stop = min(start + rows, n)
-                if self._units is not None:
-                    stop = _end_of_unit(self._units, stop)
-                index = self._order[start:stop]
-                groups = None if self._units is None else self._units[start:stop]
+            parts = _whole_units(len(self._order), self._units, _block_rows(self._dim))
+            for part in parts:
+                index = self._order[part]
+                groups = None if self._units is None else self._units[part]
                 yield self._read(file.fileno(), index), self._labels[index], groups
-                start = stop
 
     def _read(self, descriptor: int, index: NDArray[np.int64]) -> Embeddings:
         size = 4 * self._dim
@@ -140,6 +173,132 @@ class CachedRecords(Sealed):
         else:
             data = b"".join(os.pread(descriptor, size, size * int(i)) for i in index)
         return np.frombuffer(data, dtype=np.float32).reshape(len(index), self._dim)
+
+
+BlockReference = tuple[int, NDArray[np.int64], UnitCodes | None]
+"""A block by reference: its number, the positions of its records, and the unit of each."""
+
+_BLOCKS_PER_WORKER = 8  # so that none waits long for the last one
+
+
+class DistantRecords:
+    """Records that workers read at the source, block by block, and embed themselves.
+
+    It goes to the workers as it is: the source by its paths, the encoder by its name. A worker
+    keeps the embeddings of its blocks in a file without a name, which no one else can open and
+    which vanishes with the process, however that ends.
+
+    Args:
+        source: The private records.
+        encode: As `Vault.map` takes it; None where the records are embeddings.
+        batch: Records in every call of ``encode``.
+    """
+
+    def __init__(
+        self, source: IndexedSource, encode: Callable[[NDArray[Any]], Embeddings] | None, batch: int
+    ) -> None:
+        self._source, self._encode, self._batch = source, encode, batch
+        self._classes = max(1, len(source.classes))
+        self._file: Any = None
+        self._embedded: dict[int, tuple[int, tuple[int, int], NDArray[np.int64]]] = {}
+
+    def block(self, positions: BlockReference) -> Block:
+        """The records of a block; they are embedded where they are not yet."""
+        number, index, groups = positions
+        if self._encode is None:
+            values, labels = self._read(index)
+            return np.asarray(values, dtype=np.float32), labels, groups
+        if number not in self._embedded:
+            self._embed(number, index)
+        start, shape, labels = self._embedded[number]
+        data = os.pread(self._file.fileno(), 4 * shape[0] * shape[1], start)
+        return np.frombuffer(data, dtype=np.float32).reshape(shape), labels, groups
+
+    def _read(self, index: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        order = np.argsort(index, kind="stable")
+        part = self._source.read(index[order])
+        labels = check_labels(part.labels, self._classes)
+        if np.array_equal(order, np.arange(len(order))):
+            return part.values, labels
+        back = np.argsort(order)
+        return part.values[back], labels[back]
+
+    def _embed(self, number: int, index: NDArray[np.int64]) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it has no name
+        start, labels, rows, dim = self._file.seek(0, os.SEEK_END), [], 0, 0
+        size = max(self._batch, _READ // self._batch * self._batch)
+        for first in range(0, len(index), size):
+            values, part_labels = self._read(index[first : first + size])
+            labels.append(part_labels)
+            for embeddings in _embedded(self._encode or _as_stored, values, self._batch):
+                rows, dim = rows + len(embeddings), embeddings.shape[1]
+                self._file.write(embeddings.data)
+        self._embedded[number] = start, (rows, dim), np.concatenate(labels)
+
+
+def _as_stored(values: NDArray[Any]) -> Embeddings:
+    return values
+
+
+class DistantBlocks(Sealed):
+    """Blocks of records by reference, which threads or workers of a cluster read themselves."""
+
+    __slots__ = ("_count", "_order", "_rows", "_units", "records")
+
+    def __init__(
+        self,
+        source: Source,
+        encode: Callable[[NDArray[Any]], Embeddings] | None,
+        unit: Unit,
+        engine: Engine,
+        batch: int,
+    ) -> None:
+        if not isinstance(source, IndexedSource):
+            raise SourceError(
+                "cannot be read at any position, as workers of a cluster have to: take class "
+                "folders, .npy, .npz or .safetensors, or --engine local",
+                source.name,
+            )
+        self._count = len(source)
+        self._order: NDArray[np.int64] | None = None  # as in the source
+        self._units: NDArray[np.int64] | None = None
+        if unit.column is not None:
+            codes: dict[str, int] = {}
+            each = [codes.setdefault(name, len(codes)) for name in source.units()]
+            self._order, self._units = _by_unit(np.array(each, dtype=np.int64), unit.max_rows)
+            self._count = len(self._order)
+        self.records, self._rows = DistantRecords(source, encode, batch), BLOCK
+        if isinstance(engine, DistantEngine):
+            engine.share(self.records)
+            even = -(-self._count // (_BLOCKS_PER_WORKER * engine.workers))
+            self._rows = min(BLOCK, -(-even // RECORDS_PER_CALL) * RECORDS_PER_CALL)
+        if source.kind == "embeddings":
+            self._rows = min(self._rows, _block_rows(source.shape[0]))
+
+    def blocks(self) -> Iterator[Any]:
+        """The `BlockReference` of each block."""
+        parts = _whole_units(self._count, self._units, self._rows)
+        for number, part in enumerate(parts):
+            groups = None if self._units is None else self._units[part]
+            order = np.arange(part.start, part.stop) if self._order is None else self._order[part]
+            yield number, order, groups
+
+    def embed(self, engine: DistantEngine, progress: Callable[[int], None] | None) -> None:
+        """Have every block embedded, so that bad records are known before anything is charged."""
+        for rows in engine.map(_Embedding(self.records), self.blocks()):
+            if progress is not None:
+                progress(rows)
+
+
+class _Embedding:
+    """Embeds a block on a worker; the number of its records."""
+
+    def __init__(self, records: DistantRecords) -> None:
+        self._records = records
+
+    def __call__(self, positions: BlockReference) -> int:
+        return len(self._records.block(positions)[1])
 
 
 def cache_records(
@@ -168,7 +327,7 @@ def cache_records(
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for part in source.batches(max(batch, _READ // batch * batch)):
-            for embeddings in _embedded(encode, part, batch):
+            for embeddings in _embedded(encode, part.values, batch):
                 dim = embeddings.shape[1]
                 file.write(embeddings.data)
             labels.append(check_labels(part.labels, max(1, len(source.classes))))
@@ -194,10 +353,10 @@ def cache_records(
 
 
 def _embedded(
-    encode: Callable[[NDArray[Any]], Embeddings], part: Batch, batch: int
+    encode: Callable[[NDArray[Any]], Embeddings], records: NDArray[Any], batch: int
 ) -> Iterator[Embeddings]:
     """A batch's embeddings, call by call, once they are known to be sound."""
-    for result in constant_calls(encode, part.values, batch):
+    for result in constant_calls(encode, records, batch):
         embeddings = np.ascontiguousarray(result, dtype=np.float32)
         if embeddings.ndim != 2:
             raise InputError(

@@ -16,13 +16,19 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
 from understudy.privacy.accounting import MIN_SCALE
 
 UnitCodes = NDArray[np.int64]
 """Unit of each record of a block: (n,) int64, non-decreasing, whole units only."""
+
+LARGEST_SUM = 2**63 - 1
+"""The largest number that a sum of contributions may come to: int64 holds no larger one."""
+
+MOST_STEPS = 2**36
+"""Grid steps that a unit adds to an outer product, at most (`queries.FullMoments`)."""
 
 _MARGIN = 1e-9  # clip this much below the bound, so that float rounding cannot reach it
 
@@ -50,6 +56,67 @@ def grid_step(sigma: float) -> float:
             "epsilon, or data of a larger scale"
         )
     return step
+
+
+def steps_of_stage(mu: float) -> int:
+    """Grid steps that a unit adds to any number of a stage with this mu, at most.
+
+    A query's bound is at most its sensitivity, so it is at most mu sigma. The grid is that of
+    sigma over the heaviest weight, which is at most sqrt(2), with fewer than 2^25 steps
+    (`grid_step`); outer products have a grid of their own.
+    """
+    return max(MOST_STEPS, math.ceil(math.sqrt(2) * mu * 2**25))
+
+
+def require_summable(units: int, steps: float, what: str) -> None:
+    """Refuse a sum that int64 may not hold. Nothing is released by then.
+
+    Args:
+        units: Records, each of which may be a unit of its own.
+        steps: Grid steps that each adds to one number, at most.
+        what: The query or the run, for the message.
+
+    Raises:
+        ConfigError: With the number that would overflow.
+    """
+    largest = units * math.ceil(steps)
+    if largest > LARGEST_SUM:
+        raise ConfigError(
+            f"{what}: a sum over {units:,} records may come to {largest:,} grid steps, and exact "
+            f"sums end at 2^63 - 1 = {LARGEST_SUM:,}. Nothing was spent. Take at most "
+            f"{LARGEST_SUM // math.ceil(steps):,} records"
+        )
+
+
+class BlockSum:
+    """The sum of blocks of records, each added exactly once, whatever an engine delivers.
+
+    A worker that is lost may have answered before, and is asked again elsewhere: a block that is
+    added twice would count each of its units twice, which no noise covers.
+    """
+
+    def __init__(self, slots: int, width: int) -> None:
+        self._total = np.zeros((slots, width), dtype=np.int64)
+        self._blocks: set[int] = set()
+
+    def add(self, block: int, part: NDArray[np.int64]) -> None:
+        """Add a block's partial sum, unless it was added before."""
+        if block not in self._blocks:
+            self._blocks.add(block)
+            self._total += part
+
+    def total(self, blocks: int) -> NDArray[np.int64]:
+        """The sum, once all blocks are in it: (slots, width) int64.
+
+        Raises:
+            RunError: Some are missing.
+        """
+        if self._blocks != set(range(blocks)):
+            raise RunError(
+                f"{len(self._blocks)} of {blocks} blocks of records were added up: the engine lost "
+                "the others. Nothing was released; go on with --resume"
+            )
+        return self._total
 
 
 def _gather(

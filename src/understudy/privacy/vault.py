@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.independence import constantly
-from understudy.core.ports import Engine, Source
+from understudy.core.ports import Engine, IndexedSource, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account, StoredReleases
 from understudy.privacy.network_gradients import RECORDS_PER_GRADIENT, NetworkGradients
@@ -20,16 +21,22 @@ from understudy.privacy.queries import Query
 from understudy.privacy.rows import (
     RECORDS_PER_CALL,
     Block,
+    BlockReference,
     CachedRecords,
+    DistantBlocks,
+    DistantEngine,
+    DistantRecords,
     SourceRecords,
     cache_records,
     poisson_sample,
     split_block,
 )
 from understudy.privacy.sealed import Sealed
+from understudy.privacy.sums import BlockSum, require_summable
 
 Transform = Callable[[NDArray[Any]], NDArray[Any]]
 Encode = Callable[[NDArray[Any]], Embeddings]
+RecordBlocks = SourceRecords | CachedRecords | DistantBlocks
 
 
 class Vault(Protocol):
@@ -117,6 +124,41 @@ def _identity(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
+@dataclass(frozen=True)
+class _Composed:
+    """A view of a view, which a worker of another machine can be sent."""
+
+    before: Transform
+    transform: Transform
+
+    def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
+        return constantly(self.transform, self.before(values), RECORDS_PER_CALL)
+
+
+@dataclass(frozen=True)
+class _PartialSum:
+    """A query's exact sum over one block: (number of the block, (slots, width) int64)."""
+
+    query: Query
+    grid: float
+    rate: float  # probability of a unit to be in the sample that is added up
+    transform: Transform
+    labelled: bool
+    records: DistantRecords | None  # where blocks are sent by reference
+
+    def __call__(self, item: tuple[int, Block | BlockReference]) -> tuple[int, NDArray[np.int64]]:
+        number, block = item
+        query = self.query
+        if self.records is not None:
+            block = self.records.block(cast(BlockReference, block))
+        block = poisson_sample(cast(Block, block), self.rate)
+        total = np.zeros((query.slots, query.width), dtype=np.int64)
+        for values, labels, groups in split_block(block, query.records_at_once):
+            classes = labels if self.labelled else np.zeros_like(labels)
+            total += query.integer_sum(self.transform(values), classes, groups, self.grid)
+        return number, total
+
+
 class _Inside(Sealed):
     """What a vault and all its views share, so that closing one empties them all."""
 
@@ -133,7 +175,7 @@ class _Inside(Sealed):
     ) -> None:
         self.source, self.account, self.engine = source, account, engine
         self.cache, self.progress, self.probe = cache, progress, probe
-        self.rows: list[SourceRecords | CachedRecords] = []
+        self.rows: list[RecordBlocks] = []
 
 
 class PrivateVault(Sealed):
@@ -169,7 +211,10 @@ class PrivateVault(Sealed):
         self._transform: Transform = _identity
         self._labelled = True
         if source.kind == "embeddings" and account.unit.column is None:
-            self._position = self._keep(SourceRecords(source))
+            rows: RecordBlocks = SourceRecords(source)
+            if isinstance(engine, DistantEngine) or isinstance(source, IndexedSource):
+                rows = DistantBlocks(source, None, account.unit, engine, RECORDS_PER_CALL)
+            self._position = self._keep(rows)
 
     def _like(self, **changes: Any) -> Self:
         other = object.__new__(type(self))
@@ -179,6 +224,10 @@ class PrivateVault(Sealed):
 
     def close(self) -> None:
         """Forget the records, the account and the source, here and in every view of them."""
+        for inside in self._shared:
+            for rows in inside.rows:
+                if isinstance(rows, DistantBlocks) and isinstance(inside.engine, DistantEngine):
+                    inside.engine.forget(rows.records)
         self._shared.clear()
 
     @property
@@ -187,7 +236,7 @@ class PrivateVault(Sealed):
             raise RunError("this vault is closed: ask it before the method returns")
         return self._shared[0]
 
-    def _keep(self, rows: SourceRecords | CachedRecords) -> int:
+    def _keep(self, rows: RecordBlocks) -> int:
         self._inside.rows.append(rows)
         return len(self._inside.rows) - 1
 
@@ -207,9 +256,16 @@ class PrivateVault(Sealed):
                 spent="Nothing was released by it",
             )
         bar = inside.progress("reading and embedding private rows") if inside.progress else None
-        rows = cache_records(
-            inside.source, encode, inside.account.unit, inside.cache, batch=batch, progress=bar
-        )
+        unit, engine = inside.account.unit, inside.engine
+        rows: RecordBlocks
+        if isinstance(engine, DistantEngine):
+            known = None if encode is _identity else encode
+            rows = DistantBlocks(inside.source, known, unit, engine, batch)
+            rows.embed(engine, bar)
+        else:
+            rows = cache_records(
+                inside.source, encode, unit, inside.cache, batch=batch, progress=bar
+            )
         return self._like(_position=self._keep(rows), _transform=_identity)
 
     def embedded(self) -> Self:
@@ -218,12 +274,7 @@ class PrivateVault(Sealed):
 
     def view(self, transform: Transform) -> Self:
         """See `Vault.view`."""
-        before = self._transform
-
-        def after(values: NDArray[Any]) -> NDArray[Any]:
-            return constantly(transform, before(values), RECORDS_PER_CALL)
-
-        return self._like(_transform=after)
+        return self._like(_transform=_Composed(self._transform, transform))
 
     def unconditional(self) -> Self:
         """See `Vault.unconditional`."""
@@ -261,23 +312,26 @@ class PrivateVault(Sealed):
         )
 
     def _exact(self, query: Query, grid: float, rate: float = 1.0) -> NDArray[np.int64]:
-        def add_up(block: Block) -> NDArray[np.int64]:
-            block = poisson_sample(block, rate)
-            total = np.zeros((query.slots, query.width), dtype=np.int64)
-            for values, labels, groups in split_block(block, query.records_at_once):
-                classes = labels if self._labelled else np.zeros_like(labels)
-                total += query.integer_sum(self._transform(values), classes, groups, grid)
-            return total
-
         if self._position is None:
             raise ConfigError(
                 "images hold no numbers to add up: map the vault with an encoder first"
             )
-        total = np.zeros((query.slots, query.width), dtype=np.int64)
         inside = self._inside
-        for part in inside.engine.map(add_up, inside.rows[self._position].blocks()):
-            total += part
-        return total
+        require_summable(len(inside.source), query.bound / grid, query.description)
+        rows = inside.rows[self._position]
+        records = rows.records if isinstance(rows, DistantBlocks) else None
+        add_up = _PartialSum(query, grid, rate, self._transform, self._labelled, records)
+        total, count = BlockSum(query.slots, query.width), 0
+
+        def blocks() -> Iterator[tuple[int, Block | BlockReference]]:
+            nonlocal count
+            for block in rows.blocks():
+                yield count, block
+                count += 1
+
+        for number, part in inside.engine.map(add_up, blocks()):
+            total.add(number, part)
+        return total.total(count)
 
     def noise_sd(self, query: Query, *, stage: str) -> float:
         """See `Vault.noise_sd`."""

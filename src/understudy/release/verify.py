@@ -19,6 +19,7 @@ from understudy.core.types import Receipt
 from understudy.privacy.accounting import (
     MIN_SCALE,
     Gaussian,
+    Selected,
     discretisation_slack,
     epsilon_of,
     epsilon_of_mu,
@@ -147,9 +148,14 @@ def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str
                 f"{stage.sensitivity / stage.sigma if stage.sigma else math.inf:g}"
             )
     mu = composed_mu(receipt)
-    stated_mu = claim["mu"]
-    if (stated_mu is None) != (mu is None) or not _same(stated_mu or 0.0, mu or 0.0):
-        yield f"states mu {stated_mu}; its stages compose to {mu}"
+    if receipt.runs is not None:
+        if claim["mu"] is not None or not 1 < receipt.runs < math.inf:
+            yield f"is the best of {receipt.runs:g} expected runs, and states mu {claim['mu']}"
+            return
+    else:
+        stated_mu = claim["mu"]
+        if (stated_mu is None) != (mu is None) or not _same(stated_mu or 0.0, mu or 0.0):
+            yield f"states mu {stated_mu}; its stages compose to {mu}"
     yield from _share_faults(receipt)
     if not record.public:
         yield from _epsilon_faults(receipt)
@@ -182,7 +188,7 @@ def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
     (`accounting.epsilon_of`): epsilon lies between that of all of delta and that of the rest.
     """
     size = sum(stage.size for stage in receipt.stages)
-    least = discretisation_slack(size, MIN_SCALE)
+    least = discretisation_slack(size, MIN_SCALE) if receipt.runs is None else 0.0
     if receipt.slack < least:
         yield f"states a slack of {receipt.slack:g}; {size:,} numbers need {least:g}"
     if not 0 < receipt.delta < 1:
@@ -197,6 +203,11 @@ def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
         low, high = reached, reached * (1 + _SAMPLED)
     else:
         mu = mu / math.sqrt(shares) if shares > 0 else 0.0
+        if receipt.runs is not None:
+            high = epsilon_of([Selected(mu, receipt.runs)], receipt.delta)
+            if not math.isclose(receipt.epsilon, high, rel_tol=_SOLVED):
+                yield f"states epsilon {receipt.epsilon:g}; {receipt.runs:g} runs come to {high:g}"
+            return
         low = epsilon_of_mu(mu, receipt.delta) + receipt.slack
         high = epsilon_of([Gaussian(mu, receipt.slack)], receipt.delta)
     if not low * (1 - _SOLVED) <= receipt.epsilon <= high * (1 + _SOLVED):

@@ -169,7 +169,11 @@ class GuaranteeEntry(_Model):
     delta: float | None
     slack: float = Field(description="Part of epsilon that covers the noise being discrete.")
     mu: float | None = Field(
-        description="Root of the sum of the squares of the stages' mu; null: a stage sampled."
+        description="Root of the sum of the squares of the stages' mu; null: a stage sampled, or "
+        "the best of several runs."
+    )
+    runs: float | None = Field(
+        None, description="Expected number of runs, of which the best is released; null: one."
     )
     unit: str = Field(description="What is protected.")
     adjacency: str
@@ -251,6 +255,7 @@ class PrivacyFile(_Model):
             stated.delta,
             stated.slack,
             self.stages,
+            stated.runs,
         )
 
 

@@ -70,8 +70,8 @@ def guess_bound(receipt: Receipt, units: int = 1) -> float:
         delta = receipt.delta * (math.expm1(epsilon) / single if single else units)
         general = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
     mu, slack = composed_mu(receipt), min(receipt.slack * units, 1.0)
-    if mu is None or not receipt.stages:
-        return min(general, 1.0)
+    if mu is None or not receipt.stages or receipt.runs is not None:
+        return min(general, 1.0)  # neither samples nor the best of several runs have a mu
     gaussian = 0.5 * (1 + math.erf(mu * units / 2 / math.sqrt(2))) + math.sinh(slack)
     return min(general, gaussian, 1.0)
 

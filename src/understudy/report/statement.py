@@ -135,6 +135,12 @@ SAMPLED_MECHANISM = MECHANISM | {
     " in either order; slack, for the noise being discrete, is part of epsilon",
 }
 
+SELECTION_MECHANISM = {
+    "composition": "the best, by its released quality, of a secret number of runs like this one; "
+    "the logarithmic distribution, of the mean that guarantee.runs states (Liu and Talwar 2019)",
+    "accounting": "Rényi differential privacy of a run whose mu^2 is the sum of the stages' mu^2, "
+    "and of the selection (Papernot and Steinke 2022, Theorem 2)",
+}
 
 _DEFINITION = "(epsilon, delta)-differential privacy"
 _NO_DEFINITION = PUBLIC_MECHANISM["name"], "none: no differential privacy"
@@ -163,8 +169,6 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
     stage that sampled the units mu alone is.
     """
     receipt = record.receipt
-    sampled = any(stage.sampled for stage in receipt.stages)
-    mechanism = SAMPLED_MECHANISM if sampled else MECHANISM
     covered, not_covered, assumptions = _lists(record)
     return {
         "schema": PRIVACY_SCHEMA,
@@ -176,7 +180,8 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "epsilon": None if record.unprotected else receipt.epsilon,
             "delta": None if record.unprotected else receipt.delta,
             "slack": receipt.slack,
-            "mu": None if record.unprotected else meaning.composed_mu(receipt),
+            "mu": None if record.unprotected or receipt.runs else meaning.composed_mu(receipt),
+            "runs": receipt.runs,
             "unit": receipt.unit,
             "adjacency": receipt.adjacency,
             "neighbours": meaning.neighbours_in_words(receipt),
@@ -186,7 +191,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             },
             "conditional_on": list(record.conditional_on),
         },
-        "mechanism": dict(_of_kind(record, mechanism, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
+        "mechanism": dict(_mechanism(record)),
         "stages": [asdict(stage) for stage in receipt.stages],
         "data": {
             "method": record.method,
@@ -213,6 +218,13 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "not_covered": list(not_covered),
         "assumptions": list(assumptions),
     }
+
+
+def _mechanism(record: RunRecord) -> dict[str, str]:
+    sampled = any(stage.sampled for stage in record.receipt.stages)
+    private = SAMPLED_MECHANISM if sampled else MECHANISM
+    mechanism = _of_kind(record, private, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)
+    return mechanism if record.receipt.runs is None else mechanism | SELECTION_MECHANISM
 
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -42,6 +42,7 @@ _NEEDED: Mapping[str, str] = {
     ),
 }
 _MOST_QUALITY = 0.5
+_SCORE_SHARE = 0.1  # by which settings are chosen: twice what is usual, for scores to differ
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 
 
@@ -132,6 +133,10 @@ class PrivacyOptions:
         float | str | None,
         Option("Part of the budget for a published measure of quality.", metavar="SHARE"),
     ] = None
+    tune: Annotated[
+        str | None,
+        Option("Choose settings by a DP score: quick, or a YAML file.", metavar="SPACE"),
+    ] = None
 
     def __post_init__(self) -> None:
         from understudy.run.held_out import check_hold_out
@@ -190,9 +195,12 @@ class PrivacyOptions:
 
     @property
     def quality_part(self) -> float:
-        """Part of the run's squared mu that pays for measuring its quality; 0: none."""
+        """Part of the run's squared mu that pays for measuring its quality; 0: none.
+
+        Settings are chosen by that measure.
+        """
         if self.quality_share is None:
-            return 0.0
+            return 0.0 if self.tune is None else _SCORE_SHARE
         return read_share("quality_share", self.quality_share)
 
 
@@ -254,6 +262,19 @@ class OutputOptions:
     watch: Annotated[
         bool, Option("Report the distance to the private images as it goes, to you alone.")
     ] = False
+    engine: Annotated[
+        Literal["local", "ray"], Option("Where private records are read: here, or by Ray.")
+    ] = "local"
+    ray_address: Annotated[
+        str | None, Option("Ray cluster to use, as HOST:PORT; else one of this machine is started.")
+    ] = None
+    ray_trusted: Annotated[
+        bool, Option("You vouch for a Ray cluster with other machines (docs/scale.md).")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.engine == "local" and (self.ray_address is not None or self.ray_trusted):
+            raise ConfigError("--ray-address and --ray-trusted say how Ray is used: --engine ray")
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -313,6 +334,7 @@ class RunConfig:
         """What a resumed run must agree on, as JSON values."""
         skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"}
         skip |= {"accept_epsilon", "contact", "publish_total", "max_calls", "max_cost"}
+        skip |= {"engine", "ray_address", "ray_trusted"}  # every engine gives the same sums
         return {
             name: dict(value) if isinstance(value, Mapping) else value
             for name, value in self.as_options().items()

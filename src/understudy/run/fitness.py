@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from understudy.backends.arrays import fit_images
 from understudy.core.files import public_name
 from understudy.core.independence import constantly
-from understudy.core.ports import Encoder, Events, Source, Step
+from understudy.core.ports import Encoder, Engine, Events, Source, Step
 from understudy.core.types import Labels, Release
-from understudy.engine.local import LocalEngine
 from understudy.metrics.labelled import match_classes
 from understudy.metrics.recall_estimates import mean_interval, recall_intervals, softmax_weights
 from understudy.metrics.subsets import some
@@ -35,7 +34,12 @@ _BATCH = 512
 
 
 def measured_quality(
-    prepared: Prepared, written: Release, account: Account, folder: RunFolder, events: Events
+    prepared: Prepared,
+    written: Release,
+    account: Account,
+    folder: RunFolder,
+    events: Events,
+    engine: Engine,
 ) -> PublicQuality:
     """Train a classifier on a release, and count which private records it finds: one query."""
     private = prepared.source
@@ -51,7 +55,7 @@ def measured_quality(
 
     query = RecallCounts(folder.keep("quality classifier", trained)["theta"])
     with private_cache(folder.cache) as cache:
-        vault = PrivateVault(private, account, LocalEngine(), cache, progress)
+        vault = PrivateVault(private, account, engine, cache, progress)
         records = vault.embedded() if encoder is None else vault.map(encoder.encode)
         counts = records.release(query, stage=QUALITY).reshape(-1, 2)
         parts = recall_intervals(counts, records.noise_sd(query, stage=QUALITY))

@@ -94,6 +94,14 @@ def _located(name: str) -> str:
     return "?".join([plain, *folder])
 
 
+def model_of(role: str, name: str, shape: Shape, device: str | None = None) -> Any:
+    """The model of a role by its name, as `load_models` loads it."""
+    port, name = port_of(role), name if device is None else placed(name, device)
+    if port is Encoder:
+        return load_encoder(encoder_name(name), shape=shape)
+    return load_decoder(name, shape=shape) if port is Decoder else load_model(port, name)
+
+
 def load_models(
     names: Mapping[str, str | None], source: Source, device: str | None = None
 ) -> dict[str, Any]:
@@ -110,14 +118,12 @@ def load_models(
         name, port = names.get(role), port_of(role)
         if name is None:
             continue
-        name = name if device is None else placed(name, device)
-        if port is Encoder:
-            loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
-        elif port is Decoder:
+        if port is Decoder:
+            name = name if device is None else placed(name, device)
             encoder = loaded.get("encoder")
             loaded[role] = load_decoder(name, shape=source.shape, encoder=encoder)
         else:
-            loaded[role] = load_model(port, name)
+            loaded[role] = model_of(role, name, source.shape, device)
     return loaded
 
 

@@ -34,6 +34,7 @@ from understudy.methods.base import (
 from understudy.privacy.budget_plan import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.privacy.sums import require_summable, steps_of_stage
 from understudy.privacy.vault import Vault
 from understudy.release.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.books import with_epsilon
@@ -68,6 +69,9 @@ from understudy.run.remote_run import (
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput
 from understudy.steps.quality import QualityFilter
+
+EXPECTED_RUNS = 10.0
+"""How many runs are expected of ``--tune``; how many there are is random and secret."""
 
 QUALITY = "quality"
 """The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
@@ -184,10 +188,11 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     origins = origins_of(
         names, chosen.released_role, config.models.candidates_public, config.models.quality
     )
+    runs = None if config.privacy.tune is None else EXPECTED_RUNS
     context = Context(
         source.shape,
         public=True,
-        mu=run_mu_of(config.privacy.budget) * math.sqrt(1 - config.privacy.quality_part),
+        mu=run_mu_of(config.privacy.budget, runs) * math.sqrt(1 - config.privacy.quality_part),
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.output.count,
@@ -209,7 +214,9 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_classes(source, base, all_of_them=True)
     params = chosen.settle(params, context)
     _require_measurable(config, source.classes, keeps_classes)
-    plan = _plan_of(config, chosen.stages(params, context))
+    plan = planned_stages(config, chosen.stages(params, context))
+    stages = map(plan.stage_mu, plan.shares)
+    require_summable(len(source), max(map(steps_of_stage, stages)), "this run")
     views = _views_of(chosen, context)
     calls = connect_remote(context, config, captioned=bool(views))
     if probe:
@@ -259,24 +266,25 @@ def require_room_of(prepared: Prepared) -> None:
     require_room(prepared.config.output.out, count, shape, dim, candidates)
 
 
-def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
+def planned_stages(config: RunConfig, stages: Sequence[Stage]) -> Plan:
     """The budget divided among the method's stages and, if asked for, the measured quality."""
     sampling = sampling_of(stages)
-    plan = Plan.of(config.privacy.budget, weights_of(stages), sampling)
+    runs = None if config.privacy.tune is None else EXPECTED_RUNS
+    plan = Plan.of(config.privacy.budget, weights_of(stages), sampling, runs)
     plan.require_covers(config.privacy.privacy_unit)
     share = config.privacy.quality_part
     if not share:
         return plan
     rest = {name: (1 - share) * part for name, part in plan.shares.items()}
-    return Plan(config.privacy.budget, {**rest, QUALITY: share}, sampling)
+    return Plan(config.privacy.budget, {**rest, QUALITY: share}, sampling, runs)
 
 
 def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes: bool) -> None:
     """Refuse a share for the quality of a release without classes, before it is paid for."""
     if config.privacy.quality_part and (len(classes) < 2 or not keeps_classes):
         raise ConfigError(
-            "--quality-share pays for the recall of each class, and a release without classes has "
-            "none (by the method's settings, or a dataset without labels): leave it out"
+            "--quality-share and --tune measure the recall of each class, and a release without "
+            "classes has none (by the method's settings, or a dataset without labels): leave it out"
         )
 
 

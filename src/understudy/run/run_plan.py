@@ -16,6 +16,7 @@ from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.data.names import like_persons, person_words
 from understudy.methods.base import ClassCapacity, Explanation
+from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
@@ -126,7 +127,7 @@ def plan_of(
     calls = calls_of(prepared)
     preview = ledger.preview(
         None if dataset is None else dataset.id,
-        [plan.event(stage) for stage in plan.shares],
+        list(plan.events.values()),
         unit=unit.name,
         adjacency=unit.adjacency,
         delta=config.privacy.delta,
@@ -190,6 +191,13 @@ def _notes(
 def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
     """What the owner should know of epsilon, delta and the budget before spending; worst first."""
     epsilon, delta = prepared.config.privacy.budget.epsilon, prepared.config.privacy.delta
+    if (runs := prepared.plan.runs) is not None:
+        each = epsilon_of_mu(prepared.plan.mu, delta)
+        yield (
+            f"settings are chosen by a DP score, of a secret number of runs ({runs:g} expected, "
+            f"epsilon {each:.3g} each): all of it within epsilon {epsilon:g}. To choose nothing "
+            f"(without --tune) would leave the one run epsilon {epsilon:g}"
+        )
     if epsilon > NOTED_EPSILON:
         yield (
             f"epsilon {epsilon:g} is large: who suspects that somebody is in the "

@@ -36,7 +36,7 @@ from understudy.run.select_config import SelectConfig, make_select_config
 from understudy.run.select_inputs import PreparedSelection, Steering, prepare_selection, steering_of
 from understudy.run.select_leak import Fingerprints, Leak, leak_of
 from understudy.run.select_spaces import EmbeddedRows, nearest_distances
-from understudy.run.session import Session, execute
+from understudy.run.session import Session, WrittenRelease, execute
 from understudy.run.synthesize import run
 
 TABLE = "selection.csv"
@@ -199,13 +199,13 @@ class OpenSession(Session):
         self._write_table(candidates, result)
         return release
 
-    def _recorded(self, release: Release, facts: Mapping[str, Any]) -> RunRecord:
+    def _recorded(self, written: WrittenRelease) -> RunRecord:
         """The public facts of the selection, what was measured of its leak among them."""
         prepared, spaces = self.prepared, self.prepared.spaces
         parts = [(one.role, one) for one in prepared.origins]
         bare = prepared.private or any(one.unproven for one in prepared.origins)
         receipt = NO_GUARANTEE if bare else made_of(parts)
-        record = run_record(prepared, release, receipt, facts)
+        record = run_record(prepared, written.release, receipt, written.facts)
         named = {"penalty encoder": spaces.distance, "perceptual distance": spaces.perceptual}
         models = [
             ModelRecord(role, model.name, model.licence)

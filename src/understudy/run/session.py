@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import MethodStopped, RunComplete
-from understudy.core.ports import Events, Source
+from understudy.core.ports import Engine, Events, Source
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
@@ -21,7 +22,7 @@ from understudy.privacy.vault import PrivateVault
 from understudy.release.documents import publish, spending, stated_total, write_owner
 from understudy.release.galleries import sheets
 from understudy.release.outputs import RunFolder, open_release, private_cache, run_folder
-from understudy.report import OwnerRecord, RunRecord
+from understudy.report import OwnerRecord, PublicQuality, RunRecord
 from understudy.run.accuracy import Accuracy, Watch, measure, utility_of_scores
 from understudy.run.early_stop import (
     read_stop,
@@ -33,6 +34,7 @@ from understudy.run.early_stop import (
 from understudy.run.fitness import measured_quality
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
+from understudy.run.models import model_of
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
@@ -42,6 +44,49 @@ from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
 from understudy.run.shared_records import require_no_shared_records
+
+
+@dataclass(frozen=True)
+class WrittenRelease:
+    """A release as a method has made it, before its documents.
+
+    Attributes:
+        release: The samples.
+        facts: Public facts of the writing.
+        sums: Checksums of the written files.
+        quality: What was measured on the private records; None: nothing.
+    """
+
+    release: Release
+    facts: Mapping[str, Any]
+    sums: Mapping[str, str]
+    quality: PublicQuality | None
+
+
+@contextmanager
+def engine_of(prepared: Prepared) -> Iterator[Engine]:
+    """Where a run's private records are read and added up, while the context lasts."""
+    output, models = prepared.config.output, prepared.context.models
+    if output.engine == "local":
+        yield LocalEngine()
+        return
+    from understudy.engine.ray_engine import ModelRecipe, ray_engine  # an extra
+
+    with ray_engine(output.ray_address, trusted=output.ray_trusted) as engine:
+        for role, model in models.items():
+            engine.share(
+                model,
+                ModelRecipe(
+                    partial(
+                        model_of,
+                        role,
+                        model.name,
+                        prepared.source.shape,
+                        prepared.config.models.device,
+                    )
+                ),
+            )
+        yield engine
 
 
 class Session:
@@ -54,9 +99,10 @@ class Session:
         ledger: Ledger,
         events: Events,
         charged: list[str],
+        engine: Engine,
     ) -> None:
         self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
-        self.charged, self.calls = charged, prepared.calls
+        self.charged, self.calls, self.engine = charged, prepared.calls, engine
         self.seconds: dict[str, float] = {}
         self.dataset: Dataset | None = None  # that is charged, or disclosed
         self.concerned: list[Dataset] = []
@@ -68,23 +114,8 @@ class Session:
 
     def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         """Ask, pay, sample and write; ``plan`` as for `understudy.run.synthesize.run`."""
-        release = self._released(plan)
-        prepared, folder = self.prepared, self.folder
-        with timed(self.seconds, "sample and write"):
-            folder.start_release()
-            sums: dict[str, str] = {}
-            facts = write_release(
-                release,
-                folder.draft,
-                format=prepared.config.output.format,
-                sums=sums,
-                progress=self.events.step("sampling and writing the release", release.count),
-            )
-            if prepared.quality is not None:
-                facts |= prepared.quality.facts
-                self.notes += tuple(quality_warnings(prepared.quality, release.count))
-                write_dropped(prepared.quality, folder.owner)
-        return self._report(release, self._recorded(release, facts), sums)
+        written = self._written(self._released(plan))
+        return self._report(written, self._recorded(written))
 
     def _released(self, plan: Callable[[RunPlan], None] | None) -> Release:
         """What the method makes of the records, once it is paid for."""
@@ -114,19 +145,38 @@ class Session:
         with timed(self.seconds, "embed and fit"):
             return self._fitted(stop, dataset)
 
-    def _recorded(self, release: Release, facts: Mapping[str, Any]) -> RunRecord:
-        """The public facts of the run, once the release is written; ``facts`` are of the files."""
-        prepared, quality = self.prepared, None
+    def _written(self, release: Release) -> WrittenRelease:
+        """The release in the draft of its folder, and its measured quality."""
+        prepared, folder, quality = self.prepared, self.folder, None
+        with timed(self.seconds, "sample and write"):
+            folder.start_release()
+            sums: dict[str, str] = {}
+            facts = write_release(
+                release,
+                folder.draft,
+                format=prepared.config.output.format,
+                sums=sums,
+                progress=self.events.step("sampling and writing the release", release.count),
+            )
+            if prepared.quality is not None:
+                facts |= prepared.quality.facts
+                self.notes += tuple(quality_warnings(prepared.quality, release.count))
+                write_dropped(prepared.quality, folder.owner)
         if prepared.config.privacy.quality_part:
             with timed(self.seconds, "measure the quality"):
                 quality = measured_quality(
-                    prepared, release, self.account, self.folder, self.events
+                    prepared, release, self.account, folder, self.events, self.engine
                 )
-        receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
+        return WrittenRelease(release, facts, sums, quality)
+
+    def _recorded(self, written: WrittenRelease) -> RunRecord:
+        """The public facts of the run, once the release is written."""
+        receipt = claim(self.prepared, whole_receipt(self.account.receipt(), self.stopped))
         if self.calls.calls:
             self.notes += (f"models that servers run: {self.calls.words}",)
-        record = replace(run_record(prepared, release, receipt, facts), quality=quality)
-        if prepared.config.output.publish_total and self.dataset is not None:
+        record = run_record(self.prepared, written.release, receipt, written.facts)
+        record = replace(record, quality=written.quality)
+        if self.prepared.config.output.publish_total and self.dataset is not None:
             record = replace(record, total=stated_total(self.ledger, self.dataset.id))
         return record
 
@@ -166,7 +216,7 @@ class Session:
             vault = PrivateVault(
                 prepared.source,
                 self.account,
-                LocalEngine(),
+                self.engine,
                 cache,
                 lambda name: self.events.step(name, len(prepared.source), owner_only=True),
             )
@@ -218,10 +268,10 @@ class Session:
             self.prepared = replace(self.prepared, source=members, rows_held_out=len(held_out))
         return held_out
 
-    def _report(self, release: Release, record: RunRecord, sums: Mapping[str, str]) -> Result:
+    def _report(self, written: WrittenRelease, record: RunRecord) -> Result:
         """The documents, and accuracy if there is a test set."""
         prepared, folder, source = self.prepared, self.folder, self.prepared.source
-        images = publish(folder, record, sums)
+        release, images = written.release, publish(folder, record, written.sums)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:
             with timed(self.seconds, "measure accuracy"):
@@ -308,11 +358,12 @@ def execute(
         stops_explained(output.out) as charged,
         run_folder(output.out, prepared.identity, resume=output.resume) as folder,
         Ledger(config.privacy.ledger, on_wait=events.warning) as ledger,
+        engine_of(prepared) as engine,
     ):
         if folder.done:
             raise RunComplete(output.out)
         require_no_shared_records(prepared.compared, private, ledger)
-        return session(prepared, folder, ledger, events, charged).carry_out(plan)
+        return session(prepared, folder, ledger, events, charged, engine).carry_out(plan)
 
 
 def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:

@@ -18,7 +18,8 @@ from understudy.run.prepare import claim, prepare, require_room_of
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
-from understudy.run.session import execute
+from understudy.run.session import Session, execute
+from understudy.run.tuning import TunedSession, alternatives_of
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -78,6 +79,10 @@ def synthesize(
     images_per_embedding: int | None = None,
     max_calls: int | None = None,
     max_cost: float | None = None,
+    tune: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    ray_trusted: bool = False,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
     """Make a differentially private synthetic copy of a private image dataset.
@@ -161,6 +166,13 @@ def synthesize(
         max_calls: Most requests to models that servers run, repeated ones included; None: any
             number. A run that it ends can be resumed with more.
         max_cost: Most that they may cost, by the prices that are stated in the models' names.
+        tune: Choose settings by a DP score on the private records, within ``epsilon``
+            (docs/tuning.md): ``"quick"``, or a YAML file of values by the names of settings.
+        engine: Where private records are read and added up: by threads here, or by the workers of a
+            Ray cluster (docs/scale.md). The sums are the same, bit for bit.
+        ray_address: The cluster, as ``"HOST:PORT"``; None: one of this machine's processors, which
+            is started and ended with the run.
+        ray_trusted: Whether you vouch for a cluster with other machines.
         progress: Bars on a terminal and lines elsewhere, on standard error (``"auto"``); one of
             ``"rich"``, ``"plain"``, ``"json"`` and ``"none"``; or an object of your own
             (`understudy.core.ports.Events`).
@@ -198,9 +210,11 @@ def run(
         prepared = prepare(config)
         claim(prepared)
         require_otherwise(prepared)
+        alternatives_of(prepared)
         opening.finish()
         require_room_of(prepared)
-        return execute(prepared, events, plan)
+        session = TunedSession if config.privacy.tune is not None else Session
+        return execute(prepared, events, plan, session)
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:

@@ -6,6 +6,7 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from understudy.methods.base import (
 )
 from understudy.methods.clustering import capacity
 from understudy.methods.clustering.params import NAME, ClusteringParams
+from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.methods.clustering.samplers.sampler import sampler_of
 
 
@@ -105,6 +107,13 @@ def _advise(context: Context, units: float) -> Advice | None:
     )
 
 
+def _tuning(params: ClusteringParams, context: Context) -> dict[str, Sequence[Any]]:
+    """As `Method.tuning`: how much of a class's shape the noise leaves room for."""
+    if not isinstance(sampler_of(params, context), MixtureSampler):
+        return {}  # a tied Gaussian of blocks has nothing to choose
+    return {"clusters": (1, 4, 16), "covariance": ("spherical", "diagonal", "tied", "class")}
+
+
 METHOD = Method(
     name=NAME,
     summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
@@ -116,6 +125,7 @@ METHOD = Method(
     propose=_propose,
     advise=_advise,
     check_resample=_check_resample,
+    tuning=_tuning,
     run=clustering,
     roles=_roles,
 )

@@ -207,13 +207,17 @@ class Fingerprint:
         if stored is None:
             stored = Sketch.of(source.digests(key))
         images: dict[bytes, Any] = {}
+        highest: bytes | None = None  # of those that are left: looks beyond it would be dropped
 
         def digests() -> Iterator[bytes]:
+            nonlocal highest
             for record in originals_of(source):
                 digest = value_digest(record, key)
-                images[digest] = Looks.of([record])
+                if highest is None or digest < highest:
+                    images[digest] = Looks.of([record])
                 if len(images) > 2 * VALUES_SIZE:
                     _drop_highest(images)
+                    highest = max(images)
                 yield digest
 
         values = Sketch.of(digests(), VALUES_SIZE)

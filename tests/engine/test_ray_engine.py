@@ -1,0 +1,254 @@
+"""Ray: the same sums bit for bit, each block once, whatever is lost; no record is left in it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.run.samples import class_folders
+
+from understudy import synthesize
+from understudy.core.errors import ConfigError, RunError
+from understudy.data import open_source
+from understudy.data.holdout import HoldOut, split
+from understudy.engine.local import LocalEngine
+from understudy.privacy.account import Account
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.queries import Cells, Counts
+from understudy.privacy.sums import BlockSum
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import PrivateVault
+from understudy.run.config import make_config
+
+
+def same(one, two):
+    """Whether two batches hold the same records."""
+    units = (one.units is None and two.units is None) or np.array_equal(one.units, two.units)
+    return units and all(
+        np.array_equal(getattr(one, name), getattr(two, name)) for name in ("values", "labels")
+    )
+
+
+def opened(folder, kind):
+    rng = np.random.default_rng(0)
+    labels, person = np.arange(50) % 3, np.array([f"p{i}" for i in rng.integers(0, 9, 50)])
+    if kind == "folder":
+        return open_source(class_folders(folder / "scans", {"a": 30, "b": 20}))
+    values = rng.normal(size=(50, 4)).astype(np.float32)
+    if kind == "bad rows":
+        values[[3, 30]] = np.nan
+    save = np.savez_compressed if kind == "compressed" else np.savez
+    save(folder / "d.npz", embeddings=values, labels=labels, person=person)
+    unit = "person" if kind != "bad rows" else None
+    return open_source(folder / "d.npz", unit=unit, skip_bad=kind == "bad rows")
+
+
+@pytest.mark.parametrize("kind", ["folder", "stored", "compressed", "bad rows", "held out"])
+def test_records_are_the_same_at_any_position_as_in_a_stream(kind, tmp_path):
+    source = opened(tmp_path, kind)
+    if kind == "held out":
+        source = split(source, HoldOut(bytes([7] * 32), 0.3, "person")).members
+    (whole,) = source.batches(100)
+    for positions in ([0, 1, 2], [5, 9, 10, 29], [29, 30], [0], range(len(source)), [7]):
+        index = np.array([one for one in positions if one < len(source)], dtype=np.int64)
+        part = source.read(index)
+        assert np.array_equal(part.values, whole.values[index])
+        assert np.array_equal(part.labels, whole.labels[index])
+        if source.has_units:
+            assert part.units.tolist() == [list(source.units())[i] for i in index]
+
+
+def test_a_block_that_is_delivered_twice_counts_once_and_a_lost_one_ends_the_run():
+    total = BlockSum(1, 2)
+    for block in (0, 1, 1, 0):
+        total.add(block, np.array([[1, block]]))
+    assert total.total(2).tolist() == [[2, 1]]
+    with pytest.raises(RunError, match=r"2 of 3 blocks.*Nothing was released"):
+        total.total(3)
+
+
+class Repeating(LocalEngine):
+    """An engine that delivers every result twice, as a worker may that was thought lost."""
+
+    def map(self, function, items):
+        for result in super().map(function, items):
+            yield result
+            yield result
+
+
+@pytest.mark.parametrize("engine", [LocalEngine, Repeating])
+def test_a_sum_has_every_record_once_whatever_the_engine_repeats(engine, tmp_path):
+    class Unpaid:
+        unit = Unit()
+
+        def release(self, query, stage, total):
+            return total(2.0**-10) / 1023  # a clipped 1 is cut to whole steps
+
+    source = opened(tmp_path, "bad rows")
+    vault = PrivateVault(source, Unpaid(), engine(2), tmp_path)
+    counts = vault.release(Counts(Cells(np.zeros((3, 1, 4)))), stage="counts")
+    (whole,) = source.batches(100)
+    assert counts[:, 0].tolist() == np.bincount(whole.labels).tolist()
+
+
+def test_options_of_ray_without_ray_are_refused():
+    with pytest.raises(ConfigError, match="--engine ray"):
+        make_config({"source": "x", "out": "y", "epsilon": 1.0, "ray_address": "127.0.0.1:6379"})
+
+
+def test_a_cluster_on_other_machines_is_refused_unless_it_is_vouched_for(monkeypatch):
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    for address in ("203.0.113.7", "2001:db8::7"):
+        monkeypatch.setattr(
+            ray_engine.ray, "nodes", lambda at=address: [{"NodeManagerAddress": at}]
+        )
+        with pytest.raises(ConfigError, match=r"another machine.*--ray-trusted.*Nothing was spent"):
+            ray_engine.require_this_machine()
+    monkeypatch.setattr(ray_engine.ray, "nodes", lambda: [{"NodeManagerAddress": "127.0.0.1"}])
+    ray_engine.require_this_machine()
+
+
+SIZES = {"dog": 230, "person": 170}
+METHODS = {
+    "clustering": {"settings": {"clusters": 2, "components": 12}, "quality_share": "5%"},
+    "alignment": {
+        "base": "base",
+        "encoder": "embedded:dct",
+        "decoder": "embedded:dct",
+        "settings": {"clusters": 2, "partition": "matched", "second_moment": True},
+    },
+    "evolution": {
+        "generator": "embedded:studio?steps=2",
+        "settings": {"rounds": 2, "population": 8, "lookahead": 0},
+    },
+}
+
+
+class Sums:
+    """The exact sums of a run by their stages, before noise."""
+
+    def __init__(self, monkeypatch):
+        self.of_run = {}
+        release = Account.release
+
+        def recorded(account, query, stage, total):
+            exact = total(query.grid(account.sigma(query, stage)))
+            self.of_run[stage] = exact.copy()
+            return release(account, query, stage, lambda _: exact)
+
+        monkeypatch.setattr(Account, "release", recorded)
+
+    def taken(self):
+        sums, self.of_run = self.of_run, {}
+        return sums
+
+
+@pytest.fixture
+def cluster():
+    """A function from a number of nodes to a cluster; it ends with the test."""
+    pytest.importorskip("understudy.engine.ray_engine")
+    from ray.cluster_utils import Cluster
+
+    clusters = []
+
+    def start(nodes):
+        for cluster in clusters:
+            cluster.shutdown()
+        clusters[:] = [Cluster()]
+        for _ in range(nodes):
+            clusters[0].add_node(num_cpus=2 if nodes == 1 else 1, object_store_memory=80 << 20)
+        return clusters[0]
+
+    yield start
+    for cluster in clusters:
+        session = cluster.head_node.get_session_dir_path()
+        cluster.shutdown()
+        shutil.rmtree(session, ignore_errors=True)
+
+
+def charges(ledger):
+    with Ledger(str(ledger)) as book:
+        return sum(row.kind == "charge" for row in book.rows())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(
+    method, cluster, tmp_path, monkeypatch
+):
+    from understudy.engine.ray_engine import RayEngine
+
+    if method == "evolution":
+        pytest.importorskip("diffusers")
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    source = class_folders(tmp_path / "scans", SIZES, seed=1)
+    class_folders(tmp_path / "base", {"dog": 50, "person": 50}, seed=2)
+    options = {**METHODS[method], "method": method, "epsilon": 4.0, "progress": "none"}
+    options["ledger"] = str(tmp_path / "ledger.db")
+    if "base" in options:
+        options["base"] = str(tmp_path / "base")
+    sums = Sums(monkeypatch)
+    synthesize(source, out=tmp_path / "here", **options)
+    here, charged = sums.taken(), charges(tmp_path / "ledger.db")
+    assert sum(abs(part).sum() for part in here.values()) > 0
+    for name, nodes in (("one", 1), ("three", 3), ("lost", 3)):
+        nodes_of_run = cluster(nodes)
+        if name == "lost":
+            self_map, maps = RayEngine.map, []
+
+            def losing(engine, function, items, cluster=nodes_of_run, maps=maps, call=self_map):
+                maps.append(engine)
+                for number, result in enumerate(call(engine, function, items)):
+                    if len(maps) == 3 and number == 1:
+                        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+                    yield result
+
+            monkeypatch.setattr(RayEngine, "map", losing)
+        # The run as it was killed after its last answer: the same queries of the same records.
+        shutil.copytree(tmp_path / "here", tmp_path / name)
+        shutil.rmtree(tmp_path / name / "release")
+        (tmp_path / name / "owner" / "run.json").unlink()
+        address = nodes_of_run.address
+        synthesize(
+            source, out=tmp_path / name, resume=True, engine="ray", ray_address=address, **options
+        )
+        there = sums.taken()
+        assert there.keys() == here.keys()
+        assert [stage for stage in here if not np.array_equal(here[stage], there[stage])] == []
+        assert charges(tmp_path / "ledger.db") == charged
+        if name == "lost":
+            assert maps[-1].workers == 3
+            assert len(maps[-1].alive) == 2
+
+
+@pytest.mark.slow
+def test_no_image_and_no_path_is_in_the_folders_of_ray(cluster, tmp_path):
+    rng = np.random.default_rng(0)
+    mark = rng.integers(0, 256, (1, 16, 16, 1), dtype=np.uint8)  # a quarter kilobyte of its own
+    images = np.repeat(mark, 3000, axis=0)
+    folder = tmp_path / "ward-of-agnes-nitt"
+    folder.mkdir()
+    np.savez(folder / "scans.npz", images=images, labels=np.arange(3000) % 2)
+    nodes = cluster(1)
+    session = nodes.head_node.get_session_dir_path()
+    command = [sys.executable, "-c", "from understudy.cli.main import main; main()", "synthesize"]
+    command += [folder / "scans.npz", "--epsilon", "1", "--out", tmp_path / "out", "--yes"]
+    command += ["--ledger", tmp_path / "ledger.db", "--engine", "ray"]
+    command += ["--ray-address", nodes.address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    searched, size = 0, 0
+    for root, _, names in os.walk(session):
+        for name in names:
+            path = os.path.join(root, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                content = Path(path).read_bytes()
+                searched, size = searched + 1, size + len(content)
+                assert b"agnes" not in content, path
+                assert mark.tobytes() not in content, path
+                assert mark.tobytes()[:48] not in content, path
+    assert searched > 10
+    assert size > 1000

@@ -1,0 +1,115 @@
+"""``--tune``: one charge, one outcome, no second draw."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from tests.run.samples import embeddings
+
+from understudy import synthesize
+from understudy.core.errors import ConfigError, RunError
+from understudy.planning.dry import dry_run
+from understudy.privacy.accounting import Selected, epsilon_of
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.release.verify import verify
+from understudy.run import prepare
+from understudy.run.config import make_config
+
+
+@pytest.fixture
+def few_runs(monkeypatch):
+    """Two runs are expected: as many as ten in what is tested here, and sooner."""
+    monkeypatch.setattr(prepare, "EXPECTED_RUNS", 2.0)
+
+
+def options(folder, **more):
+    (folder / "space.yaml").write_text("clusters: [1, 2]\ncovariance: [spherical, diagonal]\n")
+    source = embeddings(folder / "e.npz") if not (folder / "e.npz").exists() else folder / "e.npz"
+    mine = {"source": str(source), "out": folder / "out", "epsilon": 4.0, "progress": "none"}
+    mine |= {"ledger": str(folder / "l.db"), "tune": str(folder / "space.yaml")}
+    return mine | more
+
+
+def charges(folder):
+    with Ledger(str(folder / "l.db")) as ledger:
+        return [row.data for row in ledger.rows() if row.kind == "charge"]
+
+
+def test_one_charge_one_outcome_and_no_second_draw(tmp_path, few_runs):
+    result = synthesize(**options(tmp_path))
+    (charge,) = charges(tmp_path)
+    assert charge["event"]["kind"] == "selected"
+    event = Selected(charge["event"]["mu"], charge["event"]["runs"])
+    assert result.receipt.epsilon == 4.0
+    assert epsilon_of([event], 1e-5) == pytest.approx(4.0, rel=1e-5)
+    stated = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert (stated["guarantee"]["runs"], stated["guarantee"]["mu"]) == (2.0, None)
+    assert stated["data"]["params"]["clusters"] in (1, 2)
+    assert verify(tmp_path / "out").faults == ()
+    path = tmp_path / "out" / "release" / "privacy.json"
+    for change in ({"runs": 50.0}, {"runs": None}, {"epsilon": 2.0}, {"mu": 0.5}):
+        path.write_text(json.dumps({**stated, "guarantee": {**stated["guarantee"], **change}}))
+        assert any("privacy.json:" in fault for fault in verify(tmp_path / "out").faults), change
+    owner = tmp_path / "out" / "owner"
+    # Of the others nothing is left: as many answers as the plan of one run has.
+    names = {path.stem for path in owner.rglob("*.npz")} - {"quality-classifier"}
+    assert names == {stage["stage"] for stage in stated["stages"]}
+    assert not (owner / "tuning").exists()
+
+    # Killed after the choice, it is gone on with as it was: the same answers, no charge.
+    (owner / "run.json").unlink()
+    shutil.rmtree(tmp_path / "out" / "release")
+    again = synthesize(**options(tmp_path, resume=True))
+    assert again.receipt == result.receipt
+    assert again.quality == result.quality
+    assert len(charges(tmp_path)) == 1
+
+    # An answer of the chosen run is never drawn again, and settings are never chosen again.
+    (owner / "run.json").unlink()
+    shutil.rmtree(tmp_path / "out" / "release")
+    (owner / "stages" / "quality.npz").rename(tmp_path / "quality.npz")
+    with pytest.raises(RunError, match="another draw would be another choice"):
+        synthesize(**options(tmp_path, resume=True))
+    (tmp_path / "quality.npz").rename(owner / "stages" / "quality.npz")
+    (owner / "tuned.json").unlink()
+    with pytest.raises(RunError, match="choose among more runs than were charged"):
+        synthesize(**options(tmp_path, resume=True))
+    assert len(charges(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ("clusters: [3]", "2 to 256 combinations.*found 1"),
+        ("clusters: 3", "expected lines such as"),
+        ("lumps: [1, 2]", "unknown setting 'lumps'"),
+        ("clusters: [0, 2]", "clusters must be 1 or more"),
+    ],
+)
+def test_a_bad_space_is_refused_before_anything_is_charged(space, message, tmp_path):
+    given = options(tmp_path)
+    (tmp_path / "space.yaml").write_text(space)
+    with pytest.raises(ConfigError, match=message):
+        synthesize(**given)
+    assert not (tmp_path / "l.db").exists()
+
+
+def test_settings_are_not_chosen_without_classes_or_without_a_space(tmp_path):
+    labelled = options(tmp_path)["source"]
+    with pytest.raises(ConfigError, match="no quick space"):
+        synthesize(**options(tmp_path, method="alignment", base=labelled, tune="quick"))
+    np.savez(tmp_path / "e.npz", embeddings=np.random.default_rng(0).normal(size=(90, 4)))
+    with pytest.raises(ConfigError, match="--tune measure the recall"):
+        synthesize(**options(tmp_path))
+
+
+def test_the_plan_says_what_a_choice_costs_beside_none(tmp_path):
+    mine = {
+        name: value for name, value in options(tmp_path, tune="quick").items() if name != "progress"
+    }
+    plan = dry_run(make_config(mine))
+    assert plan.mu < dry_run(make_config(mine | {"tune": None})).mu
+    (note,) = [note for note in plan.notes if "chosen by a DP score" in note]
+    assert "10 expected, epsilon 2.21 each" in note
+    assert "To choose nothing (without --tune) would leave the one run epsilon 4" in note
