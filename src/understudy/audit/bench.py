@@ -158,10 +158,10 @@ class Bench:
         vault, account = self.vault(records, folder)
         release = self.run(vault)
         vault.close()
-        labels, embeddings, images = _sampled(release) if sample else _nothing()
+        samples = _sampled(release) if sample else (np.zeros(0, np.int64), None, None)
         answers = _stored(folder / "stages")
         shutil.rmtree(folder)
-        return ObservedRun(answers, account.receipt(), labels, embeddings, images)
+        return ObservedRun(answers, account.receipt(), *samples)
 
     def vault(self, records: InMemorySource, folder: Path) -> tuple[PrivateVault, Account]:
         """Records in a vault that no account pays for, with its files under ``folder``."""
@@ -208,7 +208,3 @@ def _sampled(release: Release) -> tuple[Labels, Embeddings | None, Images | None
         np.concatenate(embeddings) if embeddings else None,
         np.concatenate(images) if images else None,
     )
-
-
-def _nothing() -> tuple[Labels, None, None]:
-    return np.zeros(0, np.int64), None, None

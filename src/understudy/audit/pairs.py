@@ -178,12 +178,10 @@ def audit_by_canaries(
             if findings is None:
                 diverged += 1
                 # Does it diverge from itself too, where the attacker knows all records?
-                diverged_from_itself += (
-                    _findings_of_replay(
-                        bench, observed, dataset, _absent_candidate(candidates.records)
-                    )
-                    is None
-                )
+                first = candidates.records.subset(np.arange(1))
+                absent = CandidateRecords(first, None, np.array([False]))
+                itself = _findings_of_replay(bench, observed, dataset, absent)
+                diverged_from_itself += itself is None
             else:
                 scores[part] = findings.scores
             tally.add(findings)
@@ -209,11 +207,6 @@ def _crafted(
 
 def _replaces(bench: Bench) -> bool:
     return bench.unit.adjacency == "replace-one"
-
-
-def _absent_candidate(known: InMemorySource) -> CandidateRecords:
-    """A candidate that is absent."""
-    return CandidateRecords(known.subset(np.arange(1)), None, np.array([False]))
 
 
 def _findings_of_replay(

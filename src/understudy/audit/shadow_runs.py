@@ -56,7 +56,8 @@ def audit_by_lira(
         trainer,
     )  # imports torch, which is an extra
 
-    _require_classes(bench, records)
+    if len(records.classes) < 2 or not bench.method.keeps_classes(bench.params):
+        raise ConfigError("LiRA trains classifiers: take a dataset and settings with classes")
     embeddings, indices = _embeddings(bench, records.values), np.arange(len(records))
     fit = trainer("two-layer", len(records.classes), epochs=_EPOCHS)
 
@@ -87,11 +88,6 @@ def audit_by_lira(
         for shadow in (shadows, direct_shadows)
     )
     return LiraFindings(shadows.attack(), direct_shadows.attack(), bound, direct_bound)
-
-
-def _require_classes(bench: Bench, records: InMemorySource) -> None:
-    if len(records.classes) < 2 or not bench.method.keeps_classes(bench.params):
-        raise ConfigError("LiRA trains classifiers: take a dataset and settings with classes")
 
 
 def _released(bench: Bench, records: InMemorySource) -> tuple[Embeddings, Labels]:

@@ -15,7 +15,7 @@ from understudy.backends.plugin import installed
 from understudy.backends.registry import load_encoder
 from understudy.core.image_identity import Looks
 from understudy.core.ports import Encoder, ScoringEncoder, Source
-from understudy.core.types import Batch, Embeddings, Images, Labels, Shape
+from understudy.core.types import Embeddings, Images, Labels, Shape
 from understudy.data.batches import batch_size
 from understudy.metrics.fingerprints import (
     Digests,
@@ -198,7 +198,9 @@ def embed_dataset(
     looks: list[Looks] = []
     done = 0
     for batch in source.batches(batch_size(source)):
-        labels = _labels(batch, source, classes)
+        labels = np.zeros(len(batch.labels), dtype=np.int64)
+        if classes:
+            labels = match_classes(batch.labels, source.classes, classes)
         embeddings, probabilities = features(batch.values)
         _add(sums, embeddings, labels, len(classes))
         take = chosen[done : done + len(labels)]
@@ -228,12 +230,6 @@ def embed_dataset(
         embedded.digests, embedded.hashes = all_columns["digests"], all_columns["hashes"]
         embedded.looks = Looks.concatenated(looks)
     return embedded
-
-
-def _labels(batch: Batch, source: Source, classes: Sequence[str]) -> Labels:
-    if not classes:
-        return np.zeros(len(batch.labels), dtype=np.int64)
-    return match_classes(batch.labels, source.classes, classes)
 
 
 def _add(sums: dict[int, MomentSums], embeddings: Embeddings, labels: Labels, classes: int) -> None:

@@ -16,7 +16,7 @@ from understudy.core.errors import InputError
 from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.data import open_source
-from understudy.methods.base import AUTO, Advice, Expectation, Inventory
+from understudy.methods.base import AUTO, Expectation, Inventory
 from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.planning.check import Problem, SourceCheck, check_source
 from understudy.planning.dry import RecommendationOptions
@@ -180,7 +180,10 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     run = config.changed(method=name, roles=roles, **check.options)
     asked = _asked(config)
     prepared, plan, obstacle = _planned(run)
-    if (advice := _advice(prepared, _class_units(check))) is not None:
+    advice = None
+    if prepared is not None and prepared.method.advise is not None:
+        advice = prepared.method.advise(prepared.context, _class_units(check))
+    if advice is not None:
         asked["set"] = f"{advice.setting}={advice.value}"
         choices.append(Choice(f"--set {asked['set']}", advice.reason))
         better = run.changed(settings={advice.setting: advice.value})
@@ -209,13 +212,6 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         instead=_instead(config, options, rules),
     )
     return result, prepared
-
-
-def _advice(prepared: Prepared | None, units: float) -> Advice | None:
-    """A setting that serves the run better than its default."""
-    if prepared is None or prepared.method.advise is None:
-        return None
-    return prepared.method.advise(prepared.context, units)
 
 
 def _class_units(check: SourceCheck) -> float:

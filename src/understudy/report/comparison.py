@@ -125,14 +125,14 @@ _Key = tuple[str, str, str]
 """What makes two values the same: metric and subject, and what they were measured with."""
 
 
-def _key(value: MetricValue) -> _Key:
-    return value.metric.key or value.group, value.name, value.measured
-
-
 def _values(release: Released) -> dict[_Key, MetricValue]:
     """The values of all rows, by what makes two of them the same."""
     known = release.evaluation.values if release.evaluation else ()
-    return {_key(value): value for value in known if not value.label}
+    return {
+        (value.metric.key or value.group, value.name, value.measured): value
+        for value in known
+        if not value.label
+    }
 
 
 def _shared(releases: Sequence[Released]) -> list[Shared]:

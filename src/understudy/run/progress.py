@@ -162,9 +162,11 @@ class PlainEvents(LineEvents):
         """A count, a rate and what is left, as far as they are known and not private."""
         if event == "finished":
             if seconds >= self.interval:
-                self.write(f"{step.name}: {_amount(step)}done in {duration(seconds)}")
+                amount = "" if step.owner_only or not step.done else f"{step.done:,} "
+                self.write(f"{step.name}: {amount}done in {duration(seconds)}")
             return
-        parts = [] if event == "started" else [_percentage(step), _rate(step, seconds)]
+        percentage = "" if step.fraction is None else f"{step.fraction:.0%}"
+        parts = [] if event == "started" else [percentage, _rate(step, seconds)]
         if event == "advanced" and step.fraction:
             parts.append(f"{duration(seconds * (1 / step.fraction - 1))} left")
         elif event == "advanced" and not step.done:
@@ -409,15 +411,6 @@ def _count(step: CountedStep) -> str:
     if step.owner_only or (step.total is None and not step.done):
         return ""
     return f"{step.done:,}" if step.total is None else f"{step.done:,} of {step.total:,}"
-
-
-def _amount(step: CountedStep) -> str:
-    """The items of a finished step."""
-    return "" if step.owner_only or not step.done else f"{step.done:,} "
-
-
-def _percentage(step: CountedStep) -> str:
-    return "" if step.fraction is None else f"{step.fraction:.0%}"
 
 
 def _rate(step: CountedStep, seconds: float) -> str:

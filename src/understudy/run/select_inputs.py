@@ -39,6 +39,7 @@ class PreparedSelection(Prepared):
 
     Attributes:
         select: What was asked.
+        pool: The candidates.
         names: What each candidate is called, for the owner's table.
         reference: Records that steer; None: the private ones, or the candidates themselves.
         spaces: What rows are compared in.
