@@ -49,6 +49,10 @@ EVERY_OPTION = {
     "quality": "piqe",
     "quality_threshold": 20.0,
     "images_per_embedding": 2,
+    "allow_remote_private": "api.example.org",
+    "max_calls": 5000,
+    "max_cost": 2.5,
+    "device": "cpu",
 }
 
 
@@ -208,7 +212,7 @@ def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
     one = make_config({"source": "a", "out": "b", "epsilon": 1.0, "size": 8})
     assert set(EVERY_OPTION) - set(one.identity()) == {
         *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
-        *("accept_epsilon", "contact", "publish_total"),
+        *("accept_epsilon", "contact", "publish_total", "max_calls", "max_cost"),
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from understudy.backends.registry import load_decoder, load_encoder, load_model, placed
+from understudy.backends.registry import load_decoder, load_encoder, load_model, named_on
 from understudy.core.errors import ConfigError
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
@@ -108,7 +108,7 @@ def load_models(
         name, port = names.get(role), port_of(role)
         if name is None:
             continue
-        name = name if device is None else placed(name, device)
+        name = name if device is None else named_on(name, device)
         if port is Encoder:
             loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
         elif port is Decoder:

@@ -127,7 +127,9 @@ class Session:
         receipt = claim(prepared, whole_receipt(self.account.receipt(), self.stopped))
         if self.calls.calls:
             self.notes += (f"models that servers run: {self.calls.words}",)
-        return self._report(dataset, release, receipt, facts, quality, sums)
+        result = self._report(dataset, release, receipt, facts, quality, sums)
+        end_remote(self.calls, folder)
+        return result
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
         """What the method makes of the records; or, where it stops, another one that was named."""
@@ -277,7 +279,6 @@ class Session:
             self.fits,
             (*self.plan_notes, *notes),
         )
-        end_remote(self.calls, folder)
         return Result(
             folder.release,
             folder.owner,
