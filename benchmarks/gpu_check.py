@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.tables import Skipped, Table
-from understudy.backends.registry import load_decoder, load_encoder, load_model, placed
+from understudy.backends.registry import load_decoder, load_encoder, load_model, named_on
 from understudy.core.errors import BackendError
 from understudy.core.ports import Generator
 from understudy.core.types import Images
@@ -75,7 +75,7 @@ def variants(names: Sequence[str], device: str, size: Size) -> list[str]:
 
 
 def embedding(name: str, device: str, size: Size) -> tuple[str, ...]:
-    encoder = load_encoder(placed(name, device), shape=SHAPE)
+    encoder = load_encoder(named_on(name, device), shape=SHAPE)
     images = random_images(size.images)
     try:
         require_independent(encoder.encode, SHAPE, name)
@@ -86,15 +86,15 @@ def embedding(name: str, device: str, size: Size) -> tuple[str, ...]:
 
 
 def decoding(name: str, device: str, size: Size) -> tuple[str, ...]:
-    encoder = load_encoder(placed("embedded:photo", device), shape=SHAPE)
-    decoder = load_decoder(placed(name, device), shape=SHAPE, encoder=encoder)
+    encoder = load_encoder(named_on("embedded:photo", device), shape=SHAPE)
+    decoder = load_decoder(named_on(name, device), shape=SHAPE, encoder=encoder)
     embeddings = encoder.encode(random_images(size.images))
     seeds = np.arange(len(embeddings), dtype=np.uint64)
     return measured(lambda: decoder.decode(embeddings, seeds=seeds), len(embeddings), device)
 
 
 def sampling(name: str, device: str, size: Size) -> tuple[str, ...]:
-    generator = load_model(Generator, placed(name, device))
+    generator = load_model(Generator, named_on(name, device))
     prompts = ["a brown dog sleeping on a sofa"] * size.drawn
     return measured(lambda: generator.generate(prompts), size.drawn, device)
 

@@ -90,8 +90,8 @@ def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool
         ("understudy evaluate OUT --real SOURCE --test SOURCE MORE", "unexpected extra argument"),
         ("understudy synthesize photos/ --epsilon one --out out/", "or a share such as 10%"),
         (
-            "understudy synthesize photos/ --epsilon 1 --writer openai:gpt --out out/",
-            "no backend 'openai'",
+            "understudy synthesize photos/ --epsilon 1 --writer acme:gpt --out out/",
+            "no backend 'acme'",
         ),
         ("understudy synthesize photos/ --epsilon 1 --method cluster --out out/", "cluster"),
         ("understudy synthesize photos/ --epsilon 1 --set cluster=4 --out out/", "cluster"),
@@ -124,7 +124,7 @@ def test_what_is_wrong_in_a_block_is_found(tmp_path: Path, line: str, reason: st
         ("understudy evaluate --full", None),
         ("--full", None),
         ("--fulll", "no command has the option --fulll"),
-        ("--writer openai:gpt", "no backend 'openai'"),
+        ("--writer acme:gpt", "no backend 'acme'"),
     ],
 )
 def test_inline_code_may_leave_out_but_not_invent(

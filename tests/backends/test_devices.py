@@ -11,7 +11,7 @@ import pytest
 from tests.backends.tiny_models.folders import built, hub
 
 import understudy
-from understudy.backends.registry import load_model, placed
+from understudy.backends.registry import load_model, named_on
 from understudy.core.errors import BackendError
 from understudy.core.ports import Generator
 
@@ -22,11 +22,11 @@ __all__ = ["hub"]
 
 
 def test_a_device_is_given_to_models_that_take_one_and_name_none() -> None:
-    assert placed("hf:openai/clip", "cuda") == "hf:openai/clip?device=cuda"
-    assert placed("embedded:studio?steps=2", "cuda:1") == "embedded:studio?steps=2&device=cuda:1"
-    assert placed("embedded:photo", "cpu") == "embedded:photo?device=cpu"
+    assert named_on("hf:openai/clip", "cuda") == "hf:openai/clip?device=cuda"
+    assert named_on("embedded:studio?steps=2", "cuda:1") == "embedded:studio?steps=2&device=cuda:1"
+    assert named_on("embedded:photo", "cpu") == "embedded:photo?device=cpu"
     for name in ("hf:a?device=cpu", "embedded:dct", "embedded:writer", "openai:gpt"):
-        assert placed(name, "cuda") == name
+        assert named_on(name, "cuda") == name
 
 
 def test_a_gpu_has_half_precision_but_where_images_may_be_private(

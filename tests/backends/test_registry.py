@@ -108,7 +108,7 @@ def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyP
     assert names == [
         *("embedded:dct", "embedded:energies", "embedded:photo", "embedded:scattering"),
         *("embedded:studio", "embedded:writer", "hf:MODEL", "inception:FILE"),
-        *("litert:FILE", "litert:FILE", "onnx:FILE"),
+        *("litert:FILE", "litert:FILE", "onnx:FILE", "openai:MODEL"),
     ]
 
 

@@ -53,6 +53,10 @@ EVERY_OPTION = {
     "engine": "ray",
     "ray_address": "127.0.0.1:6379",
     "ray_trusted": True,
+    "allow_remote_private": "api.example.org",
+    "max_calls": 5000,
+    "max_cost": 2.5,
+    "device": "cpu",
 }
 
 
@@ -211,20 +215,9 @@ def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words)
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
     one = make_config({"source": "a", "out": "b", "epsilon": 1.0, "size": 8})
     assert set(EVERY_OPTION) - set(one.identity()) == {
-        *(
-            "out",
-            "resume",
-            "dry_run",
-            "test",
-            "test_rows",
-            "ledger",
-            "licence",
-            "watch",
-            "engine",
-            "ray_address",
-            "ray_trusted",
-        ),
-        *("accept_epsilon", "contact", "publish_total"),
+        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
+        *("accept_epsilon", "contact", "publish_total", "max_calls", "max_cost"),
+        *("engine", "ray_address", "ray_trusted"),
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():

@@ -82,7 +82,7 @@ def load_decoder(
     return decoder
 
 
-def placed(name: str, device: str) -> str:
+def named_on(name: str, device: str) -> str:
     """The name with a device to run on, if it is a model that takes one and names none.
 
     Args:

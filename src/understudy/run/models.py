@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.registry import load_decoder, load_encoder, load_model, placed
+from understudy.backends.registry import load_decoder, load_encoder, load_model, named_on
 from understudy.core.errors import ConfigError
 from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder
 from understudy.core.operations import WrittenEncoder
@@ -96,7 +96,7 @@ def _located(name: str) -> str:
 
 def model_of(role: str, name: str, shape: Shape, device: str | None = None) -> Any:
     """The model of a role by its name, as `load_models` loads it."""
-    port, name = port_of(role), name if device is None else placed(name, device)
+    port, name = port_of(role), name if device is None else named_on(name, device)
     if port is Encoder:
         return load_encoder(encoder_name(name), shape=shape)
     return load_decoder(name, shape=shape) if port is Decoder else load_model(port, name)
@@ -119,7 +119,7 @@ def load_models(
         if name is None:
             continue
         if port is Decoder:
-            name = name if device is None else placed(name, device)
+            name = name if device is None else named_on(name, device)
             encoder = loaded.get("encoder")
             loaded[role] = load_decoder(name, shape=source.shape, encoder=encoder)
         else:

@@ -115,7 +115,9 @@ class Session:
     def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         """Ask, pay, sample and write; ``plan`` as for `understudy.run.synthesize.run`."""
         written = self._written(self._released(plan))
-        return self._report(written, self._recorded(written))
+        result = self._report(written, self._recorded(written))
+        end_remote(self.calls, self.folder)
+        return result
 
     def _released(self, plan: Callable[[RunPlan], None] | None) -> Release:
         """What the method makes of the records, once it is paid for."""
@@ -312,7 +314,6 @@ class Session:
             records={"kind": source.kind}
             | {name: getattr(prepared.context, name) for name in ("shape", "classes", "phrases")},
         )
-        end_remote(self.calls, folder)
         return Result(
             folder.release,
             folder.owner,

@@ -237,9 +237,7 @@ class HostedClient:
 
     def _count_tokens(self, reply: Any) -> None:
         usage = reply.get("usage") if isinstance(reply, dict) else None
-        usage = usage if isinstance(usage, dict) else {}
-        read = int(usage.get("prompt_tokens") or usage.get("input_tokens") or 0)
-        written = int(usage.get("completion_tokens") or usage.get("output_tokens") or 0)
+        read, written = _tokens(usage, "prompt", "input"), _tokens(usage, "completion", "output")
         self.calls.add(read, written, self.prices.cost(1, read, written))
 
     def _learns(
@@ -285,6 +283,12 @@ class HostedClient:
         error = kind(f"{self.name}: the server {self.address.host} {reason}. {_KEPT}")
         error.__cause__ = ConnectionError(reason)  # by which a run says what it was charged
         return error
+
+
+def _tokens(usage: Any, *kinds: str) -> int:
+    """A number of tokens of what a server says it used; 0: it says none."""
+    counts = [usage.get(f"{kind}_tokens") for kind in kinds] if isinstance(usage, dict) else []
+    return next((count for count in counts if isinstance(count, int)), 0)
 
 
 def _said(error: openai.APIStatusError) -> str:

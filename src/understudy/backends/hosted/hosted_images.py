@@ -31,7 +31,7 @@ from understudy.backends.hosted.hosted_text import (
     HostedCaptioner,
     HostedCaptionerOptions,
     HostedModel,
-    png_files,
+    png_images,
 )
 from understudy.backends.plugin import read_options
 from understudy.core.errors import UnsupportedTask
@@ -116,7 +116,7 @@ class HostedGenerator(HostedModel):
         share = max(1, round(100 * strength))
         items = [
             (file, _EDIT.format(prompt=prompt, share=share), _row_seed(seed, row, "edit"))
-            for row, (file, prompt) in enumerate(zip(png_files(images), prompts, strict=True))
+            for row, (file, prompt) in enumerate(zip(png_images(images), prompts, strict=True))
         ]
         return self._pixels(self.client.each(self._edited, items))
 

@@ -18,7 +18,7 @@ from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.ports import Encoder
 from understudy.core.types import Shape
 
-EXTRA = "openai"
+_EXTRA = "openai"
 
 _LOADERS = {
     "encoder": "hosted_text:hosted_encoder",
@@ -39,7 +39,7 @@ class HostedBackend:
                 name="openai:MODEL",
                 kind="all kinds",
                 what="a captioner, writer, encoder or generator of an OpenAI-compatible server",
-                extra=EXTRA,
+                extra=_EXTRA,
                 available=installed("openai"),
                 licence="the server's",
             )
@@ -61,7 +61,7 @@ def _load(kind: str, rest: str) -> Any:
     try:
         return getattr(import_module(f"understudy.backends.hosted.{module}"), function)
     except ImportError as error:
-        raise MissingExtra(f"openai:{rest}", EXTRA) from error
+        raise MissingExtra(f"openai:{rest}", _EXTRA) from error
 
 
 backend = HostedBackend()

@@ -154,7 +154,7 @@ class HostedCaptioner(HostedModel):
 
     def caption_public(self, images: Images) -> list[str]:
         """The same, of images that are public: they may go to any server."""
-        answers = self.client.each(self._caption, png_files(images))
+        answers = self.client.each(self._caption, png_images(images))
         return [answer.decode() for answer in answers]
 
     def _caption(self, image: bytes) -> bytes:
@@ -283,7 +283,7 @@ class HostedEncoder(HostedModel):
         images = np.zeros((2, 32, 32, 3), dtype=np.uint8)
         images[1] = 255
         try:
-            black, white = (self._embed_image(image) for image in png_files(images))
+            black, white = (self._embed_image(image) for image in png_images(images))
         except RejectedRequest:
             return False
         return black != white
@@ -299,7 +299,7 @@ class HostedEncoder(HostedModel):
         if not self.takes_images:
             raise UnsupportedTask(self.name, "embeddings of images", ["embeddings of texts"])
         self.require_permission()
-        return self._rows(self.client.each(self._embed_image, png_files(images)))
+        return self._rows(self.client.each(self._embed_image, png_images(images)))
 
     def encode_text(self, texts: Texts) -> Embeddings:
         """N texts: (n, d) float32 of unit norm. What is said of private images is private too."""
@@ -343,7 +343,7 @@ class HostedEncoder(HostedModel):
         return (row / norm * _BELOW_ONE).astype(np.float32).tobytes()
 
 
-def png_files(images: Images) -> list[bytes]:
+def png_images(images: Images) -> list[bytes]:
     """Each of (n, height, width, 1 or 3) uint8 as the bytes of a PNG in colour."""
     files = []
     for image in with_channels(images, 3):

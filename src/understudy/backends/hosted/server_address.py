@@ -95,9 +95,9 @@ def _loopback_address(host: str) -> str | None:
         if host.lower() != "localhost":
             return None
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return None
-    addresses = sorted({str(entry[4][0]) for entry in found})  # 127.0.0.1 before ::1
+    addresses = sorted({str(entry[4][0]) for entry in entries})  # 127.0.0.1 before ::1
     local = all(ip_address(address).is_loopback for address in addresses)
     return addresses[0] if local and addresses else None
