@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
+from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events, Source
-from understudy.core.types import ReleaseFormat, Vector
+from understudy.core.types import Vector
 from understudy.data import write_release
 from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from understudy.core.errors import ConfigError
+from understudy.core.files import ReleaseFormat
 from understudy.core.option import Option, option_of
-from understudy.core.types import ReleaseFormat
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
