@@ -12,6 +12,9 @@ from urllib.parse import unquote
 
 from understudy.core.errors import RunError
 
+ReleaseFormat = Literal["png", "parquet", "npz"]
+"""How the images of a release are written; the last as DPImageBench's ``gen/gen.npz``."""
+
 HALF_WRITTEN = ".part"
 """How the name of a file ends while it is written; a process that was killed may leave one."""
 

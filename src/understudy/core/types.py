@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,10 +196,6 @@ class LinearClassifier:
     def predict(self, embeddings: Embeddings) -> Labels:
         """The class of each: (n, d) to (n,) int64."""
         return np.asarray(self.scores(embeddings).argmax(axis=1), dtype=np.int64)
-
-
-ReleaseFormat = Literal["png", "parquet", "npz"]
-"""How the images of a release are written; the last as DPImageBench's ``gen/gen.npz``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import files_below
-from understudy.core.types import Images, Release, ReleaseFormat, Shape, SyntheticBatch, Texts
+from understudy.core.files import ReleaseFormat, files_below
+from understudy.core.types import Images, Release, Shape, SyntheticBatch, Texts
 from understudy.data.captions import (
     CAPTION,
     CAPTIONS_FILE,

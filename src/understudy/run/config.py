@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
+from understudy.core.files import ReleaseFormat
 from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
-from understudy.core.types import ReleaseFormat
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
 

@@ -13,8 +13,9 @@ from PIL import Image
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events, Generator
-from understudy.core.types import Release, ReleaseFormat, SyntheticBatch
+from understudy.core.types import Release, SyntheticBatch
 from understudy.core.version import understudy_version
 from understudy.data import write_release
 from understudy.data.names import names_of_classes

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import owner_file
+from understudy.core.files import ReleaseFormat, owner_file
 from understudy.core.ports import Events, Source
-from understudy.core.types import Release, ReleaseFormat, Vector
+from understudy.core.types import Release, Vector
 from understudy.methods.open_selection import OpenMaterials, Selection
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import InputError, RunError
+from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events
-from understudy.core.types import ReleaseFormat
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
