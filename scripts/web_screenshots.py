@@ -48,7 +48,7 @@ def draw(source: str, folder: Path, most: int, labelled: bool = True) -> None:
                 place = folder / data.classes[label].replace("/", " ") if labelled else folder
                 place.mkdir(parents=True, exist_ok=True)
                 pixels = image[:, :, 0] if image.shape[2] == 1 else image
-                Image.fromarray(pixels).save(place / f"{label}-{counts[label]}.png")
+                Image.fromarray(pixels).save(place / f"{sum(counts.values())}.png")
 
 
 def look(site: LiveSite, browser: Any, pages: dict[str, str], out: Path) -> None:

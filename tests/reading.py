@@ -115,7 +115,7 @@ def _wrong_values(name: str, values: dict[str, Any]) -> str | None:
             return problem
     if name != "synthesize" or "config" in values:
         return None
-    for of_the_command in ("progress", "yes", "verbose", "help_all"):
+    for of_the_command in ("progress", "yes", "verbose", "as_json", "help_all"):
         values.pop(of_the_command, None)
     settings = dict(pair.split("=", 1) for pair in values.pop("set_", None) or ())
     chosen = {"source": "photos/", "out": "out/", "epsilon": 1.0, **values, "settings": settings}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import io
+import os
 import re
+import resource
 import shutil
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,6 +203,30 @@ def test_parquet_is_paged_like_files(story: Story, tmp_path: Path) -> None:
     assert [one.count for one in png.classes()] == [50, 50, 50]
     for label, number in ((0, 0), (2, 49), (1, 17)):
         assert png.thumbnail(label, number) == parquet.thumbnail(label, number)
+
+
+@pytest.mark.slow
+def test_sixty_thousand_samples_are_shown_in_a_second(story: Story) -> None:
+    site, _ = story
+    copy = site.root / "large"
+    shutil.copytree(site.root / "run 1", copy)
+    for folder in sorted((copy / "release" / "train").iterdir()):
+        image = next(folder.iterdir())
+        for row in range(30_000):
+            os.link(image, folder / f"9{row:06d}.png")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = []
+    for page in (0, 1, 400):
+        begun = time.process_time()
+        answer = site.get("/result", run="data/large", label=1, page=page)
+        seconds.append(time.process_time() - begun)
+        numbers = re.findall(r"number=(\d+)", answer.text)
+        assert len(numbers) == PAGE
+        assert site.get("/result/sample", run="data/large", label=1, number=numbers[-1]).content
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert max(seconds) < 1, seconds
+    assert grown < 300_000  # KiB
+    shutil.rmtree(copy)
 
 
 def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
