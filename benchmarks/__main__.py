@@ -25,7 +25,8 @@ NAMES = (
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
     *("selection", "selection_baselines", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
-    *("sanitize_photos", "sanitize_second", "strangers", "papers", "dpimagebench", "gpu_check"),
+    *("sanitize_photos", "sanitize_second", "strangers", "finetuning", "papers", "dpimagebench"),
+    "gpu_check",
 )
 
 

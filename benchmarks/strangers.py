@@ -64,7 +64,13 @@ FOLDERS = True  # words that name a folder are sets too
 JUDGE: Network = "cnn"
 EPSILONS = (1.0, 8.0)
 SEEDS = 3
-MODELS = ("method", "encoder", "decoder", "public")  # keys of a setting that the method has not
+MODELS = (
+    "method",
+    "encoder",
+    "decoder",
+    "public",
+    "denoiser",
+)  # keys of a setting that the method has not
 DEFAULT = "default"
 
 

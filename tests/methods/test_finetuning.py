@@ -1,0 +1,122 @@
+"""The diffusion about released Gaussians, and what is refused before anything is spent."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.run.samples import class_folders
+
+from understudy import synthesize
+from understudy.core.errors import ConfigError
+from understudy.methods.finetuning.class_gaussians import ClassGaussians, public_gaussian
+from understudy.methods.finetuning.diffusion import DenoisingLoss, Diffusion
+from understudy.methods.finetuning.training import Adam
+
+SHAPE = (2, 3, 1)
+
+
+class Silent:
+    """A network that changes nothing."""
+
+    name, licence, side = "silent", "none", 1
+
+    def predict(self, weights, pairs, levels, labels):
+        return np.zeros((len(pairs), *SHAPE), np.float32)
+
+    def gradients(self, weights, pairs, levels, labels, targets):
+        return targets.reshape(len(targets), -1)[:, : len(weights)]
+
+
+@pytest.fixture
+def gaussians():
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(6, 3)))[0]
+    turns = np.stack([np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(2)])
+    parts = (rng.normal(size=(2, 6)), axes, turns, np.array([[2.0, 1.0, 0.5], [0.3, 0.2, 0.1]]))
+    return ClassGaussians(*(part.astype(np.float32) for part in parts), rest=0.05)
+
+
+@pytest.fixture
+def diffusion(gaussians):
+    return Diffusion(Silent(), gaussians, SHAPE, np.zeros(4, np.float32))
+
+
+def covariance(gaussians, label):
+    """Of a class, as a matrix."""
+    root = gaussians.axes @ gaussians.turns[label] * np.sqrt(gaussians.variances[label])
+    across = np.eye(6) - gaussians.axes @ gaussians.axes.T
+    return (root @ root.T + gaussians.rest * across).astype(np.float64)
+
+
+def test_the_denoiser_of_a_gaussian_is_its_posterior_mean(gaussians):
+    rng = np.random.default_rng(1)
+    noisy, sigmas = rng.normal(size=(8, 6)), np.geomspace(0.01, 30, 8)
+    labels = np.arange(8) % 2
+    denoised = gaussians.denoise(noisy.astype(np.float32), sigmas.astype(np.float32), labels)
+    for row, sigma, label, result in zip(noisy, sigmas, labels, denoised, strict=True):
+        spread, mean = covariance(gaussians, label), gaussians.means[label]
+        expected = mean + spread @ np.linalg.solve(spread + sigma**2 * np.eye(6), row - mean)
+        np.testing.assert_allclose(result, expected, atol=1e-4)
+
+
+def test_samples_without_a_network_are_of_the_gaussians(diffusion, gaussians):
+    labels, seeds = np.repeat([0, 1], 3000), np.arange(6000, dtype=np.uint64)
+    samples = diffusion.sample(labels, seeds, 18)
+    for label in (0, 1):
+        mine = samples[labels == label]
+        np.testing.assert_allclose(mine.mean(axis=0), gaussians.means[label], atol=0.15)
+        np.testing.assert_allclose(np.cov(mine.T), covariance(gaussians, label), atol=0.25)
+    assert np.array_equal(diffusion.sample(labels[:5], seeds[:5], 18), samples[:5])
+
+
+def test_a_records_noise_is_its_own_and_of_the_step(diffusion):
+    records = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
+    labels = np.array([0, 1, 0, 1])
+    loss = DenoisingLoss(diffusion, 2, b"1")
+    together, alone = loss.gradients(records, labels), loss.gradients(records[2:3], labels[2:3])
+    np.testing.assert_array_equal(together[2], alone[0])
+    other = replace(loss, seed=b"2")
+    assert not np.array_equal(other.gradients(records, labels), together)
+    assert other.fingerprint != loss.fingerprint != replace(loss, multiplicity=3).fingerprint
+
+
+def test_public_images_have_their_own_moments():
+    images = np.random.default_rng(3).normal(0.2, 0.3, (500, 40)).astype(np.float32)
+    gaussian = public_gaussian(images)
+    np.testing.assert_allclose(gaussian.means[0], images.mean(axis=0), atol=1e-5)
+    assert gaussian.deviation == pytest.approx(images.std(axis=0).mean(), rel=0.05)
+
+
+def test_adam_finds_a_minimum_and_its_average_follows():
+    adam = Adam(np.zeros(2, np.float32), 300)
+    for _ in range(300):
+        adam.step(adam.weights - np.array([1.0, -2.0]), 0.05)
+    np.testing.assert_allclose(adam.weights, [1, -2], atol=0.02)
+    np.testing.assert_allclose(adam.average, [1, -2], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("settings", "public", "message"),
+    [
+        ({"steps": 10_000}, 120, "a smaller network"),
+        ({"training_share": 1.0}, 120, "no budget for the warm start"),
+        ({}, 20, "too few to learn from"),
+        ({"rate": 1.5}, 120, "rate"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, settings, public, message):
+    pytest.importorskip("torch")
+    source = class_folders(tmp_path / "private", {"cat": 10, "dog": 10}, (8, 8, 1))
+    images = class_folders(tmp_path / "public", {"leaf": public}, (8, 8, 1), seed=1)
+    with pytest.raises(ConfigError, match=message):
+        synthesize(
+            source,
+            out=tmp_path / "out",
+            epsilon=4.0,
+            method="finetuning",
+            public=str(images),
+            settings=settings,
+            ledger=str(tmp_path / "ledger.db"),
+            progress="none",
+        )
+    assert not list(tmp_path.rglob("stages/*.npz"))
