@@ -202,7 +202,7 @@ def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(
             def losing(engine, function, items, cluster=nodes_of_run, maps=maps, call=self_map):
                 maps.append(engine)
                 for number, result in enumerate(call(engine, function, items)):
-                    if len(maps) == 3 and number == 1:
+                    if len(maps) == 2 and number == 1:
                         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
                     yield result
 

@@ -100,7 +100,7 @@ def test_settings_are_not_chosen_without_classes_or_without_a_space(tmp_path):
     with pytest.raises(ConfigError, match="no quick space"):
         synthesize(**options(tmp_path, method="alignment", base=labelled, tune="quick"))
     np.savez(tmp_path / "e.npz", embeddings=np.random.default_rng(0).normal(size=(90, 4)))
-    with pytest.raises(ConfigError, match="--tune measure the recall"):
+    with pytest.raises(ConfigError, match="by which --tune chooses"):
         synthesize(**options(tmp_path))
 
 
