@@ -468,7 +468,7 @@ MOMENTS = [
     ("understudy.privacy.account:np.savez", 2, "after"),  # a whole one that nobody knows of
     ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
     ("understudy.data.release:_PngWriter._name", 7, "after"),  # half of the images
-    ("understudy.run.run_record:write_json", 1, "before"),  # run.json, the last file
+    ("understudy.release.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 
 BETWEEN = [
