@@ -26,6 +26,7 @@ from understudy.evaluation.evaluate_model import evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
+from understudy.evaluation.time_estimate import announced, estimated_seconds
 from understudy.metrics import verdicts
 from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
@@ -110,6 +111,8 @@ def evaluate(
             of_model = evaluate_model(model, records, others, chosen, events)
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
+        if sentence := announced(estimated_seconds(inputs, chosen)):
+            events.warning(sentence)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
     if of_model is not None:
         evaluation = _with_model(evaluation, of_model)
