@@ -62,14 +62,6 @@ def test_low_frequencies_come_first_and_luminance_before_colour() -> None:
     assert tuple(channel[:3]) == (0, 1, 2)
 
 
-def test_a_grey_picture_in_colour_has_no_opponents() -> None:
-    shape = (6, 4, 3)
-    grey = np.repeat(noise((6, 4, 1)), 3, axis=3)
-    channel = np.unravel_index(frequency_order(shape), shape)[2]
-    embeddings = load_encoder("embedded:dct", shape=shape).encode(grey)
-    assert np.abs(embeddings[:, channel > 0]).max() < 1e-6
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_white_reaches_the_norm_bound(shape: Shape) -> None:
     encoder = DctEncoder(shape, DctOptions())
@@ -96,12 +88,6 @@ def test_fewer_coefficients_are_the_nearest_image_made_of_them() -> None:
     np.testing.assert_allclose(
         decoded.astype(float), images - 255 * error, atol=0.5 + 1e-3
     )  # half a grey level of rounding
-
-
-def test_more_coefficients_than_there_are_means_all() -> None:
-    encoder = load_encoder("embedded:dct?coefficients=100000", shape=(8, 8, 1))
-    assert encoder.dim == 64
-    assert encoder.name == "embedded:dct"
 
 
 def test_no_coefficients_are_refused() -> None:

@@ -59,16 +59,6 @@ def test_a_row_depends_on_itself_only_and_comes_again(models: Path, kind: str) -
     np.testing.assert_allclose(single, made, atol=1)
 
 
-def test_latents_are_scaled_as_a_diffusion_model_sees_them(models: Path) -> None:
-    folder = saved("kl", models)
-    rows = load_encoder(f"hf:{folder}", shape=SHAPE).encode(pictures())
-    vae = diffusers.AutoencoderKL.from_pretrained(folder).eval()
-    pixels = torch.from_numpy(pictures().transpose(0, 3, 1, 2) / np.float32(127.5) - 1)
-    with torch.no_grad():
-        want = vae.encode(pixels).latent_dist.mode() * vae.config.scaling_factor
-    np.testing.assert_allclose(rows, want.flatten(1).numpy(), atol=1e-5)
-
-
 def test_the_representation_autoencoder_decodes_what_it_encodes(models: Path) -> None:
     folder = saved("rae", models)
     name = f"hf:{folder}"
@@ -91,15 +81,3 @@ def test_a_size_that_does_not_fit_is_refused(models: Path) -> None:
     assert decoder.dim == encoder.dim
     made = decoder.decode(encoder.encode(pictures((30, 28, 1))))
     assert made.shape == (5, 30, 28, 1)
-
-
-def test_wrong_images_and_latents_are_refused(models: Path) -> None:
-    name = f"hf:{saved('tiny', models)}"
-    encoder = load_encoder(name, shape=SHAPE)
-    decoder = load_decoder(name, shape=SHAPE, encoder=encoder)
-    with pytest.raises(BackendError, match="uint8 images of shape"):
-        encoder.encode(pictures((16, 16, 3)))
-    with pytest.raises(BackendError, match="embeddings of shape"):
-        decoder.decode(np.zeros((2, 3), dtype=np.float32))
-    with pytest.raises(BackendError, match="no option 'steps'"):
-        load_encoder(f"{name}?steps=3", shape=SHAPE)

@@ -25,15 +25,6 @@ def sdxl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.saved("sdxl", tmp_path_factory.mktemp("base"))
 
 
-def turbo_scheduler(**changes: object) -> object:
-    """The scheduler in the folder of SDXL-Turbo."""
-    from diffusers import EulerAncestralDiscreteScheduler
-
-    own = {"timestep_spacing": "trailing", "prediction_type": "epsilon", **changes}
-    with quiet():
-        return EulerAncestralDiscreteScheduler(beta_schedule="scaled_linear", **own)
-
-
 def drawn(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, float, str]:
     """Steps and guidance of the pipeline's call when one image is drawn, and the model's words."""
     generator = load_model(Generator, name)
@@ -62,27 +53,6 @@ def test_a_model_named_turbo_draws_in_four_steps_without_guidance(
     assert (steps, guidance) == (4, 0.0)
     assert words.startswith('4 steps, guidance 0 (a distilled model, by "turbo" in its name;')
     assert "steps=N, guidance=N" in words
-
-
-def test_a_turbo_model_under_another_name_is_known_by_its_scheduler(
-    sdxl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(sdxl, tmp_path / "mine")
-    with quiet():
-        turbo_scheduler().save_pretrained(tmp_path / "mine" / "scheduler")  # type: ignore[attr-defined]
-    config = tmp_path / "mine" / "model_index.json"
-    config.write_text(config.read_text().replace("EulerDiscrete", "EulerAncestralDiscrete"))
-    steps, guidance, words = drawn(f"hf:{tmp_path / 'mine'}", monkeypatch)
-    assert (steps, guidance) == (4, 0.0)
-    assert "timestep_spacing=trailing" in words
-
-
-def test_the_model_it_was_distilled_from_keeps_the_pipelines_own(
-    sdxl: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps, guidance, words = drawn(f"hf:{sdxl}", monkeypatch)
-    assert (steps, guidance) == (50, 5.0)
-    assert "the pipeline's own" in words
 
 
 def test_what_is_asked_for_stands(
@@ -119,18 +89,6 @@ def test_names_that_say_how_a_model_was_trained(name: str, steps: int | None) ->
 def pipeline() -> object:
     with quiet():
         return tiny.BUILDERS["sdxl"]()
-
-
-def test_zero_terminal_snr_and_latent_consistency_are_not_taken_for_turbo() -> None:
-    made = copy(pipeline())
-    for scheduler, steps in (
-        (turbo_scheduler(), 4),
-        (turbo_scheduler(prediction_type="v_prediction"), None),
-        (turbo_scheduler(rescale_betas_zero_snr=True), None),
-    ):
-        made.scheduler = scheduler  # type: ignore[attr-defined]
-        found = few_steps(made, ["mine"])
-        assert (found and found.steps) == steps
 
 
 def test_a_network_that_takes_guidance_as_an_input_keeps_it() -> None:

@@ -6,7 +6,6 @@ import torch
 
 from understudy.backends.embedded.energies import energy_models, transform
 from understudy.backends.embedded.energies.energy_models import EnergyDecoder, EnergyEncoder
-from understudy.backends.embedded.shipped import ENERGY_WEIGHTS, damaged
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import BackendError
 from understudy.core.matching import BlockEncoder, MatchingDecoder
@@ -22,10 +21,6 @@ def bars(shape: tuple[int, int, int], angle: float, count: int = 4) -> np.ndarra
     wave = np.sin(2 * np.pi * 6 * (columns * np.cos(angle) + rows * np.sin(angle)) + phase)
     pixels = np.rint(127.5 + 100 * wave).astype(np.uint8)
     return np.repeat(pixels[..., None], channels, axis=3)
-
-
-def test_the_shipped_axes_are_what_was_shipped() -> None:
-    assert damaged(ENERGY_WEIGHTS) == []
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -88,20 +83,6 @@ def test_a_layout_is_cosines_and_energies_in_blocks_of_one_kind() -> None:
     assert all(a.stop == b.start for a, b in zip(layout.blocks, layout.blocks[1:], strict=False))
     smaller = set(encoder.layout(80).columns.tolist())
     assert smaller <= set(layout.columns.tolist())
-
-
-def test_a_layout_without_colour_is_that_of_grey_images() -> None:
-    encoder = EnergyEncoder((64, 64, 3))
-    layout, grey = encoder.layout(100), encoder.layout(100, colour=False)
-    assert layout.colours is not None
-    colours = layout.columns[layout.blocks[layout.colours]]
-    assert (encoder._numbers.cosines[colours] >= 32 * 32).all()
-    assert grey.colours is None
-    assert grey.dim == 100
-    cosines = grey.columns[grey.columns < len(encoder._numbers.cosines)]
-    assert (encoder._numbers.cosines[cosines] < 32 * 32).all()
-    alone = EnergyEncoder((64, 64, 1)).layout(100)
-    assert [b.stop - b.start for b in grey.blocks] == [b.stop - b.start for b in alone.blocks]
 
 
 def test_a_match_is_near_its_target() -> None:
@@ -168,13 +149,3 @@ def test_sizes_and_options_that_do_not_fit_are_refused() -> None:
             shape=(32, 32, 1),
             encoder=load_encoder("embedded:dct", shape=(32, 32, 1)),
         )
-
-
-def test_a_layout_without_chroma_gives_images_without_colour() -> None:
-    shape = (32, 32, 3)
-    encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
-    rest = encoder.layout(80, colour=False)
-    wanted = encoder.encode(bars(shape, 0.6))[:, rest.columns]
-    sizes, seeds = np.ones(len(rest.blocks)), np.arange(4, dtype=np.uint64)
-    images = decoder.match(wanted, rest, np.eye(rest.dim), sizes, seeds=seeds)
-    assert (images == images[..., :1]).all()

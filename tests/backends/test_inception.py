@@ -1,6 +1,5 @@
 """The standard network's door: clean-fid's resizing, the network's scale, files here and afar."""
 
-import builtins
 import shutil
 import warnings
 
@@ -9,9 +8,9 @@ import pytest
 from PIL import Image
 from tests.backends.tiny_onnx import save
 
-from understudy.backends.inception import InceptionEncoder, resize_cleanly
+from understudy.backends.inception import InceptionEncoder
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
+from understudy.core.errors import BackendError
 from understudy.core.ports import ScoringEncoder
 
 SHAPE = (20, 30, 3)
@@ -108,15 +107,6 @@ def test_grey_pictures_are_repeated_and_none_give_none(onnx):
     assert encoder.encode(grey[:0]).shape == (0, 3)
 
 
-def test_resizing_keeps_fractions_and_the_range():
-    edge = np.zeros((1, 4, 4, 1), dtype=np.uint8)
-    edge[:, :, 2:] = 255
-    made = resize_cleanly(edge)
-    assert made.shape == (1, 299, 299, 1)
-    assert (made.min(), made.max()) == (0, 255)
-    assert ((made % 1) > 0.01).any()  # not rounded to whole numbers on the way
-
-
 @pytest.mark.parametrize(
     ("rest", "words"),
     [("absent.pt", "no such file"), ("absent.pt?size=3", "no option 'size'")],
@@ -176,45 +166,3 @@ def test_a_program_of_the_hub_needs_its_commit(cache, torchscript, revision):
     keep(cache, torchscript, "net.pt")
     with pytest.raises(BackendError, match=r"that is a program.*pinned commit only"):
         load_encoder(f"inception:hf:someone/nets/net.pt{revision}", shape=SHAPE)
-
-
-def test_an_onnx_file_of_the_hub_is_taken_from_main_or_where_one_says(cache, onnx):
-    other = "f" * 40
-    keep(cache, onnx, "first.onnx")
-    keep(cache, onnx, "second.onnx", other)
-    second = load_encoder("inception:hf:someone/nets/second.onnx?output=features", shape=SHAPE)
-    assert second.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
-    first = "inception:hf:someone/nets/first.onnx?output=features"
-    with pytest.raises(HubUnreachable):  # main has moved on
-        load_encoder(first, shape=SHAPE)
-    assert load_encoder(f"{first}&revision={COMMIT}", shape=SHAPE).dim == 3
-
-
-def test_a_hub_that_is_away_says_what_to_use_instead(cache):
-    words = r"hf:a/b/net.onnx is not on this .* \(inception:FILE\), or use embedded:scattering"
-    with pytest.raises(HubUnreachable, match=words):
-        load_encoder("inception:hf:a/b/net.onnx", shape=SHAPE)
-
-
-def test_without_the_hubs_library_the_extra_is_named(cache, monkeypatch):
-    real = builtins.__import__
-
-    def broken(name, *more, **others):
-        if name == "huggingface_hub":
-            raise ImportError("No module named 'huggingface_hub'")
-        return real(name, *more, **others)
-
-    monkeypatch.setattr(builtins, "__import__", broken)
-    with pytest.raises(MissingExtra, match=r"understudy\[models\]"):
-        load_encoder("inception:hf:a/b/net.onnx", shape=SHAPE)
-
-
-@pytest.mark.parametrize("rest", ["hf:net.pt", "hf:someone/net.pt", "hf:someone//net.pt", "hf:"])
-def test_names_that_no_file_of_the_hub_has_are_refused(rest):
-    with pytest.raises(BackendError, match="is named inception:hf:OWNER/NAME/FILE"):
-        load_encoder(f"inception:{rest}", shape=SHAPE)
-
-
-def test_a_revision_of_a_local_file_is_refused(onnx):
-    with pytest.raises(BackendError, match="revision is for a file on the hub"):
-        load_encoder(f"inception:{onnx}?revision=main", shape=SHAPE)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.backends.litert import COCO_KEYPOINTS, LiteRtPoseEstimator, LiteRtSegmenter, backend
+from understudy.backends.litert import LiteRtPoseEstimator, LiteRtSegmenter, backend
 from understudy.core.errors import BackendError
 from understudy.core.ports import PoseEstimator, ScoringSegmenter, Segmenter
 from understudy.core.types import Images
@@ -134,14 +134,6 @@ def test_what_a_file_cannot_be_is_refused(models: Path, tmp_path: Path) -> None:
         backend.model("segmenter", str(broken), labels="a")
 
 
-def test_a_class_without_a_name_is_refused(models: Path, shared_data: Path) -> None:
-    file = str(models / "deeplabv3_mnv2_pascal_quant.tflite")
-    segmenter = backend.model("segmenter", file, labels="background,plane")
-    assert isinstance(segmenter, LiteRtSegmenter)
-    with pytest.raises(BackendError, match="labels= names 2"):
-        segmenter.segment(photo_of("dog", shared_data)[0][None])
-
-
 def test_names_come_from_a_file_or_from_the_name(models: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("nobody\n\n  a person \n")
@@ -149,8 +141,3 @@ def test_names_come_from_a_file_or_from_the_name(models: Path, tmp_path: Path) -
     segmenter = backend.model("segmenter", file, labels=str(labels))
     assert isinstance(segmenter, LiteRtSegmenter)
     assert segmenter.classes == ("nobody", "a person")
-
-
-def test_the_listing_names_both_kinds() -> None:
-    assert [info.kind for info in backend.models()] == ["segmenter", "pose estimator"]
-    assert LiteRtPoseEstimator.keypoints == (*COCO_KEYPOINTS, "head", "neck")

@@ -13,7 +13,7 @@ import pytest
 from understudy.backends.option_reading import read_value
 from understudy.backends.plugin import read_options
 from understudy.core.errors import BackendError, ConfigError, WrongValue
-from understudy.core.option import Option, check_options, declared_options, option_of
+from understudy.core.option import Option, check_options
 from understudy.run.config import json_schema, make_config, run_options
 
 Count = Annotated[int | None, Option("How many.", least=1, most=9)]
@@ -102,12 +102,6 @@ def test_a_models_options_come_as_text_or_from_python() -> None:
     with pytest.raises(BackendError) as caught:
         read_options({"count": 0}, Options, name="toy:x")
     assert str(caught.value).startswith(told)
-
-
-def test_what_is_declared_keeps_its_help() -> None:
-    assert declared_options(Options)["count"] == Count
-    assert option_of(declared_options(Options)["count"]).help == "How many."
-    assert option_of(declared_options(Options)["share"]).help == ""
 
 
 def test_a_dataclass_is_checked_against_what_its_fields_declare() -> None:

@@ -64,13 +64,6 @@ def test_a_whole_metric(saved: Callable[..., Path]) -> None:
     assert metric.name == "torchscript:Metric.pt"
 
 
-def test_grey_is_shown_as_colour(saved: Callable[..., Path]) -> None:
-    a, b = pictures(3, 1, channels=1), pictures(3, 2, channels=1)
-    metric = ScriptedDistance(saved(Metric()))
-    both = metric.distance(np.repeat(a, 3, axis=3), np.repeat(b, 3, axis=3))
-    assert metric.distance(a, b).tolist() == both.tolist()
-
-
 def test_what_is_no_metric(saved: Callable[..., Path], tmp_path: Path) -> None:
     a = pictures(3, 1)
     with pytest.raises(BackendError, match="no such file"):

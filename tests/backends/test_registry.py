@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from tests import plugin_packages
 
-from understudy.backends import embedded
 from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
-from understudy.core import entry_points
 from understudy.core.entry_points import BACKENDS, BUILT_IN
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.ports import Generator
@@ -65,12 +63,6 @@ def test_a_plugin_needs_no_change_here(site: Path) -> None:
     assert encoder.encode(white) == pytest.approx(0.5)
 
 
-def test_what_a_plugin_gives_is_checked(site: Path) -> None:
-    install(site, "toy", "toy_plugin", PLUGIN)
-    with pytest.raises(BackendError, match="is no decoder: it gave a str without name, dim"):
-        load_decoder("toy:mean", shape=(2, 2, 1))
-
-
 def test_a_backend_implements_only_the_ports_it_has(site: Path) -> None:
     install(site, "small", "toy_plugin", PLUGIN.replace("backend = Toy()", "backend = Small()"))
     assert load_encoder("small:mean", shape=(2, 2, 1)).dim == 1
@@ -90,26 +82,10 @@ def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path) -> Non
     assert "embedded:dct" in listed
 
 
-def test_a_plugin_without_the_methods_is_refused(site: Path) -> None:
-    install(site, "empty", "empty_plugin", "backend = object()")
-    with pytest.raises(BackendError, match="lacks the method models"):
-        load_encoder("empty:x", shape=(2, 2, 1))
-
-
 def test_a_plugin_cannot_take_over_a_family(site: Path) -> None:
     install(site, "embedded", "toy_plugin", PLUGIN)
     with pytest.raises(BackendError, match=r"by toy_plugin \(toy_plugin:backend\) and understudy"):
         load_encoder("embedded:dct", shape=(2, 2, 1))
-
-
-def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_points, "entry_points", lambda *, group: ())
-    names = [info.name for info in backends()]
-    assert names == [
-        *("embedded:dct", "embedded:energies", "embedded:photo", "embedded:scattering"),
-        *("embedded:studio", "embedded:writer", "hf:MODEL", "inception:FILE"),
-        *("litert:FILE", "litert:FILE", "onnx:FILE"),
-    ]
 
 
 def test_the_project_declares_the_built_ins(repository: Path) -> None:
@@ -144,12 +120,6 @@ def test_options_may_stand_beside_the_name_but_not_twice() -> None:
         load_encoder("embedded:dct?coefficients=5", shape=(8, 8, 1), coefficients=5)
 
 
-@pytest.mark.parametrize("shape", [(512,), (8, 8), (8, 8, 4), (0, 8, 1)])
-def test_only_images_are_encoded(shape: tuple[int, ...]) -> None:
-    with pytest.raises(BackendError, match=r"images of shape \(height, width, 1 or 3\)"):
-        load_encoder("embedded:dct", shape=shape)
-
-
 def test_a_pair_must_fit_together() -> None:
     shape = (8, 8, 1)
     encoder = load_encoder("embedded:dct?coefficients=20", shape=shape)
@@ -157,15 +127,6 @@ def test_a_pair_must_fit_together() -> None:
         load_decoder("embedded:dct?coefficients=10", shape=shape, encoder=encoder)
     with pytest.raises(BackendError, match="no decoder embedded:scattering"):
         load_decoder("embedded:scattering", shape=shape)
-
-
-def test_scattering_without_pytorch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "understudy.backends.embedded.scattering", raising=False)
-    monkeypatch.delattr(embedded, "scattering", raising=False)
-    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[torch\]'"):
-        load_encoder("embedded:scattering", shape=(8, 8, 1))
-    assert not {i.name: i for i in backends()}["embedded:scattering"].available
 
 
 def test_onnx_without_its_runtime_names_the_extra(

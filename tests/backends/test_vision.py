@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,6 @@ def processor(folder: Path) -> Any:
     return transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
 
 
-def edited(folder: Path, to: Path, file: str, **changes: Any) -> Path:
-    """A copy of a model with other values in one of its files."""
-    shutil.copytree(folder, to)
-    told = json.loads((to / file).read_text())
-    (to / file).write_text(json.dumps({**told, **changes}))
-    return to
-
-
 def line(text: str) -> str:
     return " ".join(text.split())
 
@@ -57,14 +48,6 @@ def test_blip_captions_as_the_library_does(hub: Path) -> None:
         made = model.generate(pixels, max_new_tokens=6, do_sample=False, min_new_tokens=1)
     expected = [line(text) for text in tokenizer.batch_decode(made, skip_special_tokens=True)]
     assert load_model(Captioner, f"hf:{folder}?tokens=6").caption(images) == expected
-
-
-def test_a_caption_begins_with_the_prefix(hub: Path) -> None:
-    blip = load_model(Captioner, f"hf:{built('blip', hub)}", prefix="a photo of", tokens=4)
-    llava = load_model(Captioner, f"hf:{built('llava', hub)}", prefix="In this room", tokens=4)
-    assert all(text.startswith("a photo of") for text in blip.caption(noise()))
-    assert all(text.startswith("In this room") for text in llava.caption(noise()))
-    assert len({*blip.caption(noise()), *llava.caption(noise())}) > 2
 
 
 def test_a_chat_model_answers_as_the_library_does(hub: Path) -> None:
@@ -86,28 +69,6 @@ def test_a_chat_model_answers_as_the_library_does(hub: Path) -> None:
         expected.append(line(chat.tokenizer.decode(answer, skip_special_tokens=True)))
     captioner = load_model(Captioner, f"hf:{folder}", prompt="What do you see?", tokens=6)
     assert captioner.caption(images) == expected
-
-
-def test_the_prompt_can_be_changed_and_stands_in_the_name(hub: Path) -> None:
-    folder = built("llava", hub)
-    plain = load_model(Captioner, f"hf:{folder}?tokens=6")
-    other = load_model(Captioner, f"hf:{folder}?tokens=6", prompt="Which colour? And why?")
-    assert plain.caption(noise()) != other.caption(noise())
-    assert "prompt=Which+colour%3F" in other.name
-    assert load_model(Captioner, other.name).caption(noise()) == other.caption(noise())
-
-
-def test_settings_of_sampling_in_the_models_files_do_not_matter(hub: Path, tmp_path: Path) -> None:
-    folder = edited(
-        built("llava", hub),
-        tmp_path / "hot",
-        "generation_config.json",
-        do_sample=True,
-        temperature=2.0,
-        top_p=0.9,
-    )
-    expected = load_model(Captioner, f"hf:{built('llava', hub)}?tokens=6").caption(noise())
-    assert load_model(Captioner, f"hf:{folder}?tokens=6").caption(noise()) == expected
 
 
 def test_an_image_without_a_word_is_asked_again(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,13 +130,6 @@ def test_wrong_models_and_options_are_refused(
         load_model(
             port, f"hf:{built(name, hub)}?{options}" if options else f"hf:{built(name, hub)}"
         )
-
-
-def test_a_chat_model_without_a_template_is_refused(hub: Path, tmp_path: Path) -> None:
-    shutil.copytree(built("llava", hub), tmp_path / "mute")
-    (tmp_path / "mute" / "chat_template.jinja").unlink()
-    with pytest.raises(BackendError, match="has no chat template, so it cannot be asked"):
-        load_model(Captioner, f"hf:{tmp_path / 'mute'}")
 
 
 def test_a_processor_that_needs_more_packages_says_which(
@@ -273,17 +227,6 @@ def test_instances_are_those_of_the_library(hub: Path) -> None:
         np.testing.assert_allclose(areas, theirs, atol=0.05 * 64 * 64)
 
 
-def test_a_higher_threshold_finds_fewer(hub: Path) -> None:
-    folder = built("detr", hub)
-    counts = [
-        sum(len(one.boxes) for one in load_model(Detector, f"hf:{folder}?{o}").detect(noise()))
-        for o in ("threshold=0", "threshold=0.44", "threshold=0.99")
-    ]
-    assert counts[0] == 27
-    assert counts[0] > counts[2] == 0
-    assert counts[0] >= counts[1] >= counts[2]
-
-
 def test_a_pose_of_the_whole_image_is_that_of_the_library(hub: Path) -> None:
     folder = built("vitpose", hub)
     images = noise()
@@ -299,33 +242,3 @@ def test_a_pose_of_the_whole_image_is_that_of_the_library(hub: Path) -> None:
         close = np.isclose(pose[0, :, :2], expected["keypoints"], rtol=1e-3, atol=0.05)
         assert close.mean() > 0.7
         np.testing.assert_allclose(pose[0, :, 2], expected["scores"].clamp(0, 1), atol=1e-4)
-
-
-def test_a_detector_gives_the_poses_their_boxes(hub: Path) -> None:
-    folder, finder = built("vitpose", hub), f"hf:{built('mask2former', hub)}?threshold=0.05"
-    images = noise()
-    detector = load_model(Detector, finder)
-    found = detector.detect(images)
-    for target in ("frame", "bottle"):
-        label = detector.classes.index(target)
-        estimator = load_model(PoseEstimator, f"hf:{folder}", detector=finder, target=target)
-        counts = [len(pose) for pose in estimator.pose(images)]
-        assert counts == [int((one.labels == label).sum()) for one in found]
-    with pytest.raises(BackendError, match=r"knows no 'cat'; it knows background, dog"):
-        load_model(PoseEstimator, f"hf:{folder}", detector=finder, target="cat")
-
-
-def test_keypoints_have_the_names_of_the_models_files(hub: Path) -> None:
-    estimator = load_model(PoseEstimator, f"hf:{built('vitpose', hub)}")
-    assert estimator.keypoints == ("nose", "left_hand", "right_hand", "left_foot", "right_foot")
-
-
-def test_classes_without_a_name_are_unused(hub: Path, tmp_path: Path) -> None:
-    names = {"0": "background", "2": "person", "4": "frame"}
-    folder = edited(built("segformer", hub), tmp_path / "gaps", "config.json", id2label=names)
-    with pytest.raises(BackendError, match="lacks 2 of the weights"):
-        load_model(Segmenter, f"hf:{folder}")  # the library counts names as classes
-    from understudy.backends.hub.pretrained import network_classes
-
-    config = transformers.SegformerConfig(id2label={0: "a", 2: "c"})
-    assert network_classes(config) == ("a", "unused", "c")

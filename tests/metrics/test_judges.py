@@ -10,11 +10,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.images import FASHION_PUBLIC, options_of, pack_name, private_files
-from benchmarks.judges import HEADS, JUDGES, Panel, judge, no_larger, sheet, verdicts
+from benchmarks.images import FASHION_PUBLIC, private_files
+from benchmarks.judges import HEADS, JUDGES, Panel, verdicts
 from benchmarks.packs import packs, read_pack, write_pack
 from benchmarks.small_classes import lines
-from PIL import Image
 
 from understudy.core.errors import InputError
 from understudy.metrics.utility import Labelled
@@ -37,15 +36,6 @@ def test_a_pack_gives_every_pixel_back(tmp_path: Path) -> None:
         assert np.array_equal(back.values, data.values)
         assert np.array_equal(back.labels, data.labels)
         assert back.classes == data.classes
-
-
-def test_a_pack_with_a_quality_is_smaller_and_nearly_the_same(tmp_path: Path) -> None:
-    data = labelled(60)
-    write_pack(tmp_path / "exact.npz", data)
-    write_pack(tmp_path / "near.npz", data, quality=90)
-    near = read_pack(tmp_path / "near.npz")
-    assert (tmp_path / "near.npz").stat().st_size < (tmp_path / "exact.npz").stat().st_size
-    assert 0 < np.abs(near.values.astype(int) - data.values).mean() < 10
 
 
 def test_a_release_is_tested_on_the_images_of_its_dataset(tmp_path: Path) -> None:
@@ -78,44 +68,8 @@ def test_both_judges_tell_what_a_release_teaches(tmp_path: Path) -> None:
     assert [row[:3] for row in table] == [("all", 20, 64), ("  dark", 10, 32), ("  light", 10, 32)]
 
 
-def test_a_verdict_takes_a_seed() -> None:
-    with pytest.raises(InputError, match="1 seed or more, found 0"):
-        judge(labelled(4), labelled(4), Panel(seeds=0))
-
-
-def test_large_images_are_halved_until_they_fit() -> None:
-    data = labelled(3, 64)
-    small = no_larger(data, 32).values
-    assert small.shape == (3, 32, 32, 3)
-    assert small[1, 5, 6, 2] == np.rint(data.values[1, 10:12, 12:14, 2].mean())
-    assert no_larger(data, None).values is data.values
-    assert no_larger(data, 20).values.shape[1] == 16
-
-
-def test_a_sheet_has_a_row_a_class(tmp_path: Path) -> None:
-    (tmp_path / "sheet.png").write_bytes(sheet(labelled(40), labelled(6)))
-    with Image.open(tmp_path / "sheet.png") as image:
-        assert image.width > 7 * image.height
-
-
 def test_the_private_half_is_what_the_package_has_not_learnt_from() -> None:
     tiles = [Path(f"Forest/{number:05d}.jpg") for number in (3, 4, 6, 7, 9)]
     assert [file.stem for file in private_files("eurosat", tiles)] == ["00003", "00007", "00009"]
     assert private_files("clothing", tiles) == [tiles[1], tiles[3]]
     assert FASHION_PUBLIC == 10_000
-
-
-def test_packs_are_named_by_what_made_them() -> None:
-    assert pack_name("eurosat", 1.0, "the default", {}) == "eurosat-1-default.npz"
-    name = pack_name("clothing", 8.0, "embedded:photo?batch=4", {"clusters": "2"})
-    assert name == "clothing-8-photo-batch=4-clusters=2.npz"
-    assert pack_name("eurosat", float("inf"), "real", {}) == "eurosat-inf-real.npz"
-
-
-def test_what_is_compared_is_an_encoder() -> None:
-    assert options_of("the default", {}) == {}
-    assert options_of("embedded:photo", {"clusters": "4"}) == {
-        "encoder": "embedded:photo",
-        "decoder": "embedded:photo",
-        "settings": {"clusters": "4"},
-    }

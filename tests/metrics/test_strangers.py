@@ -13,38 +13,28 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.__main__ import parse
 from benchmarks.domains import (
-    DEFAULTS,
     Domains,
-    default_sets,
     divided,
     everyday_names,
     everyday_split,
     folder_set,
-    in_colour,
-    shaped,
     spread,
 )
 from benchmarks.medians import Summary, largest_fall, left_out_medians, print_falls
 from benchmarks.strangers import (
     Asked,
     Setting,
-    chosen_sets,
-    exported_accuracy,
     released_accuracy,
     report,
     trained_accuracy,
 )
-from benchmarks.tables import Skipped
 from PIL import Image
-from tests.metrics.test_judges import labelled
-from tests.run.samples import QUICK, class_folders
+from tests.run.samples import QUICK
 from tests.run.stripes import CLASSES, striped_npz
 from tests.run.stripes import stripes as striped_images
 
 from understudy.core.errors import InputError
-from understudy.metrics.networks.onnx_export import onnx_bytes
 from understudy.metrics.utility import Labelled
 from understudy.run.synthesize import synthesize
 
@@ -111,38 +101,12 @@ def test_the_everyday_classes_are_drawn_with_a_seed_from_all_zips(tmp_path: Path
     assert (len(train.labels), len(test.labels)) == (80, 20)
 
 
-def test_sets_are_named_or_all_that_are_there(tmp_path: Path) -> None:
-    present = default_sets(tmp_path)
-    assert {"homes", "drawings"} <= set(present) <= {"homes", "drawings", "fashion_mnist"}
-    stripes(tmp_path / "hands", 0, count=1)
-    stripes(tmp_path / "mine", 0, count=1)
-    chosen, domains = chosen_sets(("drawings", str(tmp_path / "mine")), tmp_path, None, None)
-    assert [each.name for each in chosen] == ["drawings", "mine"]
-    assert domains.names == [*present, "mine"]
-    everything, _ = chosen_sets((), tmp_path, None, None)
-    assert [each.name for each in everything] == list(present)
-    with pytest.raises(Skipped, match="eurosat: not in"):
-        chosen_sets(("eurosat",), tmp_path, None, None)
-    (tmp_path / "other").mkdir()
-    stripes(tmp_path / "other" / "mine", 0, count=1)
-    twice = tuple(str(tmp_path / name) for name in ("mine", "other/mine"))
-    with pytest.raises(InputError, match="two sets have one name"):
-        chosen_sets(twice, tmp_path, None, None)
-
-
 def test_images_are_taken_for_the_domain_that_they_look_like(domains: Domains) -> None:
     red, green = (each.split[1].values for each in domains.sets)
     assert domains.shares(red)["red"] > 0.9
     assert domains.shares(green)["green"] > 0.9
     assert domains.shares(np.concatenate([red, green]))["red"] == pytest.approx(0.5, abs=0.1)
     assert min(domains.recalls().values()) > 0.9
-
-
-def test_images_are_brought_to_a_shape() -> None:
-    grey = np.full((2, 8, 8, 1), 60, np.uint8)
-    assert np.array_equal(shaped(grey, (16, 16, 3)), np.full((2, 16, 16, 3), 60))
-    assert np.array_equal(shaped(grey.repeat(3, axis=3), (8, 8, 1)), grey)
-    assert shaped(grey, (8, 8, 1)) is grey
 
 
 def test_a_benchmark_that_was_stopped_goes_on(
@@ -182,55 +146,6 @@ def test_a_benchmark_that_was_stopped_goes_on(
         *(domains, asked),
     )
     assert stored.stat().st_mtime_ns != times  # another question
-
-
-def test_a_set_that_gives_no_release_is_named_and_passed_over(
-    domains: Domains, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = Asked([1.0], seeds=1, epochs=1, out=tmp_path / "results")
-    wrong = Setting("wrong", {"nosuch": "1"})
-    assert report(domains.sets[:1], [wrong], domains, asked) == []
-    assert "no release" in capsys.readouterr().out
-
-
-def test_a_setting_is_a_name_and_pairs() -> None:
-    setting = Setting.read("dct=encoder=embedded:dct,clusters=2", ["noise=3"])
-    assert setting.options == {
-        "encoder": "embedded:dct",
-        "settings": {"noise": "3", "clusters": "2"},
-    }
-    assert Setting.read("default").options == {}
-    for words in ("=a=b", "name=a"):
-        with pytest.raises(InputError, match="NAME=KEY=VALUE"):
-            Setting.read(words)
-
-
-def test_the_command_line_takes_sets_and_folders_and_epsilons(tmp_path: Path) -> None:
-    words = ["strangers", "hands", str(tmp_path), "--epsilon", "0.5,1", "--epsilon", "8"]
-    (one,) = parse([*words, "--setting", "a=b=c", "--setting", "default"])
-    assert one.parts == ["hands", str(tmp_path)]
-    assert one.options == {"epsilon": [0.5, 1.0, 8.0], "setting": ["a=b=c", "default"]}
-    assert set(DEFAULTS) == set(one.module.PARTS)
-    with pytest.raises(SystemExit):
-        parse(["noise", str(tmp_path)])
-
-
-def test_an_exported_classifier_is_scored_as_it_is_in_memory(
-    domains: Domains, tmp_path: Path
-) -> None:
-    model = domains.classifier
-    images = np.concatenate([in_colour(each.split[1].values) for each in domains.sets])
-    labels = np.arange(len(images)) // len(domains.sets[0].split[1].labels)
-    test = Labelled(images, 1 - labels, ("green", "red"))  # in another order than the model's
-    data = onnx_bytes(model.model, model.shape, model.mean.numpy(), model.gain.numpy())
-    (tmp_path / "model.onnx").write_bytes(data)
-    accuracy = float(np.mean(list(domains.recalls().values())))
-    assert exported_accuracy(tmp_path / "model.onnx", domains.names, test) == accuracy
-
-
-def test_the_classifier_of_a_run_is_left_out_where_it_is_the_judge(tmp_path: Path) -> None:
-    images = class_folders(tmp_path / "run" / "release", {"cat": 2, "dog": 2})
-    assert trained_accuracy(images.parent, labelled(4), 0) is None
 
 
 def test_the_classifiers_of_a_run_are_scored_on_real_images(tmp_path: Path) -> None:
@@ -289,12 +204,3 @@ def test_a_fall_is_against_the_best_at_a_smaller_epsilon(
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].split()[-4:] == ["50.0", "49.0", "60.0", "1.0"]
     assert lines[-1].split()[-2:] == ["3.0", "*"]
-
-
-def test_ratios_and_the_largest_other_domain() -> None:
-    shares = {"hands": 0.7, "clothing": 0.2, "eurosat": 0.1}
-    one = Summary("hands", "default", 8.0, 1644, 0.8, 0.01, 0.96, None, 0.9, 30, 50, shares, 0.99)
-    assert one.ratio == pytest.approx(0.8 / 0.96)
-    assert one.released_ratio == pytest.approx(0.9 / 0.96)
-    assert one.wrong == ("clothing", 0.2)
-    assert replace(one, domains={"hands": 1.0}).wrong == ("", 0.0)

@@ -10,7 +10,6 @@ from benchmarks.satellite_world import (
     NAMES,
     PRIVATE_LOOK,
     WORDINGS,
-    Look,
     attributes_of,
     grammar,
     private_rows,
@@ -19,7 +18,7 @@ from benchmarks.satellite_world import (
 )
 from PIL import Image
 
-from understudy.backends.embedded.writer import GrammarWriter, described
+from understudy.backends.embedded.writer import described
 from understudy.backends.phrase_grammar import read_phrases
 
 
@@ -61,34 +60,6 @@ def test_whatever_is_said_is_read_and_varied_within_its_class(name: str) -> None
         for value in values:
             said = {"target": name, "name": name, attribute: value}
             assert phrases.read(described(phrases, said, rng)) == said
-
-
-def test_the_writer_keeps_the_class(tmp_path: Path) -> None:
-    import json
-
-    from understudy.backends.registry import load_model
-    from understudy.core.ports import Writer
-
-    file = tmp_path / "grammar.json"
-    file.write_text(json.dumps(grammar()))
-    writer = load_model(Writer, f"embedded:writer?grammar={file}&keep=target,name")
-    assert isinstance(writer, GrammarWriter)
-    phrases = read_phrases(grammar())
-    for name in NAMES:
-        captions = writer.write(10, label=name)
-        varied = writer.vary(captions, degree=0.5)
-        assert captions != varied
-        assert {phrases.read(caption)["target"] for caption in [*captions, *varied]} == {name}
-    assert writer.unread == 0
-
-
-def test_a_look_does_what_it_says() -> None:
-    tile = np.full((64, 64, 3), (40, 70, 80), np.uint8)
-    np.testing.assert_array_equal(Look().of(tile), tile)
-    np.testing.assert_array_equal(Look(saturation=0.0).of(tile)[0, 0], [63, 63, 63])
-    np.testing.assert_array_equal(Look(haze=1.0).of(tile)[0, 0], [205, 210, 215])
-    turned = Look(hue=120).of(tile)[0, 0]  # green becomes red, blue green, red blue
-    np.testing.assert_array_equal(turned, [70, 80, 40])
 
 
 def test_the_private_half_is_the_same_every_time_and_looks_different(eurosat: Path) -> None:

@@ -18,11 +18,8 @@ from benchmarks.rival_selections import (
     without_duplicates,
 )
 
-from understudy.core.errors import ConfigError
-from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import cross_entropies
-from understudy.methods.selection.penalties import reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
 
 CLASSES, DIM = 3, 6
@@ -74,15 +71,6 @@ def test_every_baseline_meets_the_budgets_and_repeats_itself(
     assert (np.diff(indices) > 0).all()
     assert np.bincount(facts.labels[indices], minlength=CLASSES).tolist() == [8, 8, 8]
     assert np.array_equal(indices, BASELINES[name](dataclasses.replace(facts)))
-
-
-def test_all_candidates_are_all(facts: SelectionFacts) -> None:
-    assert BASELINES["all"](facts).tolist() == list(range(60))
-
-
-def test_another_seed_chooses_others_at_random(facts: SelectionFacts) -> None:
-    indices = BASELINES["random"](facts)
-    assert not np.array_equal(indices, BASELINES["random"](dataclasses.replace(facts, seed=1)))
 
 
 def copies(facts: SelectionFacts, indices: np.ndarray) -> int:
@@ -146,16 +134,6 @@ def test_low_loss_leaves_mislabelled_candidates_out(facts: SelectionFacts) -> No
     assert (facts.severity[BASELINES["low loss"](facts)] < 2).all()
 
 
-def test_the_oracle_takes_what_does_no_harm(facts: SelectionFacts) -> None:
-    assert facts.severity is not None
-    assert (facts.severity[BASELINES["oracle"](facts)] == 0).all()
-
-
-def test_the_oracle_needs_the_truth(facts: SelectionFacts) -> None:
-    with pytest.raises(ConfigError, match="needs the truth"):
-        BASELINES["oracle"](dataclasses.replace(facts, severity=None))
-
-
 def test_tracin_is_the_sum_of_products_of_gradients(facts: SelectionFacts) -> None:
     settings = ProxySettings(steps=8, learning_rate=0.5)
     facts = dataclasses.replace(facts, settings=settings)
@@ -169,17 +147,6 @@ def test_tracin_is_the_sum_of_products_of_gradients(facts: SelectionFacts) -> No
         assert scores[row] == pytest.approx(sum(products))
 
 
-def test_the_selection_is_one_of_them_and_its_penalty_keeps_copies_out(
-    facts: SelectionFacts,
-) -> None:
-    free = copies(facts, BASELINES["selection"](facts))
-    penalties = Penalties(
-        reconstruction_penalty(facts.to_private, facts.to_non_members), reconstruction_weight=2.0
-    )
-    held = copies(facts, BASELINES["selection"](dataclasses.replace(facts, penalties=penalties)))
-    assert held < free
-
-
 def test_of_each_most_similar_pair_the_later_image_goes() -> None:
     points = np.array([[0.0], [10.0], [0.1], [10.3], [20.0]])
     distances = distances_among(points)
@@ -188,11 +155,6 @@ def test_of_each_most_similar_pair_the_later_image_goes() -> None:
     assert without_duplicates(distances, 3).tolist() == [0, 1, 4]
     assert without_duplicates(distances, 1).tolist() == [0]
     assert without_duplicates(distances, 0).tolist() == []
-
-
-def test_more_than_there_are_cannot_be_left() -> None:
-    with pytest.raises(ConfigError, match="6 of 5"):
-        without_duplicates(np.zeros((5, 5)), 6)
 
 
 def test_masking_blackens_so_many_blocks_of_each_image() -> None:
@@ -204,12 +166,6 @@ def test_masking_blackens_so_many_blocks_of_each_image() -> None:
     assert not np.array_equal(result[0], result[1])
     assert (masked(images, 64) == 0).all()
     assert np.array_equal(masked(images, 0), images)
-
-
-@pytest.mark.parametrize(("shape", "blocks"), [((1, 16, 16, 3), 65), ((1, 4, 4, 3), 2)])
-def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...], blocks: int) -> None:
-    with pytest.raises(ConfigError, match="8 x 8"):
-        masked(np.zeros(shape, np.uint8), blocks)
 
 
 def test_noise_on_class_embeddings_has_the_deviation_asked_for() -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import selection, selection_worlds
-from benchmarks.selection_boxes import true_boxes
-from benchmarks.selection_chart import Curve, chart
+from benchmarks import selection
 from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.selection_judge import (
-    LinearHead,
     accuracy,
     nearest_distance,
     nearest_pairs,
@@ -22,7 +18,6 @@ from benchmarks.selection_judge import (
 from benchmarks.selection_worlds import Pool, Samples, Sizes, recipe, roles
 from tests.metrics.lpips import lpips
 
-from understudy.data import open_source
 from understudy.metrics.similarity import mse
 
 SIZES = Sizes("none", per_class=20, copies=60, blends=12, test=40, attacker=60, held_out=60)
@@ -93,17 +88,6 @@ def test_a_world_draws_of_its_own_members_and_degrades_the_others(pool: Pool) ->
     assert copies.max() < np.median(others)
 
 
-def test_a_generator_fitted_to_some_members_draws_of_those_alone(pool: Pool) -> None:
-    members = pool.members()
-    fitted = members & (np.arange(len(members)) % 2 == 0)
-    task = pool.world(members, fitted=fitted)
-    left_out = pool.records.judge[members & ~fitted]
-    copies = task.candidates.judge[task.kinds == 0]
-    apart = np.linalg.norm(copies[:, None] - left_out[None], axis=2).min(1)
-    assert (apart > 0.5).mean() > 0.9
-    assert len(task.private) == 60
-
-
 def test_judge_and_attacker_tell_releases_apart(pool: Pool) -> None:
     task = pool.world(pool.members())
     copies = task.candidates.take(np.flatnonzero(task.kinds == 0))
@@ -117,27 +101,11 @@ def test_judge_and_attacker_tell_releases_apart(pool: Pool) -> None:
     assert len(set(records)) == 5
 
 
-def test_the_head_is_the_minimum_of_its_loss(pool: Pool) -> None:
-    x, y = pool.records.judge, pool.records.labels
-    head = LinearHead.fit(x, y, CLASSES, decay=0.01)
-    values = (x - head.centre) / head.scale
-    slope = values.T @ (head.probabilities(x) - np.eye(CLASSES)[y]) / len(x)
-    assert np.abs(slope + 0.01 * head.weights[:-1]).max() < 1e-3
-
-
 def test_every_method_of_the_chart_selects(pool: Pool) -> None:
     facts = selection.facts_of(pool.world(pool.members()), 0.5)
     for method in ("random", "trained attack", *selection.VARIANTS):
         chosen = selection.selected(method, facts)
         assert len(chosen) == facts.budgets.sum() == 96
-
-
-def test_a_penalty_gives_no_bonus_for_what_is_unlike_private_images(pool: Pool) -> None:
-    facts = selection.facts_of(pool.world(pool.members()), 0.5)
-    penalties = selection.varied(facts, selection.Variant(reconstruction=1.0)).penalties
-    assert penalties is not None
-    assert penalties.reconstruction is not None
-    assert penalties.reconstruction.min() == 0 < penalties.reconstruction.max() <= 4
 
 
 def test_near_copies_stay_nearer_than_degraded_images() -> None:
@@ -150,28 +118,6 @@ def test_near_copies_stay_nearer_than_degraded_images() -> None:
     nearest = [np.minimum(mse(one, images), mse(one, mirrored)) for one in (copies, others)]
     assert nearest[0].mean() < nearest[1].mean()
     assert np.array_equal(copies[2:4], draw(images[2:4], near_copy, [0, 1], numbers[2:4]))
-
-
-def test_features_are_computed_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection_worlds, "CACHE", tmp_path)
-    asked: list[list[int]] = []
-
-    class Means:
-        """An encoder: the mean of an image."""
-
-        def encode(self, images: np.ndarray) -> np.ndarray:
-            return images.mean((1, 2, 3), dtype=np.float32)[:, None]
-
-    monkeypatch.setattr(selection_worlds, "_encoder", lambda file, shape: Means())
-
-    def drawn(rows: np.ndarray) -> np.ndarray:
-        asked.append(rows.tolist())
-        return np.tile(rows[:, None, None, None], (1, 2, 2, 3)).astype(np.uint8)
-
-    for rows in ([3, 1], [1, 2, 3]):
-        first, second = selection_worlds.features_of("some", drawn, np.array(rows))
-        assert first[:, 0].tolist() == second[:, 0].tolist() == rows
-    assert asked == [[1, 3], [2]]
 
 
 def test_looks_are_lpips_of_the_studios_feature_maps(
@@ -200,36 +146,3 @@ def test_looks_are_lpips_of_the_studios_feature_maps(
     again = replace(task, images=lambda _: 1 / 0)
     assert again.looks.tolist() == looks.tolist()
     assert pool.world(pool.members(1)).key != task.key
-
-
-def test_the_chart_is_an_svg_with_a_mark_for_every_point() -> None:
-    curves = [Curve("a < b", [1.0, 5.0], [60.0, 70.0], ["20%", "50%"])]
-    tree = ElementTree.fromstring(chart("title", curves))
-    assert sum(one.tag.endswith("circle") for one in tree.iter()) == 2
-    assert "a < b" in [one.text for one in tree.iter()]
-
-
-def test_images_of_the_playhouse_have_their_boxes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selection_worlds, "CACHE", tmp_path)
-    few = Sizes("playhouse:pet-status?homes=3&per_home=6", 1, 1, 1, 4, 4, 4, most=5)
-    monkeypatch.setitem(selection_worlds.TINY, "few", few)
-    selection_worlds.dataset.cache_clear()
-    data = selection_worlds.dataset("few")
-    assert np.bincount(data.labels).max() <= 5
-    homes = [open_source(f"{few.source}&split={half}") for half in ("train", "test")]
-    drawn = {one.image.tobytes(): one for home in homes for one in map(home.drawn_image, range(18))}
-    rows = np.array([len(data.labels) - 1, 0, 7])
-    for row, found in zip(rows, true_boxes("few", rows), strict=True):
-        instances = drawn[data.values[row].tobytes()].instances
-        assert found.boxes.tolist() == [one.box.tolist() for one in instances]
-
-
-def test_tiny_protocols_have_images_enough_for_every_part() -> None:
-    for sizes in selection_worlds.TINY.values():
-        classes = 4 if sizes.source.startswith("playhouse") else 10
-        labels = np.repeat(np.arange(classes), sizes.most)
-        parts = roles(labels, sizes, 0, tuning=False)
-        assert [len(one) for one in (parts.held_out, parts.attacker, parts.test)] == [60] * 3
-        assert len(parts.records) == 2 * sizes.per_class * classes
