@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
 
 from understudy.core.errors import MissingExtra, SourceError
@@ -71,28 +70,6 @@ def test_bad_rows_of_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> Non
     source = open_source(tmp_path / "saved", skip_bad=True)
     check_source(source)
     assert (len(source), source.skipped) == (2, 2)
-
-
-def test_an_image_column_of_another_name(tmp_path: Path, quiet_datasets: Any) -> None:
-    rows = {"photo": [Image.fromarray(picture(row)) for row in range(3)]}
-    features = quiet_datasets.Features({"photo": quiet_datasets.Image()})
-    quiet_datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
-    source = open_source(tmp_path / "saved")
-    check_source(source)
-    assert source.classes == ("all",)
-
-
-def test_no_image_column(tmp_path: Path, quiet_datasets: Any) -> None:
-    quiet_datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "saved")
-    with pytest.raises(SourceError, match="no column of encoded images; its columns are: text"):
-        open_source(tmp_path / "saved")
-
-
-def test_a_damaged_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
-    dataset(quiet_datasets, [1, 0], ["a", "b"]).save_to_disk(tmp_path / "saved")
-    next((tmp_path / "saved").glob("*.arrow")).unlink()
-    with pytest.raises(SourceError, match="cannot be read as a saved dataset"):
-        open_source(tmp_path / "saved")
 
 
 def test_an_unreachable_hub_says_what_else_to_do(quiet_datasets: Any) -> None:

@@ -79,14 +79,3 @@ def test_a_prefix_has_one_owner(monkeypatch):
     register(monkeypatch, "somebody.else:opener", prefix="playhouse")
     with pytest.raises(SourceError, match=r"by somebody \(somebody\.else:opener\) and understudy"):
         open_source("playhouse:world")
-
-
-def test_the_playhouse_needs_no_installation(monkeypatch):
-    register(monkeypatch)
-    assert len(open_source("playhouse:world?count=3")) == 3
-
-
-def test_other_names_with_a_colon_are_still_paths(monkeypatch, tmp_path):
-    register(monkeypatch)
-    with pytest.raises(SourceError, match="no such file"):
-        open_source(tmp_path / "stripes:some")

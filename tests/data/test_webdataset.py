@@ -11,7 +11,6 @@ from tests.data.samples import KEY, check_source, class_folders, encode, picture
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
-from understudy.data.webdataset import brace_expand
 
 Members = list[tuple[str, bytes]]
 
@@ -61,26 +60,6 @@ def test_units_come_from_json(tmp_path: Path) -> None:
     assert units_of(source) == ["0", "0", "1", "1"]
     with pytest.raises(SourceError, match="no value in the unit column 'patient'"):
         open_source(tmp_path / "a.tar", unit="patient")
-
-
-def test_several_tars(tmp_path: Path) -> None:
-    for shard in range(3):
-        write(tmp_path / "set" / f"train-{shard:03d}.tar", samples("cls", first=4 * shard))
-    write(tmp_path / "set" / "test-000.tar", samples("cls"))
-    assert len(open_source(tmp_path / "set")) == 12
-    assert len(open_source(tmp_path / "set", split="test")) == 4
-    check_source(open_source(f"{tmp_path}/set/train-{{000..001}}.tar"))
-    with pytest.raises(SourceError, match=r"train-003\.tar: there is no such file"):
-        open_source(f"{tmp_path}/set/train-{{000..003}}.tar")
-
-
-def test_braces() -> None:
-    assert brace_expand("a-{08..10}.tar") == ["a-08.tar", "a-09.tar", "a-10.tar"]
-    assert brace_expand("{a,b}-{0..1}") == ["a-0", "a-1", "b-0", "b-1"]
-    assert brace_expand("plain.tar") == ["plain.tar"]
-    for wrong in ("{2..1}", "{0..999999999}"):
-        with pytest.raises(SourceError, match="no range"):
-            brace_expand(wrong)
 
 
 @pytest.mark.parametrize(

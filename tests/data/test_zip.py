@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture, units_of
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import SourceError
 from understudy.data import open_source
-from understudy.data.encoded_images import RecordSource
 
 
 def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
@@ -54,18 +53,6 @@ def test_flat_images_halves_and_manifests(tmp_path: Path) -> None:
     class_folders(halves / "test", rows=2)
     for half, rows in (("train", 6), ("test", 4)):
         assert len(open_source(packed(halves), split=half)) == rows  # type: ignore[arg-type]
-
-
-def test_what_packers_leave_behind_is_passed_over_and_counted(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "pets")
-    litter = ["__MACOSX/pets/cat/._0.png", "cat/.DS_Store", "dog/Thumbs.db", "cat/notes.txt"]
-    for name in litter:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"\0\5\26\7")
-    for source in (open_source(packed(folder)), open_source(folder)):
-        assert isinstance(source, RecordSource)
-        assert (len(source), source.classes, source.skipped) == (6, ("cat", "dog"), 0)
-        assert source.stray == 4
 
 
 def test_units_in_an_archive(tmp_path: Path) -> None:
@@ -130,38 +117,3 @@ def test_an_encrypted_archive_says_so(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(SourceError, match="is encrypted"):
         open_source(path)
-
-
-def test_a_damaged_member_is_named(tmp_path: Path) -> None:
-    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
-    content = bytearray(path.read_bytes())
-    content[60] ^= 255
-    path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"a/1\.png: is damaged in the archive"):
-        open_source(path)
-
-
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        ("?window=40", "CENTRE,WIDTH"),
-        ("?window=40,0", "width of 1 or more"),
-        ("?window=nan,5", "CENTRE,WIDTH"),
-        ("?frames=2", "first or all"),
-        ("?axis=3", "0 .sagittal"),
-        ("?slices=2", "add axis=2"),
-        ("?axis=1&slices=4:2", "are none"),
-        ("?axis=1&slices=x", "FIRST:LAST"),
-        ("?encoding=ebcdic", "utf-8, utf-16"),
-        ("?windows=1,2", "unknown option 'windows'"),
-        ("?window=1,2&window=1,2", "comes twice"),
-        ("?", "NAME=VALUE"),
-    ],
-)
-def test_the_options_of_a_name_are_checked(tmp_path: Path, query: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        open_source(f"{class_folders(tmp_path / 'x')}{query}")
-
-
-def test_a_name_with_a_question_mark_is_a_path_where_there_is_one(tmp_path: Path) -> None:
-    assert len(open_source(class_folders(tmp_path / "what?"))) == 6
