@@ -22,7 +22,7 @@ from tests.server.site import Device, Server, Submitted
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import RunError, UnderstudyError
+from understudy.core.errors import RunError
 from understudy.device.home_folder import write_file
 from understudy.device.outbox import Outbox, ServerConnection, ServerRefused, ServerUnreachable
 from understudy.device.paired_servers import PairedServer
@@ -128,32 +128,6 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "1 disclosure in the ledger" in said
     assert "* classifier of blue, green: server, dog L2, room L0; right in 100.0%" in said
     assert "no model is installed now" in device("model", "--rollback")
-
-
-UNICORN = ["request", "--target", "unicorn", "--background", "room", "--classes", "eating,not"]
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["request", "--target", "dog", "--background", "room", "--level", "dog"], "PART=WHAT"),
-        ([*UNICORN, "--segmenter", SEGMENTER], "no class for 'unicorn'; it has"),
-        ([*UNICORN, "--level", "unicorn=edges"], "no class for 'unicorn'; it has"),
-        (["segment", "--leave-out", "two"], "numbers with commas"),
-        (["status"], "nothing was sent yet"),
-        (["preview"], "no model was asked for yet"),
-        (["add", "photos", "--fit", "round"], "crop, pad or stretch"),
-    ],
-)
-def test_a_command_that_cannot_be_says_why(
-    site: DeviceSite, words: list[str], problem: str
-) -> None:
-    site.add(2)
-    if words[0] == "segment":
-        site.ask()
-    with pytest.raises(UnderstudyError, match=problem):
-        Terminal(site.home.folder)(*words)
-    assert words[0] != "request" or not site.home.path("request.json").exists()
 
 
 def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:

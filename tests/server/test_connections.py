@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import http.client
 import os
 import queue
 import signal
@@ -36,11 +35,9 @@ from understudy.server.application import PAIRING_SECONDS, application
 from understudy.server.connections import (
     BoundedServer,
     ConnectionLimits,
-    OpenConnection,
-    OpenConnections,
     listening_sockets,
 )
-from understudy.server.serve import ServerOptions, certificate_of, serve
+from understudy.server.serve import ServerOptions, certificate_of
 
 
 @pytest.fixture
@@ -228,46 +225,6 @@ def test_slow_and_silent_connections_keep_no_device_out(tmp_path: Path, seconds:
         assert attackers.opened >= ATTACKERS * 0.9
 
 
-def test_slow_guests_leave_when_their_time_is_over(tmp_path: Path) -> None:
-    """A silent connection, one before and one after the handshake, and a slow head, are ended."""
-    limits = ConnectionLimits(handshake=0.3, head=0.6)
-    server = Server(tmp_path)
-    with bounded(server, limits, tmp_path) as (port, context):
-        for tls, attack, longest in (
-            (False, b"", limits.handshake),
-            (True, b"", limits.head),
-            (True, b"GET /v1/about HTTP/1.1\r\nhost: x\r\n", limits.head),
-        ):
-            with socket.create_connection(("127.0.0.1", port)) as plain:
-                one = context.wrap_socket(plain) if tls else plain
-                one.settimeout(30)
-                start = time.monotonic()
-                one.sendall(attack)
-                with suppress(OSError):
-                    assert one.recv(1) == b""
-                assert 0.5 * longest < time.monotonic() - start < longest + 10
-                one.close()
-    server.store.close()
-
-
-def test_an_answer_begins_a_new_time_for_the_next_head(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    with bounded(server, ConnectionLimits(head=1), tmp_path) as (port, context):
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
-        connection.connect()
-        socket_of_all = connection.sock
-        start = time.monotonic()
-        while time.monotonic() < start + 2:  # longer than a head may take
-            connection.request("GET", "/v1/about")
-            assert connection.getresponse().read()
-            assert connection.sock is socket_of_all
-        with suppress(OSError):
-            assert socket_of_all.recv(1) == b""
-        assert time.monotonic() - start < 2 + 1 + 10
-        connection.close()
-    server.store.close()
-
-
 def test_what_one_device_sends_slowly_takes_no_other_device_anything(tmp_path: Path) -> None:
     """Four slow bodies of a device are taken, a fifth is refused; another device goes on."""
     server = Server(tmp_path)
@@ -339,50 +296,6 @@ def bounded(
         running.join()
 
 
-def test_the_oldest_guest_goes_first_and_a_device_stays() -> None:
-    limits = ConnectionLimits(connections=6, of_address=3, of_device=2)
-    connections = OpenConnections(limits)
-
-    def enter(peer: str) -> OpenConnection:
-        connection = connections.enter(peer)
-        assert connection is not None
-        return connection
-
-    device, second, third = (enter("10.0.0.1") for _ in range(3))
-    assert device.admit("a")
-    fourth = enter("10.0.0.1")  # the second, the oldest guest, goes
-    assert [one.is_open for one in (device, second, third)] == [True, False, True]
-    assert third.admit("a")
-    assert not fourth.admit("a")
-    assert fourth.admit("b")
-    assert connections.enter("10.0.0.1") is None  # three of devices: no guest of theirs can go
-    others = [enter("10.0.0.2") for _ in range(3)]
-    assert enter("10.0.0.3").is_open
-    assert not others[0].is_open
-    assert all(one.is_open for one in (device, third, fourth))
-    fourth.leave()
-    fourth.leave()
-    assert enter("10.0.0.1").is_open
-
-
-@pytest.mark.parametrize(
-    ("peers", "alike"),
-    [
-        (("2001:db8::1", "2001:db8::ffff:1"), True),
-        (("2001:db8:0:1::1", "2001:db8:0:2::1"), False),
-        (("::ffff:10.0.0.1", "10.0.0.1"), True),
-        (("fe80::1%eth0", "fe80::2%eth1"), True),
-        (("10.0.0.1", "10.0.0.2"), False),
-    ],
-)
-def test_addresses_of_one_owner_are_counted_as_one(peers: tuple[str, str], alike: bool) -> None:
-    connections = OpenConnections(ConnectionLimits(of_address=1))
-    first = connections.enter(peers[0])
-    assert first is not None
-    connections.enter(peers[1])
-    assert first.is_open is not alike
-
-
 @pytest.mark.parametrize(
     "url",
     ["http://192.168.1.20:8443", "http://example.org", "http://127.0.0.1.example.org:80",
@@ -415,18 +328,6 @@ def test_a_server_in_clear_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         ServerOptions(tmp_path, **fields)  # type: ignore[arg-type]
-
-
-def test_a_busy_port_is_an_error_before_anything_is_made(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        options = ServerOptions(tmp_path / "server", port=door.getsockname()[1])
-        with pytest.raises(ConfigError, match="is in use"):
-            serve(options, print)
-    with pytest.raises(ConfigError, match="cannot listen"):
-        serve(ServerOptions(tmp_path / "server", host="203.0.113.9"), print)
-    with pytest.raises(ConfigError, match="no address"):
-        serve(ServerOptions(tmp_path / "server", host="no.such.host.invalid"), print)
-    assert not (tmp_path / "server").exists()
 
 
 class TlsProxy:

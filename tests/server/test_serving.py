@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
@@ -25,34 +25,13 @@ from tests.server.site import CANARY, CLASSES, NOUN, Device, Server, submitted
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import ConfigError
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import decode_model
 from understudy.server import serve
-from understudy.server.job_service import ServerKeys
-from understudy.server.job_store import DAY, JobStore
-from understudy.server.serve import ServerOptions, certificate_of
-
-
-@pytest.mark.parametrize("wrong", [{"retention_hours": 25}, {"retention_hours": 0}, {"workers": 0}])
-def test_options_that_cannot_be_are_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        ServerOptions(tmp_path, **wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_every_address_is_none_that_a_pairing_code_can_name(tmp_path: Path, host: str) -> None:
-    with pytest.raises(ConfigError, match="--url"):
-        ServerOptions(tmp_path, host=host)
-    reached = ServerOptions(tmp_path, host=host, url="https://192.168.1.20:8443")
-    assert reached.address == "https://192.168.1.20:8443"
-
-
-@pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])
-def test_a_database_that_cannot_be_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="--database"):
-        JobStore(url, lambda: 0)
+from understudy.server.job_store import DAY
+from understudy.server.serve import certificate_of
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "camera.local"])
@@ -64,21 +43,6 @@ def test_the_certificate_is_made_once_and_named_by_its_digest(tmp_path: Path, ho
     assert sha256(der).hexdigest() == digest
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-
-
-def test_the_keys_are_made_once_by_any_number_of_processes(tmp_path: Path) -> None:
-    keys: list[ServerKeys] = []
-    threads = [Thread(target=lambda: keys.append(ServerKeys.of(tmp_path))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(keys)) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["server.key"]
-    assert stat.S_IMODE((tmp_path / "server.key").stat().st_mode) == 0o600
-    (tmp_path / "server.key").write_bytes(b"short")
-    with pytest.raises(InputError, match="no server key"):
-        ServerKeys.of(tmp_path)
 
 
 def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
@@ -104,30 +68,6 @@ def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
         assert Device(client, paired.token).call("POST", "/v1/jobs").status_code == 404
     wrong = CliRunner().invoke(app, ["serve", "revoke", "nobody", "--data", str(tmp_path)])
     assert isinstance(wrong.exception, ConfigError)
-
-
-def test_options_before_a_subcommand_are_those_of_the_subcommand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No second server is made in the folder where the command is given."""
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    data = ["--data", str(tmp_path / "server")]
-    ran = CliRunner().invoke(app, ["serve", *data, "--host", "::1", "--port", "9000", "pair"])
-    assert ran.exit_code == 0, ran.output
-    code = PairingCode.read(ran.output)
-    assert code.url == "https://[::1]:9000"
-    assert code.public_key == ServerKeys.of(tmp_path / "server").public_key
-    ran = CliRunner().invoke(app, ["serve", *data, "--port", "9000", "pair", "--port", "9001"])
-    assert PairingCode.read(ran.output).url == "https://127.0.0.1:9001"
-    ran = CliRunner().invoke(app, ["serve", *data, "devices"])
-    assert (ran.exit_code, ran.output) == (0, "")
-    for words in (["--workers", "2", "pair"], ["--port", "9000", "devices"]):
-        ran = CliRunner().invoke(app, ["serve", *data, *words])
-        assert isinstance(ran.exception, ConfigError)
-        assert f"{words[0]} stands before `{words[2]}`" in str(ran.exception)
-    assert list(here.iterdir()) == []
 
 
 def test_retention_goes_on_after_a_failure(
