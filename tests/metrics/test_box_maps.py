@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError
 from understudy.metrics.box_maps import decode_boxes
 
 
@@ -26,13 +24,6 @@ def test_a_cell_states_a_box_by_its_middle_and_its_sides() -> None:
     assert_allclose(found.boxes, [[(3.5 - 1) * 8, (5.5 - 2) * 4, (3.5 + 3) * 8, 6 * 4]], atol=1e-4)
     assert found.labels.tolist() == [1]
     assert_allclose(found.scores, [1 / (1 + np.exp(-2.0))], atol=1e-6)
-
-
-def test_boxes_end_at_the_rim() -> None:
-    maps = blank()
-    maps[0, 0, 0, 15] = 2.0
-    maps[0, 2:, 0, 15] = np.log(20.0)
-    assert decode_boxes(maps, (64, 64))[0].boxes.tolist() == [[0, 0, 64, 64]]
 
 
 def test_of_two_boxes_on_one_object_the_better_one_stands() -> None:
@@ -56,8 +47,3 @@ def test_unsure_boxes_and_boxes_beyond_the_most_are_left_out() -> None:
     assert first.boxes.shape == (0, 4)
     assert len(second.labels) == 5
     assert second.scores.min() >= 0.5
-
-
-def test_what_is_no_map_is_refused() -> None:
-    with pytest.raises(InputError, match="classes"):
-        decode_boxes(np.zeros((1, 4, 8, 8), np.float32), (64, 64))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.core.errors import InputError, MissingExtra
+from understudy.core.errors import InputError
 from understudy.metrics.dp_sgd import _untrained, dp_sgd
 from understudy.metrics.networks import recipes
 from understudy.metrics.utility import Labelled
@@ -91,17 +90,6 @@ def test_batch_normalisation_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     assert torch.nn.GroupNorm in kinds
 
 
-def test_the_seed_decides_and_global_state_stays() -> None:
-    options = {**QUICK, "network": "two-layer"}
-    before = torch.get_rng_state()
-    first, again, other = (
-        dp_sgd(cloud(200, 1), cloud(300, 2), seed=seed, **options).result for seed in (1, 1, 2)
-    )
-    assert first == again
-    assert first.log_loss != other.log_loss
-    assert torch.equal(before, torch.get_rng_state())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -116,18 +104,3 @@ def test_the_seed_decides_and_global_state_stays() -> None:
 def test_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         dp_sgd(cloud(20, 1), cloud(20, 2), **{**EASY, "network": "two-layer", **options})
-
-
-def test_rows_that_do_not_fit() -> None:
-    data = cloud(20, 1)
-    empty = Labelled(data.values[:0], data.labels[:0], data.classes)
-    with pytest.raises(InputError, match="0 to test"):
-        dp_sgd(data, empty, network="two-layer", **EASY)
-    with pytest.raises(InputError, match="one size and colour"):
-        dp_sgd(data, pictures(20, 1), network="two-layer", **EASY)
-
-
-def test_without_opacus_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opacus", None)  # as if it were not installed
-    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[bench\]'"):
-        dp_sgd(cloud(20, 1), cloud(20, 2), network="two-layer", **QUICK)

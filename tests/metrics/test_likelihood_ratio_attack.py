@@ -11,7 +11,6 @@ from benchmarks.likelihood_ratio_attack import (
     run_worlds,
 )
 
-from understudy.core.errors import InputError
 from understudy.metrics.attacks import Shadows
 
 LABELS = np.repeat(np.arange(3), 20)
@@ -25,12 +24,6 @@ def test_members_are_half_of_each_class_and_the_others_in_the_next_world() -> No
     assert (members[0::2] == ~members[1::2]).all()
     assert not (members[0] == members[2]).all()
     assert np.array_equal(members, member_draws(LABELS, 6, seed=1))
-
-
-@pytest.mark.parametrize("worlds", [2, 5])
-def test_worlds_come_in_pairs(worlds: int) -> None:
-    with pytest.raises(InputError, match="in pairs"):
-        member_draws(LABELS, worlds)
 
 
 def attacked(leak: float, worlds: int = 16, records: int = 200) -> ChainAttack:
@@ -66,25 +59,3 @@ def test_the_scores_are_those_of_shadow_models() -> None:
     result, shadows = chain_attack(members, confidences), Shadows(members, confidences).attack()
     assert result.curve.auc == shadows.auc
     assert np.array_equal(result.curve.tpr, shadows.tpr)
-
-
-def test_worlds_without_complements_are_attacked_by_all_others() -> None:
-    rng = np.random.default_rng(4)
-    members = rng.random((9, 300)) < 0.5
-    members = members[:, (members.sum(0) > 1) & (members.sum(0) < 8)]
-    result = chain_attack(members, 3 * members + rng.normal(size=members.shape))
-    assert result.auc.value > 0.9
-
-
-@pytest.mark.parametrize(
-    ("members", "confidences", "message"),
-    [
-        (np.zeros((3, 5), np.bool_), np.zeros((3, 5)), "four worlds"),
-        (np.zeros((4, 5), np.bool_), np.zeros((4, 6)), "found"),
-        (np.zeros((4, 5), np.bool_), np.zeros((4, 5)), "by halves"),
-        (member_draws(LABELS, 4), np.full((4, 60), np.inf), "not finite"),
-    ],
-)
-def test_bad_worlds_are_refused(members: np.ndarray, confidences: np.ndarray, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        chain_attack(members, confidences)

@@ -26,17 +26,6 @@ def test_any_batches_give_the_same_moments(cuts):
     assert Moments.of(everything).covariance == pytest.approx(found.covariance, rel=1e-9)
 
 
-def test_sums_of_parts_merge():
-    one, two = MomentSums(5), MomentSums(5)
-    one.add(rows(seed=1))
-    two.add(rows(40, seed=2))
-    one.merge(two)
-    one.merge(MomentSums(5))
-    everything = np.concatenate([rows(seed=1), rows(40, seed=2)])
-    assert one.count == 540
-    assert one.moments().covariance == pytest.approx(np.cov(everything, rowvar=False), rel=1e-9)
-
-
 def test_what_has_no_moments_is_refused():
     sums = MomentSums(3)
     sums.add(np.zeros((1, 3)))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError
 from understudy.core.types import Images
 from understudy.metrics.perceptual_distance import nearest_pair_distances
 
@@ -28,11 +27,3 @@ def test_a_sample_is_as_far_as_the_nearest_of_the_private_images_that_are_named(
     assert nearest_pair_distances(distance, samples, private, named, block=2) == pytest.approx(
         expected
     )
-
-
-@pytest.mark.parametrize("shape", [(4, 2), (5, 0), (5,)])
-def test_each_sample_needs_private_images_to_compare(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="of 5 samples"):
-        nearest_pair_distances(
-            lambda a, b: np.zeros(len(a)), pictures(5), pictures(7), np.zeros(shape, np.int64)
-        )
