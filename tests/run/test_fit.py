@@ -8,12 +8,9 @@ import pytest
 from tests.run.samples import class_folders, save
 
 from understudy import synthesize
-from understudy.backends.phrase_grammar import read_phrases
 from understudy.cli.show_run import whole_plan
 from understudy.core.types import Vocabulary
-from understudy.data import open_source
 from understudy.planning.dry import dry_run
-from understudy.playhouse.homes import TASKS
 from understudy.run.config import make_config
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
@@ -79,22 +76,6 @@ def test_a_model_of_few_words_says_which_classes_it_does_not_know(
         assert words in fit.warning
 
 
-def test_models_of_any_words_are_not_asked(tmp_path, base):
-    ready = prepared(tmp_path, ("cat", "dog"), base, phrases=("fox", "owl"))
-    assert words_fit(replace(ready, context=replace(ready.context, generator=None))) is None
-
-
-def test_without_a_generator_another_encoder_is_what_helps(tmp_path, base):
-    ready = prepared(tmp_path, ("cat", "dog"), base, phrases=("fox", "owl"))
-    encoder = ready.context.encoder
-    encoder.vocabulary = Vocabulary(frozenset({"cat"}), "cats")
-    context = replace(ready.context, generator=None, encoder=encoder)
-    warning = words_fit(replace(ready, context=context)).warning
-    assert "embedded:dct (encoder) was taught cats only" in warning
-    assert "--encoder" in warning
-    assert "--generator" not in warning
-
-
 def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):
     ready = prepared(tmp_path, ("cat", "dog"), base)
     assert drawn_fit(ready).value > 0.9
@@ -103,14 +84,6 @@ def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):
     assert "fox" in drawn_fit(alike).warning
     one = replace(ready, context=replace(ready.context, phrases=("fox",)))
     assert drawn_fit(one) is None
-
-
-def test_the_playhouse_is_what_the_studio_was_taught():
-    words = read_phrases().vocabulary
-    for task in (*TASKS, "world"):
-        for phrase in open_source(f"playhouse:{task}").phrases:
-            assert set(phrase.split()) <= words
-    assert not {"forest", "highway", "river", "dress", "mitosis"} & words
 
 
 def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base, capsys):

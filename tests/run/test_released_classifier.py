@@ -184,36 +184,3 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
         alone.rename(result.release)
     assert_refused(ConfigError, "Leave out --network cnn", result, tmp_path, network="cnn", **given)
     assert_refused(ConfigError, "Leave out --epochs", result, tmp_path, epochs=3, **given)
-
-
-def test_statistics_of_one_class_tell_nothing_apart(tmp_path: Path) -> None:
-    np.savez(tmp_path / "private.npz", images=stripes(60, seed=0)[0])
-    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "label": "none", **SILENT}
-    one = synthesize(tmp_path / "private.npz", out=tmp_path / "out", epsilon=50, count=3, **given)
-    with (
-        reporting("none") as events,
-        pytest.raises(ConfigError, match="its statistics tell no classes apart"),
-    ):
-        released_classifier(one.folder, events)
-
-
-def test_what_a_discriminant_does_not_take_is_refused(result: Result, tmp_path: Path) -> None:
-    assert_refused(ConfigError, "computed, not trained in passes", result, tmp_path, epochs=3)
-    words = "written as ONNX only"
-    assert_refused(ConfigError, words, result, tmp_path, network="cnn", file="model.tflite")
-
-
-def test_images_too_large_for_it_train_the_small_cnn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20}, (16, 16, 1))
-    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "settings": QUICK, **SILENT}
-    wide = synthesize(source, out=tmp_path / "out", epsilon=50, count=12, **given).release
-    facts = json.loads((wide / "privacy.json").read_text())
-    facts["data"]["image_shape"] = [16, 260, 1]  # which its images are read at
-    (wide / "privacy.json").write_text(json.dumps(facts))
-    options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
-    assert train_classifier(wide, epochs=1, **options).network == "cnn"
-    assert "16 to 256 pixels a side), so the small CNN is trained" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="of images of 16 to 256 pixels a side, found 16 x 260"):
-        train_classifier(wide, network="discriminant", **options)

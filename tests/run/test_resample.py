@@ -67,13 +67,6 @@ def test_more_samples_of_the_same_model_leave_the_ledger_as_it_was(site: Path) -
     assert not (values[: len(first), None] == first[None]).all(axis=2).any()
 
 
-def test_the_seed_of_the_run_gives_its_own_samples_again(site: Path) -> None:
-    run = release_of(site)
-    again = resample(site / "out", count=len(rows(run)[1]), seed=0, **SILENT)
-    np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
-    assert "the seed of the run itself" in again.warnings[0]
-
-
 def test_classes_are_as_large_as_asked(site: Path) -> None:
     release_of(site)
     more = resample(site / "out", per_class=70, out=site / "more", **SILENT)
@@ -127,15 +120,6 @@ def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
 
 
 # What cannot be sampled
-
-
-def test_how_many_is_asked_in_one_way(site: Path) -> None:
-    for counts in ({}, {"count": 3, "per_class": 3}, {"count": 0}):
-        with pytest.raises(ConfigError, match=r"to draw|at least one"):
-            resample(site / "out", **counts, **SILENT)
-    release_of(site, settings={**QUICK, "conditional": False})
-    with pytest.raises(ConfigError, match="give --count"):
-        resample(site / "out", per_class=3, **SILENT)
 
 
 def test_a_selection_and_a_filter_have_no_more_samples(site: Path) -> None:
@@ -200,14 +184,6 @@ def test_alignment_moves_the_base_set_by_the_same_gaps(
     first = rows(run)[0]
     known = {row.tobytes() for row in first}  # the base set is finite: the same rows, moved
     assert np.mean([row.tobytes() in known for row in values]) > 0.5
-
-
-def test_alignment_of_variances_is_refused(site: Path) -> None:
-    embeddings(site / "base.npz", seed=3)
-    settings = {"second_moment": True}
-    release_of(site, method="alignment", base=str(site / "base.npz"), settings=settings)
-    with pytest.raises(ConfigError, match="second_moment"):
-        resample(site / "out", count=5, **SILENT)
 
 
 @pytest.mark.parametrize("candidates", ["captions", "images"])

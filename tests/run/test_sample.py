@@ -11,7 +11,7 @@ pytest.importorskip("aggdraw")
 pytest.importorskip("skimage")
 
 
-from understudy.core.errors import BackendError, ConfigError, RunError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.run.sample import sample
 
 
@@ -60,10 +60,3 @@ def test_wrong_questions_write_nothing(
     with pytest.raises(error, match=words):
         sample(**arguments)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="holds other things"):
-        sample("a dog", out=tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "mine"
