@@ -31,13 +31,10 @@ from understudy.methods.labelling.image_labels import (
     LabelledSampler,
     Recalls,
     fitted_classifier,
-    leading_inputs,
-    readable_axes,
 )
 from understudy.methods.labelling.likeness import (
     ClassCounts,
     Likeness,
-    PublicKind,
     half_space_depth,
     scrambled,
 )
@@ -110,10 +107,6 @@ def likeness(**more: Any) -> Likeness:
     return Likeness(CLASSES, **{**told, **more})
 
 
-def test_images_that_are_alike_pass() -> None:
-    assert likeness().difference is None
-
-
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -125,18 +118,6 @@ def test_images_that_are_alike_pass() -> None:
 )
 def test_each_test_alone_stops_a_run(changed: dict[str, Any], words: str) -> None:
     assert re.search(words, str(likeness(**changed).difference))
-
-
-def test_what_noise_explains_stops_nothing() -> None:
-    assert likeness(taken=np.array([199.0, 20.0]), taken_sd=30.0).difference is None
-    scarce = ClassCounts(np.array([295.0, 5.0]), 5.0)  # too few to be judged by itself
-    assert likeness(counts=scarce, taken=np.array([290.0, -9.0])).difference is None
-
-
-def test_two_counts_are_one_with_less_noise() -> None:
-    counts = ClassCounts(np.array([10.0, 20.0]), 3.0).combined(np.array([16.0, 20.0]), 6.0)
-    assert counts.values == pytest.approx([11.2, 20.0])
-    assert counts.sd == pytest.approx((1 / 9 + 1 / 36) ** -0.5)
 
 
 def test_a_classifier_that_is_no_better_than_chance_fails() -> None:
@@ -160,17 +141,6 @@ def test_logits_are_adjusted_to_classes_of_one_size(monkeypatch: pytest.MonkeyPa
     counts = ClassCounts(np.array([60.0, 30.0, 10.0]), 1.0)
     theta = fitted_classifier(None, None, np.ones((8, 4)), counts, ())  # type: ignore[arg-type]
     assert theta[-1] == pytest.approx(-np.log([0.6, 0.3, 0.1]))
-
-
-def test_more_records_and_more_budget_read_more_axes() -> None:
-    assert readable_axes(0.27, 100, 300) < readable_axes(0.27, 1_000, 300)
-    assert readable_axes(0.27, 1_000, 300) < readable_axes(1.7, 1_000, 300)
-    assert readable_axes(1.7, 10**6, 300) == 300
-
-
-def test_leading_inputs_have_the_length_of_inputs() -> None:
-    rows = np.random.default_rng(0).normal(size=(5, 9))
-    assert np.linalg.norm(leading_inputs(rows, 4), axis=1) == pytest.approx([10.0] * 5)
 
 
 def test_a_class_that_no_image_looks_like_takes_those_that_come_nearest() -> None:
@@ -367,13 +337,6 @@ def test_a_release_about_private_images_is_not_public(world: World) -> None:
         world.run("second", public=str(result.release))
 
 
-def test_a_method_that_never_stops_leaves_no_rest(world: World) -> None:
-    with pytest.raises(ConfigError, match="leave out --otherwise"):
-        synthesize(world.private, out=world.folder / "out", epsilon=1.0, otherwise="clustering")
-    with pytest.raises(ConfigError, match="no_such"):
-        world.run(otherwise="no_such")
-
-
 def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,19 +366,6 @@ def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
     assert world.spent() <= 8.0
     with pytest.raises(RunError, match="complete"):
         world.run(**options, resume=True)
-
-
-def test_a_classifier_knows_the_named_kind_from_another() -> None:
-    encoder = load_encoder(ENCODER, shape=SHAPE)
-    public, _ = shapes((60, 60), 2)
-    kind = PublicKind.of(
-        encoder.encode(public), encoder.encode(frames(100, 1)), np.random.default_rng(0)
-    )
-    assert kind.held_out > 0.9
-    private, _ = shapes((40, 40), 5)
-    taken = kind.described(encoder.encode(private))[:, kind.length]
-    assert taken.mean() > 0.9
-    assert kind.described(encoder.encode(frames(50, 2)))[:, kind.length].mean() < 0.1
 
 
 def test_a_generator_redraws_what_is_varied(tmp_path: Path, one_thread: None) -> None:

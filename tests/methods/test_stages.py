@@ -16,7 +16,7 @@ from understudy.core.option import declared_options, option_of
 from understudy.core.types import Stage
 from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
 from understudy.methods.alignment.algorithm import AlignmentParams
-from understudy.methods.base import Context, Method, stages_of, weights_of
+from understudy.methods.base import Context, Method, weights_of
 from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.methods.clustering.params import Covariance
@@ -235,12 +235,6 @@ class Plan:
     first: Stage
     absent: Stage | None
     inner: Inner | None
-
-
-def test_the_stages_of_a_plan_come_in_the_order_of_its_fields() -> None:
-    one, two, three = (Stage(name, 1.0) for name in ("one", "two", "three"))
-    assert stages_of(Plan(one, None, Inner((two, three)))) == (one, two, three)
-    assert stages_of(Plan(one, None, None)) == (one,)
 
 
 def test_two_stages_of_one_name_are_refused() -> None:

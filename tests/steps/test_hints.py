@@ -40,24 +40,3 @@ def test_every_limb_is_drawn_in_its_own_colour(kind: str) -> None:
     assert len(brightest) == len(LIMBS[kind])
     whole = skeleton(points, names, kind, (128, 128))
     assert ((whole > 0).any(axis=-1) == np.any(one_by_one, axis=(0, -1))).all()
-
-
-def test_a_limb_lies_between_its_ends_and_nothing_is_drawn_of_what_is_not_seen() -> None:
-    names = names_of("dog")
-    points = np.zeros((len(names), 3), dtype=np.float32)
-    points[names.index("hip")], points[names.index("tail")] = (10, 20, 1), (50, 20, 1)
-    drawn = skeleton(points, names, "dog", (64, 64)).any(axis=-1)
-    rows, columns = np.nonzero(drawn)
-    assert 18 <= rows.min() <= rows.max() <= 22
-    assert columns.min() in (9, 10, 11)
-    assert columns.max() in (49, 50, 51)
-    points[names.index("tail"), 2] = 0
-    assert not skeleton(points, names, "dog", (64, 64)).any()
-
-
-def test_the_limbs_name_keypoints_of_the_playhouse() -> None:
-    pytest.importorskip("aggdraw")
-    from understudy.playhouse.render import TARGET_KEYPOINTS
-
-    for kind in LIMBS:
-        assert set(names_of(kind)) <= set(TARGET_KEYPOINTS[kind])

@@ -9,9 +9,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
-from understudy.methods.base import Context
 from understudy.methods.selection.algorithm import (
-    METHOD,
     Penalties,
     SelectionParams,
     select_candidates,
@@ -60,13 +58,6 @@ def test_wrong_labels_are_left_out(utility):
     assert result.facts["selected"] == BUDGETS.sum()
 
 
-def test_the_scale_of_the_reference_loss_changes_nothing():
-    once = select_candidates(proxy(), LABELS, BUDGETS, REFERENCE)
-    larger = RecordReference(REFERENCE.features, REFERENCE.labels, 2.0**12 * REFERENCE.weights)
-    again = select_candidates(proxy(), LABELS, BUDGETS, larger)
-    np.testing.assert_array_equal(once.indices, again.indices)
-
-
 def test_a_penalty_keeps_a_candidate_out():
     plain = select_candidates(proxy(), LABELS, BUDGETS, REFERENCE)
     penalty = np.zeros(len(LABELS))
@@ -76,32 +67,6 @@ def test_a_penalty_keeps_a_candidate_out():
     )
     assert not np.isin(plain.indices[:10], result.indices).any()
     assert result.warnings == ()
-
-
-def test_a_pool_that_runs_dry_is_told():
-    penalties = Penalties(reconstruction=np.full(len(LABELS), 4.0))
-    result = select_candidates(proxy(), LABELS, BUDGETS, REFERENCE, penalties=penalties)
-    assert any("penalised the most" in warning for warning in result.warnings)
-
-
-def test_a_proxy_that_still_learns_is_told():
-    slow = proxy(steps=5, learning_rate=0.01)
-    result = select_candidates(slow, LABELS, BUDGETS, REFERENCE)
-    assert any("still falling" in warning for warning in result.warnings)
-
-
-def test_classes_that_run_short_are_told():
-    labels = np.r_[LABELS, 3]
-    budgets = np.r_[BUDGETS, 1, 0]
-    features = np.r_[FEATURES, FEATURES[:1]]
-    short = LinearProxy(features, labels, 5, float(budgets.sum()), ProxySettings(learning_rate=1.0))
-    names = ("ant", "bee", "cat", "dog", "eel")
-    result = select_candidates(short, labels, budgets, REFERENCE_OF_FIVE, class_names=names)
-    assert any("no candidate is of class eel" in warning for warning in result.warnings)
-    assert any("of class dog" in warning for warning in result.warnings)
-
-
-REFERENCE_OF_FIVE = RecordReference.of(REFERENCE.features, REFERENCE.labels)
 
 
 def test_a_training_that_diverges_is_refused():
@@ -241,18 +206,6 @@ def test_penalties_are_refused_under_differential_privacy(tmp_path, name):
     check_refused(tmp_path, f"{name} must be 0", settings={name: 1.0})
 
 
-def test_the_area_is_refused_with_gradients(tmp_path):
-    check_refused(tmp_path, "take utility=final", settings={"utility": "area"})
-
-
-def test_nothing_to_select_from_is_refused(tmp_path):
-    check_refused(tmp_path, "give --candidates", candidates=None)
-
-
-def test_one_class_is_refused(tmp_path):
-    check_refused(tmp_path, "one class", label="none")
-
-
 def test_candidates_of_other_classes_are_refused_by_name(tmp_path):
     with np.load(embeddings(tmp_path / "others.npz"), allow_pickle=False) as archive:
         labels = np.char.replace(archive["labels"], "cat", "yak")
@@ -261,26 +214,10 @@ def test_candidates_of_other_classes_are_refused_by_name(tmp_path):
     check_refused(tmp_path, "yak", SourceError, candidates=others)
 
 
-def test_candidates_without_labels_are_refused(tmp_path):
-    np.savez(tmp_path / "bare.npz", embeddings=np.ones((9, 6), np.float32))
-    check_refused(tmp_path, "no labels", SourceError, candidates=str(tmp_path / "bare.npz"))
-
-
-def test_candidates_of_another_length_are_refused(tmp_path):
-    others = str(embeddings(tmp_path / "others.npz", dim=4))
-    check_refused(tmp_path, "embeddings of 4 numbers", SourceError, candidates=others)
-
-
 def test_more_than_there_are_is_refused_before_anything_is_paid(tmp_path):
     with pytest.raises(ConfigError, match="more than the 180 candidates"):
         synthesize(**options(tmp_path, count=181))
     assert not list((tmp_path / "out").rglob("*.npz"))
-
-
-def test_one_sample_is_no_share(tmp_path):
-    """--count 1 asks for one sample, and three classes need three."""
-    with pytest.raises(ConfigError, match="1 samples for 3 classes"):
-        synthesize(**options(tmp_path, count=1))
 
 
 def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
@@ -288,10 +225,6 @@ def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
     with pytest.raises(ConfigError, match="smaller learning_rate"), np.errstate(all="ignore"):
         synthesize(**options(tmp_path, settings=settings))
     assert not list((tmp_path / "out" / "owner").rglob("stages/*.npz"))
-
-
-def test_a_method_that_selects_nothing_refuses_candidates(tmp_path):
-    check_refused(tmp_path, "no use for --candidates", method="clustering", settings={})
 
 
 @pytest.mark.parametrize(
@@ -342,25 +275,3 @@ def test_captions_stay_with_their_images(tmp_path, format):
     assert len(selected) == len(selected.captions) == 8
     for image, text in zip(next(selected.batches(99)).values, selected.captions, strict=True):
         assert caption_of[image.tobytes()] == text
-
-
-def test_the_owner_is_told_what_is_wrong(tmp_path):
-    result = synthesize(**options(tmp_path, settings={"rounds": 2, "steps": 2, "keep": 6}))
-    assert any("still falling" in warning for warning in result.warnings)
-    assert any("fewer than 5 samples" in warning for warning in result.warnings)
-
-
-def test_what_is_left_open_is_settled_by_public_facts():
-    settled = METHOD.settle(SelectionParams(), context(dim=10))
-    assert settled.axes == 10
-    assert settled.clip_norm == pytest.approx(np.sqrt(11) / 2)
-    assert settled.reconstruction == 0
-
-
-def test_images_need_an_encoder():
-    with pytest.raises(ConfigError, match="--encoder"):
-        METHOD.stages(SelectionParams(), context(shape=(8, 8, 1)))
-
-
-def context(dim=10, shape=None):
-    return Context(shape or (dim,), public=False, mu=0.3, classes=("cat", "dog"), candidates=True)
