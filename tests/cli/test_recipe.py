@@ -12,7 +12,7 @@ import yaml
 from tests.run.samples import class_folders, embeddings
 
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError, InputError, RunError
+from understudy.core.errors import InputError, RunError
 from understudy.run.recipe import carry_out, read_steps
 
 
@@ -118,24 +118,6 @@ def test_a_step_that_makes_no_sense_is_refused_before_the_first_one_runs(
     with pytest.raises(InputError, match=message):
         run(site, steps)
     assert not (site / "study").exists()
-
-
-def test_a_folder_of_other_things_is_refused_before_the_first_step_runs(site: Path) -> None:
-    (site / "study" / "half").mkdir(parents=True)
-    (site / "study" / "half" / "mine.txt").write_text("x")
-    with pytest.raises(RunError, match="is not of this step"):
-        run(site)
-    assert not (site / "study" / "all").exists()
-
-
-@pytest.mark.parametrize("text", ["- [", "\udce4"])
-def test_what_is_no_yaml_is_refused(site: Path, text: str) -> None:
-    path = site / "study.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ConfigError, match="not a YAML file"):
-        read_steps(path, commands(), "none")
-    with pytest.raises(ConfigError, match="cannot read"):
-        read_steps(site / "none.yaml", commands(), "none")
 
 
 def test_the_recipe_of_the_page_is_one(site: Path, repository: Path) -> None:

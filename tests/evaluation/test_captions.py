@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from tests.methods.colour_world import NAMES, Blind, Eye, Painter
+from tests.methods.colour_world import NAMES, Eye, Painter
 from tests.run.blobs import SHAPE, blobs, folder_of
 
 import understudy
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
 from understudy.data.captions import open_captioned
-from understudy.evaluation.caption_adapter import measure_captions, shuffled
+from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.embedding_pass import FeatureExtractor
 from understudy.evaluation.evaluate import evaluate
 
@@ -62,31 +62,6 @@ def test_of_a_large_release_random_rows_are_read_with_their_own_captions(painted
     assert one.settings == {"rows_with_captions": 11}
     assert one.values[0].value > 99
     assert one.values == two.values
-
-
-def test_an_encoder_that_reads_no_text_measures_nothing_and_says_what_would(painted):
-    for features in (FeatureExtractor("test:blind", Blind()), FeatureExtractor("of the release")):
-        found = measure_captions(*painted, features, no_bars)
-        assert not found.values
-        (left,) = found.left_out
-        assert left.startswith(f"CLIP score of the captions: {features.name} reads no text")
-        assert "--features" in left
-
-
-@pytest.mark.parametrize("rows", [2, 3, 4, 5, 6, 7, 50])
-def test_shuffled_captions_are_those_of_other_rows_each_once(rows):
-    found = shuffled(rows)
-    assert sorted(found.tolist()) == list(range(rows))
-    assert (found != np.arange(rows)).all()
-    assert np.array_equal(found, shuffled(rows))
-
-
-def test_one_row_alone_has_no_other_caption(tmp_path):
-    written(tmp_path / "r", Painter(noise=2).generate(["a red cat"]), ["a red cat"], [0])
-    found = measure_captions(
-        open_captioned(tmp_path / "r"), (4, 4, 3), FeatureExtractor("e", Eye()), no_bars
-    )
-    assert [one.value > 99 for one in found.values] == [True]
 
 
 @pytest.fixture(scope="module")

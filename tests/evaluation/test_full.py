@@ -15,12 +15,10 @@ from understudy.core.errors import ConfigError, InputError, MissingExtra, RunErr
 from understudy.core.results import Evaluation
 from understudy.data import open_source
 from understudy.evaluation.embedding_pass import load_features
-from understudy.evaluation.leakage_adapter import affordable
 from understudy.metrics.dp_sgd import dp_sgd
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.leakage import mutual_information, regional_mutual_information
 from understudy.metrics.similarity import ssim
-from understudy.report import read_evaluation
 
 torch = pytest.importorskip("torch")
 DCT = "embedded:dct?coefficients=60"
@@ -123,12 +121,6 @@ def test_attributes_of_private_rows_are_inferred_beyond_those_of_strangers(world
     assert 0 < gain.low < gain.value < gain.high
 
 
-def test_semantic_similarity_is_the_mean_cosine_of_all_pairs(world):
-    ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in world.features)
-    means = (ours @ ours.T).mean(), (ours @ theirs.T).mean()
-    assert world.figure("(SIM)") == pytest.approx(means)
-
-
 def test_pairs_that_stand_out_are_chosen_alike_on_both_sides(world):
     """Synthetic rows hit themselves; of held-out rows, those with the smallest ratios count."""
     order = np.sort(world.pixels, axis=1)
@@ -146,24 +138,6 @@ def test_pairs_that_stand_out_are_chosen_alike_on_both_sides(world):
     for start, measure in (("mutual", mutual_information), ("reg", regional_mutual_information)):
         one, two = world.figure(words, start)
         assert one > two == pytest.approx(measure(*pairs).mean())
-
-
-def test_the_curve_ends_with_the_model_that_learnt_from_all_rows(world):
-    accuracy = world.found.find("balanced accuracy, trained on the release").value
-    (curve,) = [one for one in world.found.curves if one.group == "utility"]
-    assert curve.x == (100.0, 200.0)
-    assert curve.y[-1] == accuracy
-    (confusion,) = world.found.settings["confusion"]
-    counts = np.array(confusion["counts"])
-    assert np.mean(np.diag(counts) / counts.sum(axis=1)) == accuracy
-    assert read_evaluation(world.found.as_dict()).settings == world.found.settings
-
-
-def test_rows_of_a_reconstruction_are_what_is_affordable():
-    assert affordable(28 * 28) == (5000, 127_551)
-    few, searched = affordable(256 * 256 * 3)
-    assert (few, searched) == (1594, 1595)
-    assert few * searched * 256 * 256 * 3 <= 5e11
 
 
 def test_dp_sgd_keeps_the_releases_promise(tmp_path):

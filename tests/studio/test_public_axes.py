@@ -9,7 +9,6 @@ pytest.importorskip("torch")
 
 from understudy.backends.embedded.energies.energy_models import EnergyEncoder
 from understudy.backends.embedded.energies.transform import PublicAxes
-from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.studio import public_axes
 from understudy.studio.public_axes import axes_of_images
@@ -40,8 +39,3 @@ def test_public_images_vary_by_one_half_along_every_axis(leaves, monkeypatch):
     luma = encoder.encode(leaves)[:, first : first + 100]
     np.testing.assert_allclose(luma.std(axis=0), 0.5, rtol=0.02)
     np.testing.assert_allclose(luma.mean(axis=0), 0.0, atol=0.01)
-
-
-def test_too_few_images_are_refused(leaves):
-    with pytest.raises(ConfigError, match="2,000 public images"):
-        axes_of_images([leaves])

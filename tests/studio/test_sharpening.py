@@ -55,25 +55,6 @@ def test_the_decoder_alone_learns_to_draw_and_the_discriminator_to_tell(
     assert learnt(stage, "discriminator") == (False, True)
 
 
-def test_half_of_the_latents_are_guessed_and_count_half(stage: DecoderStage) -> None:
-    rows = torch.arange(8)
-    latents, weights = stage.latents(rows, torch.Generator().manual_seed(0))
-    true = torch.tensor(stage.drawing.studied.latents[:8]).float()
-    far = (latents - true).square().mean((1, 2, 3)).sqrt()
-    assert weights.flatten().tolist() == [0.5] * 4 + [1.0] * 4
-    assert (far[4:] <= 0.25).all()  # disturbed by 0.2 at most
-    assert (far[:4] > far[4:].max()).all()
-
-
-def test_a_finer_decoder_begins_with_what_the_coarse_one_knew(stage: DecoderStage) -> None:
-    coarse, fine = stage.drawing.studied.vae.decoder.layers, stage.decoder.layers
-    assert len(fine) == len(coarse) + 1
-    for ours, theirs in zip((*fine[:-2], fine[-1]), coarse, strict=True):
-        assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
-    features = torch.randn(1, 16, 8, 8)
-    assert torch.equal(fine[-2](features), features.relu())  # the new block adds nothing yet
-
-
 def test_the_encoder_stays_as_it_is(studio: Path) -> None:
     before = load_file(studio / WEIGHTS)
     train_tiny_studio(studio, stages=["decoder"])
