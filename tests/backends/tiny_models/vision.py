@@ -13,8 +13,6 @@ from transformers import (
     CLIPImageProcessorPil,
     DetrConfig,
     DetrForObjectDetection,
-    Idefics3Config,
-    Idefics3ForConditionalGeneration,
     LlavaConfig,
     LlavaForConditionalGeneration,
     LlavaProcessor,
@@ -162,31 +160,6 @@ def qwen2_vl(folder: Path) -> Path:
         "processor_class": "Qwen2VLProcessor",
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
-    return folder
-
-
-def idefics3(folder: Path) -> Path:
-    marks = ("<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>")
-    tokenizer = _chat_tokenizer(*marks)
-    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = Idefics3Config(
-        vision_config={**SMALL, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "llama", **LANGUAGE, **ends, "vocab_size": len(tokenizer)},
-        image_token_id=4,
-        scale_factor=2,
-    )
-    save(Idefics3ForConditionalGeneration(config), folder, None)
-    tokenizer.chat_template = CHAT.replace("IMAGE", "<image>")
-    tokenizer.save_pretrained(folder)
-    pixels = {
-        "image_processor_type": "Idefics3ImageProcessor",
-        "size": {"longest_edge": 32},
-        "max_image_size": {"longest_edge": 32},
-        "do_image_splitting": False,
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
-    told = {"processor_class": "Idefics3Processor", "image_seq_len": 4}
-    (folder / "processor_config.json").write_text(json.dumps(told))
     return folder
 
 
