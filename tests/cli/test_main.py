@@ -6,13 +6,12 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.cli.processes import Commands, commands
+from tests.cli.processes import Commands
 from tests.run.samples import class_folders, embeddings
 from typer.testing import CliRunner
 
@@ -21,12 +20,6 @@ from understudy.run.config import run_options
 
 ONE = ["--epsilon", "1"]
 QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]
-
-
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands")) as started:
-        yield started
 
 
 @pytest.fixture

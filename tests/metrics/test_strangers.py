@@ -109,6 +109,7 @@ def test_images_are_taken_for_the_domain_that_they_look_like(domains: Domains) -
     assert min(domains.recalls().values()) > 0.9
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_was_stopped_goes_on(
     domains: Domains, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_benchmark_that_was_stopped_goes_on(
     assert stored.stat().st_mtime_ns != times  # another question
 
 
+@pytest.mark.slow
 def test_the_classifiers_of_a_run_are_scored_on_real_images(tmp_path: Path) -> None:
     private = striped_npz(tmp_path / "private.npz", 90)
     given: dict[str, Any] = {"epsilon": 50.0, "count": 30, "progress": "none"}

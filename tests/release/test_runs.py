@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.cli.processes import Commands, commands
+from tests.cli.processes import Commands
 from tests.run.samples import class_folders
 
 from understudy.release.runs import RunSummary, list_runs
 
 QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "12", "--epsilon", "2"]
 KILLED = ("understudy.privacy.account:Account._store", 1, "after")
-
-
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
