@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from understudy.backends.litert import LiteRtPoseEstimator, LiteRtSegmenter, backend
-from understudy.core.errors import BackendError
 from understudy.core.ports import PoseEstimator, ScoringSegmenter, Segmenter
 from understudy.core.types import Images
 from understudy.testing import PoseEstimatorSuite, ScoringSegmenterSuite, SegmenterSuite
@@ -112,26 +111,6 @@ def test_keypoints_lie_in_the_person(movenet: str, shared_data: Path) -> None:
     )
     np.testing.assert_allclose(neck[:2], (left_shoulder[:2] + right_shoulder[:2]) / 2, atol=1e-3)
     assert neck[2] == min(left_shoulder[2], right_shoulder[2])
-
-
-def test_what_a_file_cannot_be_is_refused(models: Path, tmp_path: Path) -> None:
-    selfie, movenet = models / "selfie_segmentation.tflite", "movenet_single_pose_lightning_ptq"
-    for kind, file, options, words in (
-        ("segmenter", "missing.tflite", {}, "no such file"),
-        ("segmenter", selfie, {}, "does not say what its classes are called"),
-        ("segmenter", selfie, {"labels": "dog,cat,cow"}, "scores 1 classes, and labels= names 3"),
-        ("segmenter", models / f"{movenet}.tflite", {"labels": "a"}, "is no segmenter|scores"),
-        ("pose estimator", selfie, {}, "no pose estimator of one person"),
-        ("detector", selfie, {}, "is no detector"),
-        ("segmenter", selfie, {"labels": "a", "threads": "0"}, "threads must be 1 or more"),
-        ("segmenter", selfie, {"labels": "a", "colour": "1"}, "colour"),
-    ):
-        with pytest.raises(BackendError, match=words):
-            backend.model(kind, str(file), **options)
-    broken = tmp_path / "broken.tflite"
-    broken.write_bytes(b"no model")
-    with pytest.raises(BackendError, match="not a readable LiteRT model"):
-        backend.model("segmenter", str(broken), labels="a")
 
 
 def test_names_come_from_a_file_or_from_the_name(models: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,39 +137,3 @@ def test_a_slot_is_asked_for_only_where_its_condition_holds(encoder: WordEncoder
 def test_what_is_no_grammar_is_refused(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         read_grammar({**GRAMMAR, **change})
-
-
-def test_the_dump_of_the_playhouse_is_read() -> None:
-    playhouse = pytest.importorskip("understudy.playhouse.grammar")
-    dump = json.loads(json.dumps(playhouse.as_json()))
-    words = {
-        word
-        for values in dump["attributes"].values()
-        for phrases in values.values()
-        for phrase in phrases
-        for word in phrase.split()
-    }
-    encoder = WordEncoder(sorted(words | {"in", "with", "person", "dog"}))
-    values = {
-        "dog": {"coat": ["brown", "black"], "status": ["eating", "sleeping"], "wall": ["blue"]},
-        "person": {"shirt": ["red", "blue"], "status": ["eating", "reading"]},
-        "bottle": {"bottle": ["orange", "white"], "cap": ["red", "black"], "place": ["shelf"]},
-        "frame": {"frame": ["golden", "wooden"]},
-    }
-    captioner = ZeroShotCaptioner(encoder, read_grammar({**dump, "possible": values}))
-    captions = {
-        ("dog", "brown", "sleeping", "asleep"): "a brown dog sleeping, a blue wall",
-        ("person", "reading", "red", "shirt"): "a person in a red shirt reading",
-        ("medicine", "bottle", "orange", "red"): "an orange medicine bottle with a red cap on the "
-        "shelf",
-        ("photo", "frame", "wooden", "wooden"): "a wooden photo frame",
-    }
-    for words_in_it, caption in captions.items():
-        (said,) = captioner.caption(encoder.picture(*words_in_it))
-        assert said.replace("on a shelf", "on the shelf") == caption
-        assert playhouse.read_caption(said)["target"] in words_in_it
-    everything = read_grammar(dump)
-    assert {"target", "coat", "status", "place"} <= {slot.name for slot in everything.slots}
-    assert "{collar}" not in str(everything.templates)
-    things = [t.text for t in everything.templates if "bottle" in t.text or "frame" in t.text]
-    assert not any("{status}" in text for text in things)

@@ -48,7 +48,7 @@ def charges(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "rest", [">&-", ">&- 2>&- <&-", "2> errors | true; exit ${PIPESTATUS[0]}"], ids=repr
+    "rest", [">&- 2>&- <&-", "2> errors | true; exit ${PIPESTATUS[0]}"], ids=repr
 )
 def test_a_closed_stream_stops_no_run(rest, scans, tmp_path):
     done = shell(tmp_path, scans, rest)
@@ -191,12 +191,11 @@ def test_a_class_of_one_image_is_refused_unless_it_was_declared(kind, tmp_path):
     assert planned(source, tmp_path, classes=list(sizes)).premises[0].origin == "declared"
 
 
-@pytest.mark.parametrize("epsilon", [1.0, "rest"])
-def test_a_large_delta_has_to_be_meant(epsilon, scans, tmp_path):
+def test_a_large_delta_has_to_be_meant(scans, tmp_path):
     with pytest.raises(ConfigError, match=r"delta 0.002 .* --accept-epsilon says"):
-        make_config({"source": "s", "out": "o", "epsilon": epsilon, "delta": 0.002})
-    make_config({"source": "s", "out": "o", "epsilon": epsilon, "delta": 0.001})
-    meant = {"source": "s", "out": "o", "epsilon": epsilon, "delta": 0.002, "accept_epsilon": True}
+        make_config({"source": "s", "out": "o", "epsilon": 1.0, "delta": 0.002})
+    make_config({"source": "s", "out": "o", "epsilon": 1.0, "delta": 0.001})
+    meant = {"source": "s", "out": "o", "epsilon": 1.0, "delta": 0.002, "accept_epsilon": True}
     make_config(meant)
     assert refused(scans, tmp_path, ConfigError, "delta 0.5", delta=0.5)
     assert planned(scans, tmp_path, delta=0.5, accept_epsilon=True).delta == 0.5

@@ -428,26 +428,6 @@ def test_what_the_decoder_refuses_costs_nothing(site):
     assert site.charges() == []
 
 
-@pytest.mark.slow
-def test_the_mini_studio_does_it_all(tiny_studio, one_thread, tmp_path):
-    source = class_folders(tmp_path / "scans", {"cat": 8, "dog": 8}, (64, 64, 3))
-    made = synthesize(
-        source,
-        epsilon=1.0,
-        out=tmp_path / "out",
-        method="alignment",
-        count=6,
-        encoder=f"embedded:studio?folder={tiny_studio}",
-        generator=f"embedded:studio?folder={tiny_studio}&steps=1",
-        decoder=f"embedded:studio?folder={tiny_studio}&steps=1",
-        ledger=str(tmp_path / "ledger.db"),
-        settings={"first": 4, "noise_level": 2},
-    )
-    (batch,) = open_source(made.release).batches(100)
-    assert batch.values.shape == (6, 64, 64, 3)
-    assert stages(made) == ["gap"]
-
-
 # The plan
 
 

@@ -1,7 +1,6 @@
 """Evolution end to end on a world of coloured squares: populations move towards private rows."""
 
 import csv
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from tests.methods.colour_world import (
     rows_of,
 )
 
-from understudy import synthesize
 from understudy.core.errors import BackendError, ConfigError
 from understudy.core.types import Embeddings
 from understudy.data import write_release
@@ -300,36 +298,6 @@ def test_a_writer_without_words_costs_nothing(squares, tmp_path):
         Site(tmp_path, squares, models={"writer": Mute()}).run(**QUICK)
     with Ledger(str(tmp_path / "ledger.db")) as ledger:
         assert ledger.spent(ledger.register(squares).id).epsilon == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(
-    "settings", [{}, {"candidates": "images"}, {"vote": "text"}], ids=["captions", "images", "text"]
-)
-def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
-    """As a user types it, but for the studio's networks, which are tiny and know nothing."""
-    made = synthesize(
-        "playhouse:pet-status?homes=3&per_home=6&size=32",
-        method="evolution",
-        out=tmp_path / "out",
-        ledger=str(tmp_path / "ledger.db"),
-        epsilon=5.0,
-        count=6,
-        unit="home",
-        watch=True,
-        generator=f"embedded:studio?folder={tiny_studio}&steps=2",
-        encoder=f"embedded:studio?folder={tiny_studio}",
-        settings={"population": 8, "rounds": 2, "lookahead": 2, **settings},
-    )
-    assert [stage.stage for stage in made.receipt.stages] == ["sizes", "round 1", "round 2"]
-    assert len(list(made.release.rglob("*.png"))) == 6
-    captioned = settings.get("candidates") != "images"
-    assert (made.release / "captions.csv").exists() == captioned
-    assert ("`captions.csv`" in (made.release / "README.md").read_text()) == captioned
-    assert made.contact_sheet is not None
-    distances = (tmp_path / "out" / "owner" / "watch.jsonl").read_text().splitlines()
-    assert [json.loads(line)["when"] for line in distances] == ["round 0", "round 1", "round 2"]
 
 
 # What is refused before anything is spent

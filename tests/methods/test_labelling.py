@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.independence.worlds import Records, run
 from tests.methods.colour_world import Painter
 from tests.methods.shapes_world import (
     CLASSES,
     SHAPE,
     folder_of_frames,
     folder_of_shapes,
-    frames,
     shapes,
 )
 
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import ConfigError, MethodStopped, RunError
+from understudy.core.errors import ConfigError, MethodStopped
 from understudy.data import open_source
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.labelling.algorithm import METHOD, LabellingParams
@@ -335,74 +333,3 @@ def test_a_release_about_private_images_is_not_public(world: World) -> None:
     result = world.run()
     with pytest.raises(ConfigError, match="release about private images"):
         world.run("second", public=str(result.release))
-
-
-def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.set_budget(8.0)
-
-    def killed(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    options: dict[str, Any] = {"public": str(world.unlike), "otherwise": "clustering"}
-
-    def kill_at(function: str, **more: Any) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(function, killed)
-            with pytest.raises(KeyboardInterrupt):
-                world.run(**options, **more)
-
-    kill_at("understudy.run.session.write_stop")
-    assert world.rows("return") == []
-    kill_at("understudy.privacy.account.Account.settle", resume=True)
-    assert world.rows("return") == []
-    kill_at("understudy.run.session.Session._run_method", resume=True)
-    assert len(world.rows("return")) == 41
-    kill_at("understudy.run.session.write_release", resume=True)
-    result = world.run(**options, resume=True)
-    assert len(world.rows("return")) == 41
-    assert len(world.rows("charge")) == 44 + len(result.receipt.stages) - 3
-    assert world.spent() <= 8.0
-    with pytest.raises(RunError, match="complete"):
-        world.run(**options, resume=True)
-
-
-def test_a_generator_redraws_what_is_varied(tmp_path: Path, one_thread: None) -> None:
-    shape = (16, 16, 3)
-
-    class Lighter(Painter):
-        shape: tuple[int, ...] = (8, 8, 3)
-
-        def vary(self, images: Any, prompts: Any, *, strength: float, seed: int = 0) -> Any:
-            assert images.shape[1:] == self.shape
-            assert set(prompts) <= {"a photo of a cross", "a photo of a disc"}
-            asked.append((strength, seed))
-            return np.full_like(images, 200)
-
-    asked: list[tuple[float, int]] = []
-    context = Context(
-        shape,
-        public=True,
-        mu=20.0,
-        classes=CLASSES,
-        count=700,
-        encoder=load_encoder(ENCODER, shape=shape),
-        generator=Lighter(),
-    )
-    done = run(
-        METHOD,
-        LabellingParams(draw="varied", strength=0.3),
-        context,
-        Records(*shapes((100, 90), 1, shape), classes=CLASSES),
-        tmp_path,
-        {},
-        epsilon=500.0,
-        public=Records(*shapes((100, 100), 2, shape), classes=CLASSES),
-        contrast=Records(frames(100, 3, shape), np.zeros(100, np.int64)),
-    )
-    images = [batch.images for batch in done.release.batches()]
-    assert [part.shape for part in images if part is not None] == [(512, *shape), (188, *shape)]
-    assert all((part == 200).all() for part in images if part is not None)
-    assert {strength for strength, _ in asked} == {0.3}
-    assert len({seed for _, seed in asked}) == 2

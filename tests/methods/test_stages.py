@@ -101,14 +101,12 @@ class Case:
 def clustering_cases() -> list[Case]:
     """Every covariance, with one cluster and several, in every kind of space."""
     cases = []
-    for covariance, clusters, normalise in itertools.product(
-        get_args(Covariance), (1, 2), (False, True)
-    ):
-        settings = {"covariance": covariance, "clusters": clusters, "normalise": normalise}
-        embeddings = ClusteringParams(**settings)
-        cases.append(Case(CLUSTERING, embeddings, of_embeddings()))
-        if not normalise:
-            cases.append(Case(CLUSTERING, ClusteringParams(components=9, **settings)))
+    for covariance, clusters in itertools.product(get_args(Covariance), (1, 2)):
+        settings = {"covariance": covariance, "clusters": clusters}
+        normalised = ClusteringParams(normalise=clusters == 2, **settings)
+        cases.append(Case(CLUSTERING, normalised, of_embeddings()))
+    for covariance in get_args(Covariance):
+        cases.append(Case(CLUSTERING, ClusteringParams(components=9, covariance=covariance)))
     few = {"clusters": 2, "components": 9}
     return [
         *cases,
@@ -133,17 +131,17 @@ def clustering_cases() -> list[Case]:
 def alignment_cases() -> list[Case]:
     """Both partitions, with and without a known norm, one cluster and several."""
     based: dict[str, Any] = {"base": True}
-    spaces = (of_images(**based), of_embeddings(**based))
-    choices = itertools.product(("public", "matched"), (1, 2), (False, True), spaces)
+    of_pixels = of_images(**based)
+    choices = itertools.product(("public", "matched"), (1, 2), (False, True))
     cases = [
         Case(
             ALIGNMENT,
             AlignmentParams(
                 partition=partition, clusters=clusters, second_moment=second, dimensions=3
             ),
-            facts,
+            of_embeddings(**based) if second else of_pixels,
         )
-        for partition, clusters, second, facts in choices
+        for partition, clusters, second in choices
     ]
     other = load_encoder("embedded:dct?coefficients=4", shape=SHAPE)
     return [
@@ -223,18 +221,6 @@ def test_what_is_planned_is_what_is_released(case: Case, tmp_path: Any) -> None:
     assert len(names) == len(set(names))
     assert all(stage.weight > 0 for stage in stages)
     assert case.released(tmp_path) == set(names)
-
-
-@dataclass(frozen=True)
-class Inner:
-    votes: tuple[Stage, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    first: Stage
-    absent: Stage | None
-    inner: Inner | None
 
 
 def test_two_stages_of_one_name_are_refused() -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -16,27 +12,14 @@ pytest.importorskip("torch")
 from benchmarks.domains import (
     Domains,
     divided,
-    everyday_names,
-    everyday_split,
     folder_set,
     spread,
 )
 from benchmarks.medians import Summary, largest_fall, left_out_medians, print_falls
-from benchmarks.strangers import (
-    Asked,
-    Setting,
-    released_accuracy,
-    report,
-    trained_accuracy,
-)
 from PIL import Image
-from tests.run.samples import QUICK
-from tests.run.stripes import CLASSES, striped_npz
-from tests.run.stripes import stripes as striped_images
 
 from understudy.core.errors import InputError
 from understudy.metrics.utility import Labelled
-from understudy.run.synthesize import synthesize
 
 
 def stripes(folder: Path, colour: int, count: int = 30, side: int = 16) -> Path:
@@ -84,92 +67,12 @@ def test_a_folder_has_its_own_halves_or_a_fifth_is_set_aside(tmp_path: Path) -> 
     assert folder_set(tmp_path / "halves", channels=1).split[0].values.shape[3] == 1
 
 
-def test_the_everyday_classes_are_drawn_with_a_seed_from_all_zips(tmp_path: Path) -> None:
-    stripes(tmp_path / "images", 0, count=5)
-    files = sorted((tmp_path / "images").rglob("*.png"))
-    for part in range(2):
-        with ZipFile(tmp_path / f"part-{part}.zip", "w") as archive:
-            for kind in range(8):
-                for file in files:
-                    archive.write(file, f"kind-{part}{kind}/{file.parent.name}-{file.name}")
-    names = everyday_names(tmp_path)
-    assert len(names) == 10
-    assert {name[5] for name in names} == {"0", "1"}
-    assert everyday_names(tmp_path) == names
-    train, test = everyday_split(tmp_path, None)
-    assert train.classes == names
-    assert (len(train.labels), len(test.labels)) == (80, 20)
-
-
 def test_images_are_taken_for_the_domain_that_they_look_like(domains: Domains) -> None:
     red, green = (each.split[1].values for each in domains.sets)
     assert domains.shares(red)["red"] > 0.9
     assert domains.shares(green)["green"] > 0.9
     assert domains.shares(np.concatenate([red, green]))["red"] == pytest.approx(0.5, abs=0.1)
     assert min(domains.recalls().values()) > 0.9
-
-
-@pytest.mark.slow
-def test_a_benchmark_that_was_stopped_goes_on(
-    domains: Domains, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, sets = tmp_path / "results", domains.sets
-    asked = Asked([1.0, 8.0], seeds=1, epochs=1, out=out, sheets=tmp_path / "sheets")
-    setting = Setting("dct", {"encoder": "embedded:dct", "decoder": "embedded:dct"})
-    summaries = report(sets, [setting], domains, asked)
-    printed = capsys.readouterr().out
-    assert printed.count("median of 2") == 2
-    assert "largest fall" in printed
-    assert "of other code" not in printed
-    assert [(each.name, each.epsilon) for each in summaries] == [
-        *(("red", 1.0), ("green", 1.0), ("red", 8.0), ("green", 8.0)),
-    ]
-    assert len(json.loads((out / "results.json").read_text())) == 4
-    assert len(list((tmp_path / "sheets").iterdir())) == 4
-    assert all(sum(each.domains.values()) == pytest.approx(1) for each in summaries)
-
-    stored = out / "red" / "dct" / "8-0.json"
-    (out / "green" / "dct" / "8-0.json").unlink()  # it was stopped before the last run
-    times = stored.stat().st_mtime_ns
-    again = report(sets, [setting], domains, asked)
-    assert again[:3] == summaries[:3]
-    assert again[3].seconds != summaries[3].seconds
-    assert stored.stat().st_mtime_ns == times
-
-    content = json.loads(stored.read_text())
-    content["answer"]["code"] = "older"
-    stored.write_text(json.dumps(content))
-    report(sets[:1], [setting], domains, asked)
-    assert "1 of the runs are of other code" in capsys.readouterr().out
-    report(
-        sets[:1],
-        [replace(setting, overrides={**setting.overrides, "clusters": "1"})],
-        *(domains, asked),
-    )
-    assert stored.stat().st_mtime_ns != times  # another question
-
-
-@pytest.mark.slow
-def test_the_classifiers_of_a_run_are_scored_on_real_images(tmp_path: Path) -> None:
-    private = striped_npz(tmp_path / "private.npz", 90)
-    given: dict[str, Any] = {"epsilon": 50.0, "count": 30, "progress": "none"}
-    given["ledger"] = str(tmp_path / "ledger.db")
-    synthesize(private, out=tmp_path / "run", **given)
-    images, labels = striped_images(200, seed=3)
-    test = Labelled(images, 2 - labels, CLASSES[::-1])
-    released = released_accuracy(tmp_path / "run", test)
-    assert released is not None
-    assert released > 0.6
-    trained = trained_accuracy(tmp_path / "run", test, 0)
-    assert trained is not None
-    assert trained > 0.5
-    files = {
-        (tmp_path / "run" / f"{name}.onnx").read_bytes() for name in ("statistics", "classifier")
-    }
-    assert len(files) == 2
-    without = {**given, "encoder": "embedded:dct", "settings": QUICK}
-    synthesize(private, out=tmp_path / "other", **without)
-    assert released_accuracy(tmp_path / "other", test) is None
 
 
 # Arithmetic

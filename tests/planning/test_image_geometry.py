@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.run.samples import QUICK, class_folders, release_pixels, tree
+from tests.run.samples import QUICK, release_pixels
 from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import InputError
 from understudy.data import open_source
 from understudy.planning.check import SourceCheck, check_source
-from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommend
-from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 
 TALL = (1307, 1100)
@@ -199,26 +197,6 @@ def test_scans_stored_in_colour_make_the_release_that_was_declared(
     assert origins["colour channels"] == ((1, "declared") if channels else (3, "inferred"))
 
 
-def test_a_plan_and_a_check_change_nothing_that_a_run_does(scans: Path, tmp_path: Path) -> None:
-    given = {"source": str(scans), "out": tmp_path / "out", "epsilon": 8.0, "size": 48}
-    given |= {"ledger": str(tmp_path / "l.db")}
-    before, pixels = (
-        dry_run(make_config(given)),
-        [batch.values for batch in open_source(scans, size=48).batches(4)],
-    )
-    files = tree(scans)
-    proposed = planned(scans, tmp_path / "l.db", size=48)
-    assert checked(scans, size=48).options["channels"] == 1
-    assert "--channels 1" in [choice.option for choice in proposed.choices]
-    assert dry_run(make_config(given)) == before
-    assert {one.name: one.value for one in before.premises}["colour channels"] == 3
-    for batch, same in zip(open_source(scans, size=48).batches(4), pixels, strict=True):
-        np.testing.assert_array_equal(batch.values, same)
-    assert tree(scans) == files
-    with Ledger(tmp_path / "l.db") as ledger:
-        assert list(ledger.rows()) == []
-
-
 # --fit wherever a size is given
 
 
@@ -261,25 +239,3 @@ def test_a_planted_border_is_cropped_padded_or_squeezed(tmp_path: Path) -> None:
     assert (padded[8:-8, -1:] == (0, 0, 250)).all()
     assert (stretched[:, :1] == (250, 0, 0)).all()
     assert (stretched[:, 9:11] == 120).all()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "audit {source} --fit pad",
-        "check {source} --fit pad",
-        "plan {source} --epsilon 1 --fit pad",
-        "synthesize {source} --epsilon 1 --out {out} --fit pad",
-        "select {source} --keep 50% --out {out} --fit pad",
-        "ledger show {source} --fit pad",
-        "ledger set-budget {source} --epsilon 1 --fit pad",
-        "studio fit-niqe {source} --out {out}.npz --fit pad",
-    ],
-)
-def test_every_command_that_takes_a_size_takes_a_fit(tmp_path: Path, words: str) -> None:
-    source = class_folders(tmp_path / "x", {"cat": 3, "dog": 3})
-    typed = words.format(source=source, out=tmp_path / "out").split()
-    typed += ["--ledger", str(tmp_path / "l.db")] if "ledger" in words else []
-    ended = CliRunner().invoke(app, typed)
-    assert isinstance(ended.exception, ConfigError), ended.output
-    assert "--fit pad is how images are brought to a size: add --size" in str(ended.exception)

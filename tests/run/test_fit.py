@@ -8,9 +8,7 @@ import pytest
 from tests.run.samples import class_folders, save
 
 from understudy import synthesize
-from understudy.cli.show_run import whole_plan
 from understudy.core.types import Vocabulary
-from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
@@ -104,36 +102,3 @@ def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base,
     assert fit["value"] < 0.65
     assert fit["chance"] == pytest.approx(0.5, abs=0.1)
     assert len(list(made.release.rglob("*.png"))) > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("classes", "warns"),
-    [(None, False), (("AnnualCrop", "Forest", "Highway", "SeaLake"), True)],
-)
-def test_the_mini_studio_says_what_it_draws(tmp_path, classes, warns, capsys):
-    source = "playhouse:pet-status?homes=2&per_home=4"
-    if classes is not None:
-        source = class_folders(tmp_path / "tiles", dict.fromkeys(classes, 2), (64, 64, 3))
-    plan = dry_run(
-        make_config(
-            {
-                "source": str(source),
-                "out": tmp_path / "out",
-                "epsilon": 1.0,
-                "method": "alignment",
-                "ledger": str(tmp_path / "ledger.db"),
-            }
-        )
-    )
-    whole_plan(plan)
-    printed = capsys.readouterr().out
-    assert ("playhouse" in printed.split("settings")[1]) == warns
-    words, apart = plan.fits
-    assert (words.warning is not None) == warns
-    assert words.value == (0.0 if warns else 1.0)
-    assert (apart.warning is not None) == warns
-    if warns:
-        assert "--method clustering" in words.warning
-        assert "--base" in words.warning
-        assert "hf:MODEL" in words.warning

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ pytest.importorskip("onnx")
 
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
-from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
-from understudy.metrics.verdicts import sampling_loss  # noqa: E402
-from understudy.run.accuracy import RELEASED_WORDS, evaluation_of_scores  # noqa: E402
+from understudy.run.accuracy import RELEASED_WORDS  # noqa: E402
 from understudy.run.progress import reporting  # noqa: E402
 from understudy.run.released_classifier import released_classifier  # noqa: E402
-from understudy.run.report import load  # noqa: E402
 from understudy.run.run_result import Result  # noqa: E402
 from understudy.run.synthesize import synthesize  # noqa: E402
 from understudy.run.trained_model import train_classifier  # noqa: E402
@@ -103,35 +99,6 @@ def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_
     train_classifier(result, from_="statistics", export=tmp_path / "model.onnx", **SILENT)
     assert state() == before
     assert sorted(path.name for path in result.folder.parent.iterdir()) == names
-
-
-def test_a_run_says_what_sampling_loses(result: Result) -> None:
-    network, samples, released = (one.score for one in result.accuracy)
-    assert (network.model, network.released) == ("small CNN on images", False)
-    assert (released.model, released.released) == (RELEASED_WORDS, True)
-    with reporting("none") as events:
-        library = released_classifier(result.folder, events).classifier
-    images, labels = stripes(90, seed=5)
-    table = confusion(labels, library.predict(images), 3)
-    assert result.accuracy[2].report.synthetic[0].confusion == tuple(map(tuple, table.tolist()))
-    assert released.synthetic == balanced_accuracy(table) > 0.6
-    assert released.real == samples.real > 0.5
-    evaluation = evaluation_of_scores([network, samples, released])
-    assert evaluation is not None
-    best = max(network.synthetic, samples.synthetic)
-    loss = 100 * (released.synthetic - best)
-    words = f"loses {loss:.1f} points" if loss >= 0.05 else "loses nothing"
-    sentence = sampling_loss(evaluation.values)
-    assert f"released statistics alone reach {released.synthetic:.1%}, so sampling {words}" in (
-        sentence
-    )
-    report = load(result)
-    assert [score.released for score in report.owner.scores] == [False, False, True]
-    assert report.owner.utility is not None
-    assert report.owner.utility.sentence.endswith(sentence)
-    page = " ".join(re.sub("<[^>]+>", " ", (result.owner / "report.html").read_text()).split())
-    assert RELEASED_WORDS in page
-    assert sentence.split("(")[0].strip() in page
 
 
 def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:

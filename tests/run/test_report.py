@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.report.pages import Page, pictures, pixels
 from tests.run.samples import QUICK, class_folders, save
 
 import understudy
-from understudy.core.errors import ConfigError, RunError
 from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -226,43 +224,3 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
     assert ",".join(table.column_names) == lines[0]
     assert table["epsilon"].to_pylist() == [1.0, 1.0, 4.0, 4.0]
-
-
-@pytest.mark.parametrize(
-    ("fault", "error", "message"),
-    [
-        (lambda runs: report.compare_folders([runs / "run-1"]), ConfigError, "two or more"),
-        (
-            lambda runs: report.compare_folders([runs / "run-1"] * 2),
-            ConfigError,
-            "two or more .* found 1",
-        ),
-        (lambda runs: report.compare_folders([runs / "run-1", runs]), RunError, "holds no release"),
-        (lambda runs: report.load(runs), RunError, "holds no release"),
-        (
-            lambda runs: report.load(shutil.copytree(runs / "run-1" / "release", runs / "alone")),
-            RunError,
-            "without its run",
-        ),
-        (
-            lambda runs: report.write_table([], runs / "a.xlsx"),
-            ConfigError,
-            r"name it a.csv or a.parquet, not a.xlsx",
-        ),
-        (
-            lambda runs: report.write_table([], runs / "no" / "a.parquet"),
-            ConfigError,
-            "there is no folder",
-        ),
-        (
-            lambda runs: report.write_public_report(runs / "run-1", runs / "no" / "a.html"),
-            ConfigError,
-            "there is no folder",
-        ),
-    ],
-)
-def test_what_cannot_be_done_is_said(
-    runs: Path, fault: Callable[[Path], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        fault(runs)

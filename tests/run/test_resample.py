@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.methods.colour_world import Site, Squares, nearest_colours, rows_of
 from tests.run.samples import QUICK, class_folders, embeddings
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
-from understudy.methods.base import Materials, Resampling, weights_of
-from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
-from understudy.privacy.account import StoredReleases
-from understudy.privacy.budget import Budget
-from understudy.privacy.budget_plan import Plan
-from understudy.privacy.vault import StoredVault
 from understudy.release.runs import list_runs
 from understudy.report.meaning import composed_mu
 from understudy.run.report import load
@@ -184,32 +176,3 @@ def test_alignment_moves_the_base_set_by_the_same_gaps(
     first = rows(run)[0]
     known = {row.tobytes() for row in first}  # the base set is finite: the same rows, moved
     assert np.mean([row.tobytes() in known for row in values]) > 0.5
-
-
-@pytest.mark.parametrize("candidates", ["captions", "images"])
-def test_evolution_renders_its_last_candidates_again(tmp_path: Path, candidates: str) -> None:
-    squares = Squares({"cat": ["red"] * 60 + ["blue"] * 30, "dog": ["green"] * 90})
-    site = Site(tmp_path, squares, epsilon=60.0, count=40)
-    settings: dict[str, Any] = {"population": 32, "rounds": 3, "lookahead": 0}
-    settings |= {"candidates": candidates}
-    first, _, spent = site.run(**settings)
-    before = (tmp_path / "ledger.db").read_bytes()
-
-    context = site.context()
-    params = METHOD.settle(EvolutionParams(**settings), context)
-    plan = Plan.of(Budget(60.0), weights_of(METHOD.stages(params, context)))
-    stages = tmp_path / "out" / "owner" / "stages"
-    releases = StoredReleases(site.unit, plan, stages)
-    anew = Resampling(1, 60, 30, lambda _, make: make())
-    materials = Materials(context, StoredVault(releases), None, 0, lambda *_: lambda _: None)
-    more = METHOD.run(replace(materials, resampling=anew), params)
-    assert (tmp_path / "ledger.db").read_bytes() == before
-    assert spent > 0
-    images, labels = rows_of(more)
-    assert np.bincount(labels).tolist() == [30, 30]
-    assert not {image.tobytes() for image in images} & {i.tobytes() for i in rows_of(first)[0]}
-    found = nearest_colours(images)
-    old, own = rows_of(first)
-    for label in range(2):  # the colours of the last generation, and hardly another
-        known = set(nearest_colours(old)[own == label].tolist())
-        assert np.mean([colour in known for colour in found[labels == label].tolist()]) > 0.7

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import ndimage
 from tests.methods.sanitize.painted_models import RED, SIZES, Painter
@@ -18,11 +15,9 @@ from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import Composer, ComposeSettings, Composition, Material
 from understudy.methods.sanitize.customise import References
 from understudy.methods.sanitize.cutouts import (
-    Cutout,
     box_of,
-    placed,
 )
-from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
+from understudy.methods.sanitize.scene_prompts import ScenePrompts
 
 NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False, as_drawn=0)
 
@@ -67,32 +62,6 @@ def test_boxes_are_exact_to_the_pixel() -> None:
     assert len(whole.boxes) == len(whole) == 12
     for image, truth in zip(whole.images, whole.truth, strict=True):
         assert_array_equal(truth.boxes[0], box_of(is_red(image[None])[0]))
-
-
-@pytest.mark.parametrize(("level", "of_words"), [(1, 0.5), (2, 0.0)])
-def test_half_of_a_class_is_of_words_alone_where_only_its_lines_are_known(
-    level: int, of_words: float
-) -> None:
-    class Noting(Painter):
-        def __init__(self) -> None:
-            super().__init__()
-            self.heard: list[str] = []
-
-        def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
-            self.heard += prompts
-            return super().generate(prompts, seed=seed)
-
-    feature = "edges" if level == 1 else None
-    part = wire.PartRequest(noun="dog", level=level, feature=feature)
-    asked = request(target_object=(part,), references=1)
-    tuned, untuned = Noting(), Noting()
-    material = Material({0: untuned, 1: tuned}, {}, frozenset({1}), untuned)
-    how = replace(NO_CHANGE, as_drawn=1.0, rounds=1)
-    Composer(asked, material, ColourSegmenter(), ScenePrompts("room"), how).compose(0)
-    assert all(RARE_WORD in text for text in tuned.heard)
-    assert not any(RARE_WORD in text for text in untuned.heard)
-    assert len(untuned.heard) == 24 * of_words
-    assert len(tuned.heard) == 24 * (1 - of_words)
 
 
 def test_an_image_that_shows_two_objects_as_drawn_is_dropped() -> None:
@@ -159,28 +128,3 @@ def test_the_papers_pipeline_without_masks_gives_the_images_of_the_prompts() -> 
     whole = composed(request(), how=ComposeSettings(mask="none")).images
     assert np.bincount(whole.labels).tolist() == [12, 12]
     assert (is_red(whole.images).sum(axis=(1, 2)) == 84).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    height=st.integers(1, 40),
-    width=st.integers(1, 40),
-    share=st.floats(0.05, 1.0),
-    seed=st.integers(0, 2**32 - 1),
-    bearing=st.integers(0, SIDE - 1),
-)
-def test_an_object_lies_inside_the_image_with_its_foot_on_what_bears_it(
-    height: int, width: int, share: float, seed: int, bearing: int
-) -> None:
-    cutout = Cutout.of(np.full((height, width, 3), 9, np.uint8), np.ones((height, width), bool))
-    assert cutout is not None
-    scaled = cutout.scaled(share, SIDE, mirrored=True)
-    support = np.zeros((SIDE, SIDE), bool)
-    support[bearing] = True
-    one = placed(scaled, SIDE, np.random.default_rng(seed), support=support)
-    tall, wide = one.cutout.mask.shape
-    assert 0 <= one.top <= SIDE - tall
-    assert 0 <= one.left <= SIDE - wide
-    assert max(tall, wide) <= SIDE
-    if bearing >= tall - 1:
-        assert abs(one.top + tall - 1 - bearing) <= 1
