@@ -55,23 +55,6 @@ def test_a_saved_dict_has_halves(tmp_path: Path, quiet_datasets: Any) -> None:
         open_source(tmp_path / "saved", split="test")
 
 
-def test_bad_rows_of_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
-    good = encode(picture(0))
-    rows = {
-        "image": [{"bytes": data, "path": None} for data in (good, b"", good, good)],
-        "label": ["a", "b", "b", None],
-    }
-    features = quiet_datasets.Features(
-        {"image": quiet_datasets.Image(), "label": quiet_datasets.Value("string")}
-    )
-    quiet_datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
-    with pytest.raises(SourceError, match="row 1"):
-        open_source(tmp_path / "saved")
-    source = open_source(tmp_path / "saved", skip_bad=True)
-    check_source(source)
-    assert (len(source), source.skipped) == (2, 2)
-
-
 def test_an_unreachable_hub_says_what_else_to_do(quiet_datasets: Any) -> None:
     with pytest.raises(SourceError, match="save_to_disk"):
         open_source("hf:nobody/has-this-dataset:config")

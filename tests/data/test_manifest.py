@@ -64,29 +64,3 @@ def test_missing_columns_are_listed(folder: Path) -> None:
     (folder / "manifest.csv").write_text("path,labels\na.png,x\n")
     with pytest.raises(SourceError, match=r"no column 'label'.*path, labels"):
         open_source(folder)
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("../out.png,cat,p", "leads out"),
-        ("/etc/hostname,cat,p", "leads out"),
-        ("gone.png,cat,p", "does not exist"),
-        ("a.png,dog,p", "listed twice"),
-        ("./sub/../a.png,dog,p", "listed twice"),
-        ("sub,cat,p", "regular file"),
-        ("unlisted.png,,p", "no label"),
-        ("unlisted.png,cat,", "no value in the unit column 'patient'"),
-        ("unlisted.png", "no label"),
-        (",cat,p", "no path"),
-        ('"x\x01\x7f?.png",cat,p', "does not exist"),
-    ],
-)
-def test_bad_rows(folder: Path, line: str, reason: str) -> None:
-    (folder.parent / "out.png").write_bytes(encode(picture(0)))
-    (folder / "manifest.csv").write_text(ROWS + line + "\n")
-    with pytest.raises(SourceError, match=reason):
-        open_source(folder, unit="patient")
-    source = open_source(folder, unit="patient", skip_bad=True)
-    check_source(source)
-    assert (len(source), source.skipped) == (3, 1)

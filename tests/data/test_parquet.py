@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
 
-from understudy.core.errors import SourceError
 from understudy.data import open_source
 
 PICTURES = [encode(picture(seed)) for seed in range(6)]
@@ -66,15 +65,3 @@ def test_class_names_that_the_file_declares(tmp_path: Path) -> None:
     _, labels, _ = check_source(source)
     assert source.classes == ("zebra", "ant")
     assert labels.tolist() == [0, 1, 0, 1, 0, 0]
-
-
-@pytest.mark.parametrize("image", [b"", b"not an image", None, PICTURES[0][:-30]])
-def test_bad_images(tmp_path: Path, image: bytes | None) -> None:
-    path = write(
-        tmp_path / "a.parquet", images=[*PICTURES[:2], image, *PICTURES[3:]], label=list("abbaab")
-    )
-    with pytest.raises(SourceError, match="row 2"):
-        check_source(open_source(path))
-    source = open_source(path, skip_bad=True)
-    check_source(source)
-    assert (len(source), source.skipped) == (5, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture, units_of
+from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
@@ -34,25 +34,6 @@ def test_class_folders_in_an_archive_are_those_of_the_folder(tmp_path: Path, ins
     np.testing.assert_array_equal(labels, expected_labels)
     assert list(source.digests(KEY)) == list(same.digests(KEY))
     assert {path.name for path in tmp_path.iterdir()} == {"pets", "data.zip"}  # nothing unpacked
-
-
-def test_flat_images_halves_and_manifests(tmp_path: Path) -> None:
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    for seed in range(3):
-        (flat / f"{seed}.png").write_bytes(encode(picture(seed)))
-    assert open_source(packed(flat)).classes == ("all",)
-    (flat / "manifest.csv").write_text("path;label;who\n2.png;a;p\n0.png;b;q\n")
-    source = open_source(packed(flat), unit="who")
-    values, labels, _ = check_source(source)
-    assert labels.tolist() == [0, 1]
-    assert units_of(source) == ["p", "q"]
-    np.testing.assert_array_equal(values[0], picture(2))
-    halves = tmp_path / "halves"
-    class_folders(halves / "train", rows=3)
-    class_folders(halves / "test", rows=2)
-    for half, rows in (("train", 6), ("test", 4)):
-        assert len(open_source(packed(halves), split=half)) == rows  # type: ignore[arg-type]
 
 
 def test_units_in_an_archive(tmp_path: Path) -> None:
@@ -107,13 +88,4 @@ def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
     path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
     path.write_bytes(claiming(path.read_bytes(), packed=10_000_000))
     with pytest.raises(SourceError, match="overlap"):
-        open_source(path)
-
-
-def test_an_encrypted_archive_says_so(tmp_path: Path) -> None:
-    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
-    content = bytearray(path.read_bytes())
-    content[content.index(b"PK\1\2") + 8] |= 1
-    path.write_bytes(content)
-    with pytest.raises(SourceError, match="is encrypted"):
         open_source(path)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError
 from understudy.metrics.attribute_inference import difference, infer_attribute
 
 Rows = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -73,17 +72,3 @@ def test_the_interval_is_newcombes(
     found = difference(one, two)
     assert (found.low, found.high) == (pytest.approx(low, abs=6e-5), pytest.approx(high, abs=6e-5))
     assert found.value == pytest.approx(one[0] / one[1] - two[0] / two[1])
-
-
-def test_refused() -> None:
-    x, y = people(20, 1)
-    good = (x, y)
-    for bad in ((x, y[:9]), (x[:0], y[:0]), (x[0], y), (x, y - 1)):
-        with pytest.raises(InputError, match="a secret for each"):
-            infer_attribute(good, bad, good)
-    with pytest.raises(InputError, match="do not compare"):
-        infer_attribute(good, (x[:, :2], y), good)
-    with pytest.raises(InputError, match="k must be 1 to 20"):
-        infer_attribute(good, good, good, k=21)
-    with pytest.raises(InputError, match="neighbours or network"):
-        infer_attribute(good, good, good, how="svm")  # type: ignore[arg-type]

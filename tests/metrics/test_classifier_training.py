@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels
 from understudy.metrics.attacks import Shadows
 from understudy.metrics.networks import classifier_training, recipes
@@ -133,26 +131,6 @@ def test_the_seed_decides_everything(train: Callable[..., Classifier]) -> None:
     assert not np.array_equal(first, weights(train(seed=6, epochs=2)))
 
 
-@pytest.mark.parametrize("train", [train_points, train_pictures])
-def test_global_generators_are_untouched(train: Callable[..., Classifier]) -> None:
-    def state() -> tuple[object, ...]:
-        numpy_state = np.random.get_state(legacy=False)
-        return (torch.get_rng_state().tolist(), repr(numpy_state), random.getstate())
-
-    before = state()
-    train(epochs=1)
-    assert state() == before
-
-
-def test_the_rate_climbs_then_falls_to_nothing() -> None:
-    rates = [recipes.rate_at(step, 100, 0.2) for step in range(101)]
-    assert int(np.argmax(rates)) == 20
-    assert max(rates) == 1.0
-    assert rates[0] < 0.1
-    assert rates[-1] == pytest.approx(0, abs=1e-9)
-    assert recipes.rate_at(0, 1, 0.0) == 1.0
-
-
 @pytest.mark.parametrize(("averages", "averaged"), [(0.88, True), (0.5, False)])
 def test_the_last_weights_are_averaged_unless_an_epoch_was_clearly_better(
     monkeypatch: pytest.MonkeyPatch, averages: float, averaged: bool
@@ -172,26 +150,5 @@ def test_the_last_weights_are_averaged_unless_an_epoch_was_clearly_better(
 
 
 X, Y = points(10, 0)
-NAN = np.where(np.arange(120).reshape(10, 12) == 5, np.nan, X).astype(np.float32)
 BOTH_INFINITIES = X.copy()
 BOTH_INFINITIES[:2, 0] = np.inf, -np.inf
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "options", "message"),
-    [
-        (X[:0], Y[:0], {}, "nothing to train on"),
-        (X[:, :0], Y, {}, "nothing to train on"),
-        (X, Y[:9], {}, "10 rows need 10 labels"),
-        (X, Y + 4, {}, "labels must be in 0..3"),
-        (X, Y - 4, {}, "labels must be in 0..3"),
-        (NAN, Y, {}, "NaN"),
-        (BOTH_INFINITIES, Y, {}, "NaN"),
-        (X[0], Y, {}, r"\(n, d\)"),
-        (X, Y, {"epochs": 0}, "epochs must be at least 1"),
-        (X, Y, {"batch": 1}, "the batch at least 2"),
-    ],
-)
-def test_bad_embeddings(x: Embeddings, y: Labels, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        train_on_embeddings(x, y, classes=4, **options)

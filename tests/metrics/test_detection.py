@@ -5,19 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.core.errors import InputError
 from understudy.core.types import Found
 from understudy.metrics.detection import average_precision
 
 CLASSES = ("cat", "dog", "eel", "fox")
-
-
-def found(boxes: list[list[float]], labels: list[int], scores: list[float] | None = None) -> Found:
-    return Found(
-        np.array(boxes, np.float32).reshape(-1, 4),
-        np.array(labels, np.int64),
-        np.array(scores if scores is not None else [1.0] * len(labels), np.float32),
-    )
 
 
 def scenes(seed: int) -> tuple[list[Found], list[Found]]:
@@ -100,17 +91,3 @@ PYCOCOTOOLS = [0.275583195959, 0.11184648807, 0.394888893998, 0.310579627173]
 def test_the_figures_of_pycocotools() -> None:
     result = average_precision(*scenes(0), CLASSES)
     assert list(result.per_class.values()) == pytest.approx(PYCOCOTOOLS, abs=1e-9)
-
-
-def test_refused() -> None:
-    one = [found([[0, 0, 1, 1]], [0])]
-    with pytest.raises(InputError, match="1 and 2"):
-        average_precision(one, one * 2, ("cat",))
-    with pytest.raises(InputError, match="0 classes"):
-        average_precision(one, one, ())
-    with pytest.raises(InputError, match="iou"):
-        average_precision(one, one, ("cat",), iou=0)
-    with pytest.raises(InputError, match="coco or voc"):
-        average_precision(one, one, ("cat",), rule="area")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="index the 1 classes"):
-        average_precision([found([[0, 0, 1, 1]], [1])], one, ("cat",))

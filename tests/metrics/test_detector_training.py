@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.core.errors import InputError
 from understudy.core.types import Found, Images
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50, one_stage_detector
 from understudy.metrics.networks.detector_training import (
@@ -16,7 +15,6 @@ from understudy.metrics.networks.detector_training import (
     detection_loss,
     train_detector,
 )
-from understudy.playhouse import Home
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -119,32 +117,3 @@ def test_onnx_equals_torch_and_is_small(side: int) -> None:
     assert maps.shape == (4, 6, 16, 16)
     assert np.abs(maps - wanted).max() < 1e-4
     assert len(data) <= 1e6
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [("images", "uint8"), ("truth", "has its boxes"), ("labels", "from 0 on")],
-)
-def test_what_cannot_be_trained_on_is_refused(change: str, reason: str) -> None:
-    images, truth = squares(4, 0)
-    arguments = {
-        "images": (images.astype(np.float32), truth, 2),
-        "truth": (images, truth[:-1], 2),
-        "labels": (images, truth, 1),
-    }[change]
-    with pytest.raises(InputError, match=reason):
-        train_detector(*arguments[:2], classes=arguments[2])  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-def test_a_bottle_of_a_home_is_found() -> None:
-    """400 labelled photos of a home: the oracle of SpinML's bottle task."""
-    home = Home(0, task="bottle")
-    drawn = [home.draw(day) for day in range(500)]
-    images = np.stack([one.image for one in drawn])
-    truth = [
-        Found(one.instances[0].box[None], np.zeros(1, np.int64), np.ones(1, np.float32))
-        for one in drawn
-    ]
-    detector = train_detector(images[:400], truth[:400], classes=1)
-    assert detector_ap50(detector, images[400:], truth[400:]) > 0.95

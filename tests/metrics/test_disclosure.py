@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from understudy.core.errors import InputError
 from understudy.core.types import Images, Masks
 from understudy.metrics.disclosure import PartMessages, disclosed_information
 from understudy.playhouse import Home
@@ -83,19 +82,3 @@ def test_what_was_not_sent_of_homes_reads_within_half_a_percent() -> None:
     )
     assert reading.uncorrected > 0.08
     assert abs(reading.corrected.value) < 0.005
-
-
-def test_refused() -> None:
-    photos = PartMessages(PHOTOS, part(40))
-    with pytest.raises(InputError, match="is a mask"):
-        PartMessages(PHOTOS, part(3))
-    with pytest.raises(InputError, match="size of its photo"):
-        PartMessages(PHOTOS, part(40), (PHOTOS[:, :20],))
-    with pytest.raises(InputError, match="n at least 1"):
-        PartMessages(PHOTOS.astype(float), part(40))
-    with pytest.raises(InputError, match="more than one brightness"):
-        disclosed_information(PartMessages(np.zeros_like(PHOTOS), part(40)), photos)
-    with pytest.raises(InputError, match="other photos that show the part"):
-        disclosed_information(photos, PartMessages(OTHERS, np.zeros_like(part(40))))
-    with pytest.raises(InputError, match="do not compare"):
-        disclosed_information(photos, PartMessages(OTHERS[:, :40], part(40)[:, :40]))

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.metrics.discriminant import (
-    fit_discriminant,
     shrunk_covariance,
 )
 from understudy.metrics.labelled import Labelled
@@ -21,19 +20,6 @@ def test_the_covariance_is_that_of_ledoit_and_wolf(count: int, dim: int) -> None
     rows = np.random.default_rng(0).normal(size=(count, dim)) * np.linspace(0.5, 3, dim)
     expected = covariance.ledoit_wolf(rows, assume_centered=True)[0]
     np.testing.assert_allclose(shrunk_covariance(rows), expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ([0, 0, 0], "found samples of one"),
-        ([0, 1, 2], r"labels must be in 0\.\.1"),
-        ([], "a label"),
-    ],
-)
-def test_what_cannot_be_fitted_is_refused(labels: list[int], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        fit_discriminant(np.zeros((3, 2), np.float32), np.array(labels, np.int64), 2)
 
 
 class MeanEncoder:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.core.errors import InputError
 from understudy.core.types import Images, Labels
 from understudy.metrics.message_attacks import (
     camera_residuals,
-    convolutional_attacker,
     outline_attack,
     reidentification,
 )
@@ -68,25 +66,3 @@ def test_what_differs_from_the_others_of_a_camera_is_the_hole() -> None:
     unlike = residuals[..., 0] > 20
     assert (unlike & hole).sum() > 0.8 * hole.sum()
     assert (unlike & ~hole).mean() < 0.05
-
-
-@pytest.mark.slow
-def test_a_network_reads_the_shape_of_a_hole() -> None:
-    images, statuses, homes = holes(snapped=False)
-    (result,) = outline_attack(
-        images, statuses, homes, attackers={"network": convolutional_attacker(30)}
-    )
-    assert result.attacker == "network"
-    assert result.accuracy.value > result.chance + 0.2
-
-
-def test_refused() -> None:
-    images, statuses, homes = holes(snapped=False)
-    with pytest.raises(InputError, match="a status and a home for each"):
-        outline_attack(images, statuses[:3], homes)
-    with pytest.raises(InputError, match="folds need as many homes"):
-        outline_attack(images, statuses, ["one"] * len(images))
-    with pytest.raises(InputError, match="a home for each"):
-        reidentification(images, homes[:3])
-    with pytest.raises(InputError, match="two messages or more"):
-        reidentification(images[:1], homes[:1])

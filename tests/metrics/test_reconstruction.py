@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.core.errors import InputError
 from understudy.core.types import Images
 from understudy.metrics import reconstruction
 from understudy.metrics.reconstruction import reconstruct
@@ -45,15 +44,3 @@ def test_copies_among_the_release_are_found() -> None:
     assert found.closer.value >= 42 / 400
     assert found.closer.low > 0.05
     assert found.held_out.psnr.max() < 15
-
-
-def test_refused() -> None:
-    good = pictures(5, 1)
-    for bad in (good[:0], good[:, :11], good[..., 0]):
-        with pytest.raises(InputError, match="one size and colour"):
-            reconstruct(good, bad, good)
-        with pytest.raises(InputError, match="one size and colour"):
-            reconstruct(good, good, bad)
-    small = pictures(5, 1, (8, 8, 1))
-    with pytest.raises(InputError, match="11 x 11"):
-        reconstruct(small, small, small)

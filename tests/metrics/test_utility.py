@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.core.types import Batch, SyntheticBatch
 from understudy.metrics.networks.classifier import Classifier
 from understudy.metrics.utility import (
     Labelled,
-    gather,
     score,
     utility,
     utility_report,
@@ -118,35 +114,3 @@ def test_training_on_both_and_keeping_the_classifiers() -> None:
     again = score(kept[1][2], test, release.classes, n_train=300, seed=4)
     assert again == report.real[0]
     assert set(alone.as_dict()) | {"both"} == set(report.as_dict())
-
-
-def test_gather_every_kind_of_rows() -> None:
-    x, y = np.ones((2, 3), np.float32), np.array([0, 1])
-    images = np.zeros((2, 16, 16, 1), np.uint8)
-
-    def batches() -> Iterator[Batch | SyntheticBatch | tuple[np.ndarray, np.ndarray]]:
-        yield Batch(x, y)
-        yield SyntheticBatch(y, embeddings=2 * x, images=images)
-        yield 3 * x, y
-
-    found = gather(batches(), ["a", "b"], of="embeddings")
-    assert found.values[:, 0].tolist() == [1, 1, 2, 2, 3, 3]
-    assert found.labels.tolist() == [0, 1] * 3
-    assert found.classes == ("a", "b")
-    assert gather([SyntheticBatch(y, images=images)], ["a", "b"]).values.shape == images.shape
-
-
-def test_bad_requests() -> None:
-    data = cloud(20, 1)
-    with pytest.raises(InputError, match="no network 'svm'"):
-        utility(data, data, network="svm")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="at_most"):
-        utility(data, data, network="two-layer", at_most=0)
-    with pytest.raises(InputError, match="seeds is empty"):
-        utility_report(data, data, data, network="two-layer", seeds=())
-    narrow = Labelled(data.values[:, :4], data.labels, data.classes)
-    with pytest.raises(InputError, match="the same encoder"):
-        utility(data, narrow, network="two-layer")
-    empty = Labelled(data.values[:0], data.labels[:0], data.classes)
-    with pytest.raises(InputError, match="test split has no rows"):
-        utility(data, empty, network="two-layer")

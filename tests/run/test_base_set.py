@@ -14,7 +14,6 @@ pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 pytest.importorskip("skimage")
 
-from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
 from understudy.run import report
 from understudy.run.sample import base_set
@@ -81,18 +80,3 @@ def test_the_seed_decides_and_no_two_parts_share_their_noise(
     assert all((images["a"][row] == images["b"][row]).all() for row in images["a"])
     assert any((images["a"][row] != images["c"][row]).any() for row in images["a"])
     assert (images["a"]["000000.png"] != images["a"]["000004.png"]).any()
-
-
-def test_what_makes_no_sense_writes_nothing(model: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(ConfigError, match="one for each class"):
-        base_set(["cat", "dog"], out=out, count=1, model=model)
-    with pytest.raises(ConfigError, match="draws all 2 classes alike"):
-        base_set(["cat", "dog"], out=out, count=4, model=model, template="a photo")
-    with pytest.raises(ConfigError, match="found 1: cat"):
-        base_set(["cat"], out=out, count=4, model=model)
-    assert not out.exists()
-    out.mkdir()
-    (out / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="taken"):
-        base_set(["cat", "dog"], out=out, count=4, model=model)

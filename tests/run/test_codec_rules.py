@@ -12,13 +12,11 @@ from understudy.run.codec_rules import (
     RULES,
     CodecRule,
     choose_codec,
-    codec_roles,
 )
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
 DCT = "embedded:dct"
-ENERGIES = "embedded:energies"
 PHOTO = "embedded:photo"
 LARGE = CodecRule(
     codec=PHOTO,
@@ -69,26 +67,6 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, mo
     assert "64 x 64, colour" in choice.reason
 
 
-@pytest.mark.parametrize(
-    ("named", "roles"),
-    [
-        ({}, (ENERGIES, ENERGIES)),
-        ({"encoder": DCT}, (DCT, DCT)),
-        ({"encoder": f"{DCT}?coefficients=200"}, (f"{DCT}?coefficients=200", DCT)),
-        ({"encoder": PHOTO}, (PHOTO, PHOTO)),
-        ({"decoder": DCT}, (DCT, DCT)),
-        (
-            {"decoder": f"{PHOTO}?folder=mine"},
-            (PHOTO, f"{PHOTO}?folder=mine"),
-        ),
-        ({"encoder": "onnx:one.onnx"}, ("onnx:one.onnx", None)),
-        ({"encoder": "none"}, ("none", None)),
-    ],
-)
-def test_one_half_of_a_codec_brings_the_other(named, roles):
-    assert codec_roles(named, (64, 64, 3)) == dict(zip(("encoder", "decoder"), roles, strict=True))
-
-
 def test_every_image_has_a_rule_and_a_codec_that_opens_it():
     assert RULES[-1] is ANY_SHAPE
     for shape in [(1, 1, 1), (9, 300, 3), (64, 64, 3), (2000, 3000, 3)]:
@@ -100,23 +78,6 @@ def test_every_image_has_a_rule_and_a_codec_that_opens_it():
         images = np.zeros((1, *shape), dtype=np.uint8)
         seeds = np.zeros(1, dtype=np.uint64)
         assert decoder.decode(encoder.encode(images), seeds=seeds).shape == images.shape
-
-
-@pytest.mark.parametrize(
-    ("shape", "codec"),
-    [
-        ((64, 64, 3), ENERGIES),
-        ((64, 64, 1), ENERGIES),
-        ((16, 16, 3), ENERGIES),
-        ((48, 128, 3), ENERGIES),
-        ((28, 28, 1), DCT),
-        ((32, 32, 1), DCT),
-        ((8, 8, 3), DCT),
-        ((300, 300, 3), DCT),
-    ],
-)
-def test_the_codec_of_images_that_nobody_knows(shape, codec):
-    assert choose_codec(shape).codec == codec
 
 
 def config(source, tmp_path, **options):

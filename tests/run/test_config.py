@@ -73,31 +73,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
         make_config({"source": "a", "out": "b", "epsilon": 1.0, "encodr": "x"})
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("- a\n- b\n", "expected 'name: value' lines, found list"),
-        ("", "found NoneType"),
-        ("a: [1", "not a YAML file"),
-        ("epsilon: !!python/object/apply:os.getcwd []\n", "not a YAML file"),
-    ],
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, content, words):
-    path = write(tmp_path / "run.yaml", content)
-    with pytest.raises(ConfigError, match=words) as caught:
-        read_config(path)
-    assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["source", "out", "epsilon"])
-def test_source_out_and_epsilon_are_needed(name):
-    options = {"source": "a", "out": "b", "epsilon": 1.0}
-    with pytest.raises(ConfigError, match=f"{name} is missing"):
-        make_config({k: v for k, v in options.items() if k != name})
-    with pytest.raises(ConfigError, match=f"{name} is missing"):
-        make_config({**options, name: None})
-
-
 def test_text_becomes_the_type_that_is_wanted():
     config = make_config(
         {

@@ -10,7 +10,7 @@ from tests.run.samples import class_folders, save
 from understudy import synthesize
 from understudy.core.types import Vocabulary
 from understudy.run.config import make_config
-from understudy.run.model_fit import drawn_fit, words_fit
+from understudy.run.model_fit import drawn_fit
 from understudy.run.prepare import prepare
 
 SHAPE = (8, 8, 1)
@@ -49,29 +49,6 @@ def prepared(tmp_path, names, base, **changes):
     options["method"] = "alignment"
     ready = prepare(make_config({**options, "base": str(base)}))
     return replace(ready, context=replace(ready.context, generator=Taught(), **changes))
-
-
-@pytest.mark.parametrize(
-    ("phrases", "known", "named"),
-    [
-        (("cat", "dog"), 1.0, None),
-        (("cats", "a dog"), 1.0, None),
-        (("cat", "dog running"), 0.5, "dog running"),
-        (("herbaceous vegetation", "3"), 0.0, "herbaceous vegetation, 3"),
-    ],
-)
-def test_a_model_of_few_words_says_which_classes_it_does_not_know(
-    tmp_path, base, phrases, known, named
-):
-    fit = words_fit(prepared(tmp_path, ("cat", "dog"), base, phrases=phrases))
-    assert fit.value == known
-    assert fit.kind == "public"
-    if named is None:
-        assert fit.warning is None
-        return
-    assert named in fit.warning
-    for words in ("cats and dogs", "test:taught (generator)", "--method clustering", "--base"):
-        assert words in fit.warning
 
 
 def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):

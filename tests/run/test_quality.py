@@ -29,21 +29,6 @@ def test_a_model_is_fitted_to_a_named_dataset_and_written(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["pristine.npz"]
 
 
-@pytest.mark.parametrize(
-    ("out", "block", "words"),
-    [
-        ("model.npz", 15, "even number of pixels from 16, found 15"),
-        ("model.pt", 16, r"written to an \.npz file"),
-        ("nowhere/model.npz", 16, "there is no folder"),
-        ("model.npz", 96, "1 whole block.*64 x 64 pixels for a model of 96 x 96"),
-    ],
-)
-def test_what_cannot_work_is_refused_and_nothing_is_written(tmp_path, out, block, words):
-    with pytest.raises(InputError, match=words):
-        fit_niqe_model(LEAVES, tmp_path / out, block)
-    assert list(tmp_path.iterdir()) == []
-
-
 # Runs
 
 

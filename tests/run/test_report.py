@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 from tests.metric_values import metric_value
@@ -206,21 +205,3 @@ def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     assert owner.spending.spent == pytest.approx(spent) != run["spending"]["spent"]
     assert owner.spending.remaining is not None
     assert 20 - spent < owner.spending.remaining < 20  # as one run: epsilons do not add up
-
-
-def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: Path) -> None:
-    measured(runs / "run-1", marked, {"accuracy": 0.5}, rows=10)
-    measured(runs / "run-4", marked, {"accuracy": 0.7}, rows=20)
-    folders = [runs / "run-1", runs / "run-4"]
-    found = report.compare_folders(folders)
-    assert [one.value.name for one in found.shared] == ["accuracy"]
-    assert "Measured with different rows (run-1: 10; run-4: 20)" in found.notes[0]
-    page = report.write_comparison(folders, found, tmp_path / "c.html").read_text()
-    assert len(pictures(page)) == 2
-    assert "Measured with different rows" in Page(page).words
-    lines = report.write_table(found.rows(), tmp_path / "c.csv").read_text().splitlines()
-    assert lines[0].startswith("release,method,guarantee,epsilon,delta,group,name,value")
-    assert len(lines) == 1 + 4
-    table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
-    assert ",".join(table.column_names) == lines[0]
-    assert table["epsilon"].to_pylist() == [1.0, 1.0, 4.0, 4.0]

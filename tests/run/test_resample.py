@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.run.samples import QUICK, class_folders, embeddings
+from tests.run.samples import QUICK, embeddings
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
@@ -59,13 +59,6 @@ def test_more_samples_of_the_same_model_leave_the_ledger_as_it_was(site: Path) -
     assert not (values[: len(first), None] == first[None]).all(axis=2).any()
 
 
-def test_classes_are_as_large_as_asked(site: Path) -> None:
-    release_of(site)
-    more = resample(site / "out", per_class=70, out=site / "more", **SILENT)
-    assert np.bincount(rows(more)[1]).tolist() == [70, 70, 70]
-    assert more.release == site / "more" / "release"
-
-
 def test_its_guarantee_is_that_of_the_run(site: Path) -> None:
     run = release_of(site)
     more = resample(site / "out", count=20, **SILENT)
@@ -79,17 +72,6 @@ def test_its_guarantee_is_that_of_the_run(site: Path) -> None:
         ("finished", 20)
     ]
     assert load(site / "out-seed-1").owner.spending is None
-
-
-def test_images_are_decoded_anew(tmp_path: Path) -> None:
-    source = class_folders(tmp_path / "scans", shape=(16, 16, 1))
-    release_of(tmp_path, source=source, count=20)
-    more = resample(tmp_path / "out", count=50, **SILENT)
-    values, _ = rows(more)
-    assert values.shape == (50, 16, 16, 1)
-    assert more.contact_sheet is not None
-    assert more.contact_sheet.is_file()
-    assert (more.owner / "report.html").is_file()
 
 
 def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(

@@ -14,7 +14,6 @@ pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from understudy.core.errors import ConfigError  # noqa: E402
 from understudy.data import open_source  # noqa: E402
 from understudy.metrics.networks.classifier_training import train  # noqa: E402
 from understudy.run.synthesize import synthesize  # noqa: E402
@@ -58,28 +57,3 @@ def test_the_file_computes_what_the_network_does(site: Path, tmp_path: Path) -> 
     (scores,) = onnxruntime.InferenceSession(trained.path).run(None, {"embeddings": batch.values})
     exact = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(exact, known.probabilities(batch.values), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("one", {}, "has no classes"),
-        (
-            "embeddings",
-            {"network": "cnn"},
-            "holds embeddings, and --network cnn learns from images",
-        ),
-        ("images", {"network": "two-layer"}, "holds images"),
-        ("images", {"network": "resnet50"}, r"cannot be written as ONNX; these can: cnn"),
-        ("images", {"network": "resnet51"}, r"Did you mean 'resnet50'"),
-        ("images", {"export": "missing/m.onnx"}, "there is no folder"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused_first(
-    site: Path, tmp_path: Path, name: str, options: dict[str, Any], words: str
-) -> None:
-    given = {"export": "m.onnx", **options}
-    given["export"] = tmp_path / given["export"]
-    with pytest.raises(ConfigError, match=words):
-        train_classifier(site / name, **given, **SILENT)
-    assert not list(tmp_path.iterdir())
