@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from tests.backends.tiny_models.folders import built, hub
 
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.errors import BackendError
 from understudy.core.ports import TextEncoder
 from understudy.core.types import Images, Shape
 
@@ -145,34 +144,3 @@ def test_missing_weights_are_refused_and_not_drawn_at_random(hub: Path, tmp_path
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(BackendError, match=r"lacks 1 of the weights .* visual_projection.weight"):
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
-
-
-def test_a_missing_package_names_the_extra(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = built("clip", hub)
-    real = builtins.__import__
-
-    def broken(name: str, *more: Any, **others: Any) -> Any:
-        if name == "transformers":
-            raise ImportError("No module named 'transformers'")
-        return real(name, *more, **others)
-
-    monkeypatch.setattr(builtins, "__import__", broken)
-    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[models\]'"):
-        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ("size=0", "size must be 1 or more"),
-        ("pooling=max", "pooling is one of cls, mean"),
-        ("batch=0", "batch must be 1 or more"),
-        ("dtype=int8", "dtype is one of auto, float32"),
-        ("device=nowhere", "device 'nowhere' cannot be used here"),
-        ("speed=fast", "has no option 'speed'"),
-        ("subfolder=nothing", "has no config.json in its folder nothing"),
-    ],
-)
-def test_wrong_options_are_refused(options: str, reason: str, hub: Path) -> None:
-    with pytest.raises(BackendError, match=reason):
-        load_encoder(f"hf:{built('clip', hub)}?{options}", shape=(32, 32, 3))

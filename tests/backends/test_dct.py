@@ -6,7 +6,6 @@ from scipy.fft import idctn
 
 from understudy.backends.embedded.dct import DctEncoder, DctOptions, frequency_order
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
 SHAPES = [(1, 1, 1), (28, 28, 1), (13, 7, 3), (64, 64, 3)]
@@ -88,8 +87,3 @@ def test_fewer_coefficients_are_the_nearest_image_made_of_them() -> None:
     np.testing.assert_allclose(
         decoded.astype(float), images - 255 * error, atol=0.5 + 1e-3
     )  # half a grey level of rounding
-
-
-def test_no_coefficients_are_refused() -> None:
-    with pytest.raises(BackendError, match=r"1 or more, found '0'.*coefficients \(default: None\)"):
-        load_encoder("embedded:dct?coefficients=0", shape=(8, 8, 1))

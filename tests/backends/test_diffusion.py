@@ -181,34 +181,6 @@ def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) ->
     np.testing.assert_allclose(told.astype(int), by_option.astype(int), atol=1)
 
 
-def test_an_image_size_that_does_not_fit_is_refused(models: Path) -> None:
-    folder = tiny.saved("sd15", models)
-    with pytest.raises(BackendError, match="multiples of 8, found size=30; say size=32"):
-        load_model(Generator, f"hf:{folder}?size=30")
-    wide = load_model(Generator, f"hf:{folder}?size=32x48&steps=1")
-    assert wide.generate(["a"]).shape == (1, 32, 48, 3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("steps=0", "steps must be 1 or more"),
-        ("size=1x2x3", "size must be like 64 or 64x96"),
-        ("shape=32", "shape must be like 64x64"),
-        ("shape=32x32x4", "shape must be like 64x64"),
-        ("seam=-1", "seam must be 0 or more"),
-        ("controlnet=edges", "controlnet must be like"),
-        ("controlnet=edges:a/b,edges:c/d", "controlnet names edges twice"),
-        ("colour=red", "no option 'colour'"),
-        ("dtype=int8", "dtype is one of auto"),
-        ("offload=true&device=cpu", "offload moves parts to a GPU"),
-    ],
-)
-def test_wrong_options_are_refused(models: Path, options: str, message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        load_model(Generator, f"hf:{tiny.saved('sd15', models)}?{options}")
-
-
 def test_pickled_weights_are_refused(models: Path, tmp_path: Path) -> None:
     import shutil
 

@@ -7,7 +7,6 @@ import torch
 from understudy.backends.embedded.energies import energy_models, transform
 from understudy.backends.embedded.energies.energy_models import EnergyDecoder, EnergyEncoder
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import BackendError
 from understudy.core.matching import BlockEncoder, MatchingDecoder
 
 SHAPES = [(16, 16, 1), (28, 28, 1), (48, 64, 3), (128, 128, 3)]
@@ -136,16 +135,3 @@ def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyP
         wanted[7:8], layout, np.eye(40), np.ones(len(layout.blocks)), seeds=seeds[:1]
     )
     assert np.abs(other[0].astype(int) - alone[0]).max() > 2
-
-
-def test_sizes_and_options_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(BackendError, match="16 to 256 pixels"):
-        load_encoder("embedded:energies", shape=(8, 8, 1))
-    with pytest.raises(BackendError, match="embedded:energies"):
-        load_encoder("embedded:energies?gain=3", shape=(32, 32, 1))
-    with pytest.raises(BackendError, match="its own embeddings only"):
-        load_decoder(
-            "embedded:energies",
-            shape=(32, 32, 1),
-            encoder=load_encoder("embedded:dct", shape=(32, 32, 1)),
-        )

@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 from tests.backends.tiny_onnx import save
 
-from understudy.backends.inception import InceptionEncoder
-from understudy.backends.registry import load_decoder, load_encoder
+from understudy.backends.registry import load_encoder
 from understudy.core.errors import BackendError
 from understudy.core.ports import ScoringEncoder
 
@@ -98,39 +97,6 @@ def test_an_onnx_file_gives_the_same_and_other_scales(onnx):
     features, classes = both.score(photos())
     assert features == pytest.approx(128 + 128 * means_of(photos()), abs=1e-2)
     assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
-
-
-def test_grey_pictures_are_repeated_and_none_give_none(onnx):
-    encoder = load_encoder(f"inception:{onnx}?output=features", shape=(20, 30, 1))
-    grey = photos(shape=(20, 30, 1))
-    assert encoder.encode(grey) == pytest.approx(means_of(np.repeat(grey, 3, 3)), abs=1e-5)
-    assert encoder.encode(grey[:0]).shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("rest", "words"),
-    [("absent.pt", "no such file"), ("absent.pt?size=3", "no option 'size'")],
-)
-def test_what_cannot_be_loaded_is_refused(rest, words):
-    with pytest.raises(BackendError, match=words):
-        load_encoder(f"inception:{rest}", shape=SHAPE)
-
-
-def test_damaged_files_and_decoders_are_refused(tmp_path):
-    (tmp_path / "bad.pt").write_bytes(b"no network")
-    with pytest.raises(BackendError, match="TorchScript"):
-        load_encoder(f"inception:{tmp_path / 'bad.pt'}", shape=SHAPE)
-    with pytest.raises(BackendError, match="no decoder"):
-        load_decoder("inception:x", shape=SHAPE)
-
-
-def test_features_that_are_not_finite_are_refused(torchscript):
-    from understudy.backends.inception import InceptionOptions
-
-    encoder = InceptionEncoder(str(torchscript), SHAPE, InceptionOptions())
-    encoder._network = lambda values: (np.full((len(values), 3), np.nan), None)
-    with pytest.raises(BackendError, match="not finite"):
-        encoder.encode(photos())
 
 
 @pytest.fixture

@@ -84,21 +84,3 @@ def test_marks_of_turns_inside_a_text_are_words(taught: Path) -> None:
     tokens = chat._render([[{"role": "user", "content": text}]])["input_ids"][0]
     marks = [chat._tokenizer.convert_tokens_to_ids(mark) for mark in (tiny.END, "<|system|>")]
     assert [int((tokens == mark).sum()) for mark in marks] == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("option", "says"),
-    [
-        ("temperature=-1", "temperature must be 0 to 5"),
-        ("top_p=0", "top_p must be above 0 and at most 1"),
-        ("tokens=0", "tokens must be 1 or more"),
-        ("tries=0", "tries must be 1 or more"),
-        ("variation=both", "variation is one of mixed, rephrase, blanks"),
-        ("prompts=nowhere", "there are no prompts 'nowhere'"),
-        ("colour=red", "has no option 'colour'"),
-        ("batch=0", "batch must be 1 or more"),
-    ],
-)
-def test_wrong_options_are_refused(untaught: Path, option: str, says: str) -> None:
-    with pytest.raises(BackendError, match=says):
-        load_model(Writer, f"hf:{untaught}?{option}")

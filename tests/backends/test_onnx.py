@@ -170,33 +170,6 @@ def test_files_that_are_no_models_are_named(tmp_path: Path) -> None:
             load_decoder(f"onnx:{tmp_path}/{name}", shape=(4, 4, 3))
 
 
-def test_models_of_another_kind_are_refused(tmp_path: Path) -> None:
-    flat = save(
-        tmp_path / "flat.onnx", [("Relu", ["x"], ["y"], {})], {"x": ["n", 8]}, {"y": ["n", 8]}
-    )
-    half = save(
-        tmp_path / "half.onnx",
-        [("Cast", ["x"], ["y"], {"to": 1})],
-        {"x": ["n", 3, "h", "w"]},
-        {"y": ["n", 3, "h", "w"]},
-        kind=10,
-    )
-    two = save(
-        tmp_path / "two.onnx",
-        [("Add", ["a", "b"], ["y"], {})],
-        {"a": ["n", 3, "h", "w"], "b": ["n", 3, "h", "w"]},
-        {"y": ["n", 3, "h", "w"]},
-    )
-    with pytest.raises(BackendError, match=r"flat.onnx: its input x must be \(n, 1 or 3, height"):
-        load_encoder(f"onnx:{flat}", shape=(4, 4, 3))
-    with pytest.raises(BackendError, match=r"flat.onnx: its output y must be \(n, 1 or 3, height"):
-        load_decoder(f"onnx:{flat}", shape=(4, 4, 3))
-    with pytest.raises(BackendError, match=r"half.onnx: its input x is tensor\(float16\)"):
-        load_encoder(f"onnx:{half}", shape=(4, 4, 3))
-    with pytest.raises(BackendError, match=r"two.onnx: its inputs are a, b; it must have one only"):
-        load_encoder(f"onnx:{two}?input=a", shape=(4, 4, 3))
-
-
 def test_embeddings_that_do_not_fit_the_decoder_are_refused(tmp_path: Path) -> None:
     enc = block_means(tmp_path / "enc.onnx", channels=1)
     dec = block_fill(tmp_path / "dec.onnx")
@@ -205,25 +178,6 @@ def test_embeddings_that_do_not_fit_the_decoder_are_refused(tmp_path: Path) -> N
         load_decoder(f"onnx:{dec}", shape=(16, 16, 1), encoder=encoder)
     with pytest.raises(BackendError, match=r"takes embeddings of 12 numbers.*makes 16"):
         load_decoder(f"onnx:{dec}?latent=3x2x2", shape=(16, 16, 1), encoder=encoder)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("size=0", "size is whole numbers with x between, like 64x96, found '0'"),
-        ("size=1x2x3", "size must be like 64 or 64x96"),
-        ("batch=0", "batch must be 1 or more"),
-        ("threads=-1", "threads must be 1 or more"),
-        ("scale=1", r"scale must be like 0\.\.1"),
-        ("scale=1..1", r"scale must be like 0\.\.1"),
-        ("scale=a..b", r"scale must be like 0\.\.1"),
-        ("norm_bound=inf", "norm_bound must be a finite number"),
-        ("latent=3x4x4", "no option 'latent'"),
-    ],
-)
-def test_wrong_options_are_refused(options: str, message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        load_encoder(f"onnx:any.onnx?{options}", shape=(4, 4, 3))
 
 
 # Real models, where they are at hand.

@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 
 
 from understudy.backends.perceptual_network import ScriptedDistance  # noqa: E402
-from understudy.core.errors import BackendError  # noqa: E402
 from understudy.core.ports import PerceptualDistance  # noqa: E402
 from understudy.core.types import Images  # noqa: E402
 
@@ -23,18 +22,6 @@ class Metric(torch.nn.Module):
 
     def forward(self, a, b):
         return (a - b).abs().mean(dim=(1, 2, 3), keepdim=True)
-
-
-class Whole(torch.nn.Module):
-    """One number for the batch, which is no metric of pairs."""
-
-    def forward(self, a, b):
-        return (a - b).abs().mean()
-
-
-class Layers(torch.nn.Module):
-    def forward(self, x):
-        return x, torch.nn.functional.avg_pool2d(x, 2)[:, :2]
 
 
 def pictures(n: int, seed: int, channels: int = 3) -> Images:
@@ -62,21 +49,3 @@ def test_a_whole_metric(saved: Callable[..., Path]) -> None:
     assert metric.distance(a, a).tolist() == [0] * 70
     assert metric.distance(a[:0], a[:0]).shape == (0,)
     assert metric.name == "torchscript:Metric.pt"
-
-
-def test_what_is_no_metric(saved: Callable[..., Path], tmp_path: Path) -> None:
-    a = pictures(3, 1)
-    with pytest.raises(BackendError, match="no such file"):
-        ScriptedDistance(tmp_path / "none.pt")
-    (tmp_path / "text.pt").write_text("not this")
-    with pytest.raises(BackendError, match="not a readable TorchScript file"):
-        ScriptedDistance(tmp_path / "text.pt")
-    torch.save({"lin0.weight": torch.ones(3)}, tmp_path / "alex.pth")
-    with pytest.raises(BackendError, match="weights alone"):
-        ScriptedDistance(tmp_path / "alex.pth")
-    with pytest.raises(BackendError, match="one finite number a pair"):
-        ScriptedDistance(saved(Whole())).distance(a, a)
-    with pytest.raises(BackendError, match="cannot run on 2 x"):
-        ScriptedDistance(saved(Layers())).distance(a, a)
-    with pytest.raises(BackendError, match="one shape"):
-        ScriptedDistance(saved(Metric())).distance(a, a[:1])

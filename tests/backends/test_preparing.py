@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
 torch = pytest.importorskip("torch")
@@ -108,25 +107,3 @@ def test_red_and_blue_change_places_where_the_file_says_so(tmp_path: Path) -> No
     red[..., 0] = 255
     found = read_preparation(folder, dense=True)(red, torch.device("cpu"))
     assert found[0, :, 0, 0].tolist() == [0, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("told", "reason"),
-    [
-        ({"size": {"longest_edge": 4}}, "size"),
-        ({"size": "large"}, "large"),
-        ({"crop_size": {"width": 4}}, "height"),
-        ({"rescale_offset": True}, "rescale_offset"),
-    ],
-)
-def test_what_is_not_known_is_refused(told: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=reason):
-        read_preparation(written(tmp_path, "CLIP", told))
-
-
-def test_a_folder_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=r"no preprocessor_config.json"):
-        read_preparation(str(tmp_path))
-    (tmp_path / "preprocessor_config.json").write_text("[1, 2")
-    with pytest.raises(BackendError, match="not JSON"):
-        read_preparation(str(tmp_path))

@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 
 from understudy.backends.embedded.wavelets import bank, max_littlewood_paley
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
 torch = pytest.importorskip("torch")
@@ -135,36 +134,6 @@ def test_no_frequency_is_amplified(octaves: int, angles: int) -> None:
     assert max_littlewood_paley(waves) <= total.max() + 1e-9
 
 
-@pytest.mark.parametrize(("octaves", "angles"), [(1, 4), (2, 8)])
-def test_the_norm_of_a_layer_is_one(octaves: int, angles: int) -> None:
-    """The sampled layer as one matrix over a small torus: its largest singular value is 1."""
-    filters = bank(octaves, angles, 2**octaves)
-    torus = 2**octaves + 2 * (len(filters.lowpass) // 2)
-
-    def rows(kernel: NDArray, step: int) -> NDArray:
-        grid = np.zeros((torus, torus), dtype=complex)
-        half = len(kernel) // 2
-        for y in range(len(kernel)):
-            for x in range(len(kernel)):
-                grid[(y - half) % torus, (x - half) % torus] += kernel[y, x]
-        return np.stack(
-            [
-                np.roll(grid, (top, left), (0, 1)).ravel()
-                for top in range(0, torus, step)
-                for left in range(0, torus, step)
-            ]
-        )
-
-    gram = np.zeros((torus**2, torus**2))
-    low = rows(np.outer(filters.lowpass, filters.lowpass), 2**octaves).real
-    gram += low.T @ low
-    for j, kernels in enumerate(filters.wavelets):
-        for kernel in kernels:
-            wave = rows(kernel, 2**j)
-            gram += wave.real.T @ wave.real + wave.imag.T @ wave.imag
-    assert np.linalg.eigvalsh(gram).max() == pytest.approx(1, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     "options",
     ["?padding=symmetric", "?J=3&L=4&log=10", "?colour=opponent", "?J=1&order=1&colour=grey"],
@@ -220,21 +189,3 @@ def test_the_number_of_threads_changes_nothing(threads: int) -> None:
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("J=0", "J must be 1 to 4"),
-        ("L=40", "L must be 2 to 16"),
-        ("order=3", "order must be 1 to 2"),
-        ("log=-1", "log must be 0 or more"),
-        ("coefficients=0", "coefficients must be 1 or more"),
-        ("padding=mirror", "padding is one of zero, symmetric"),
-        ("colour=cmyk", "colour is one of rgb"),
-        ("J=4", "at least 2\\^J = 16 pixels a side, found 12 x 16"),
-    ],
-)
-def test_wrong_options_are_refused(options: str, message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        load_encoder(f"embedded:scattering?{options}", shape=(12, 16, 3))

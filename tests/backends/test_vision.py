@@ -71,26 +71,6 @@ def test_a_chat_model_answers_as_the_library_does(hub: Path) -> None:
     assert captioner.caption(images) == expected
 
 
-def test_an_image_without_a_word_is_asked_again(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.backends.vision.captioners import BlipCaptioner
-
-    captioner = load_model(Captioner, f"hf:{built('blip', hub)}?tokens=4")
-    usual = captioner.caption(noise())
-    fewest: list[int] = []
-    real = BlipCaptioner._write
-
-    def silent_at_first(self: Any, images: Images, least: int) -> list[str]:
-        fewest.append(least)
-        return real(self, images, least) if least > 1 else [""] * len(images)
-
-    monkeypatch.setattr(BlipCaptioner, "_write", silent_at_first)
-    assert captioner.caption(noise()) == usual
-    assert fewest == [1, 4, 4, 4]
-    monkeypatch.setattr(BlipCaptioner, "_write", lambda self, images, least: [" "] * len(images))
-    with pytest.raises(BackendError, match="says nothing about 3 of 3 images"):
-        captioner.caption(noise())
-
-
 def test_clip_needs_a_grammar_to_caption(hub: Path, tmp_path: Path) -> None:
     folder = built("clip", hub)
     with pytest.raises(BackendError, match=r"add \?grammar=FILE.json"):
@@ -106,45 +86,6 @@ def test_clip_needs_a_grammar_to_caption(hub: Path, tmp_path: Path) -> None:
     for name in ("siglip", "siglip2"):
         other = load_model(Captioner, f"hf:{built(name, hub)}?grammar={grammar}")
         assert set(other.caption(noise((30, 61, 1)))) <= {"dog", "x"}
-
-
-@pytest.mark.parametrize(
-    ("port", "name", "options", "reason"),
-    [
-        (Captioner, "segformer", "", "no captioner: its config.json says Segformer"),
-        (Segmenter, "detr", "", "no segmenter: its config.json says DetrForObjectDetection"),
-        (Detector, "segformer", "", "no detector: its config.json says Segformer"),
-        (PoseEstimator, "detr", "", "no pose estimator: its config.json says Detr"),
-        (Captioner, "blip", "tokens=0", "tokens and beams must be 1 or more"),
-        (Captioner, "llava", "prompt=", "prompt is empty"),
-        (Captioner, "llava", "grammar=x.json", "has no option 'grammar'"),
-        (Segmenter, "segformer", "size=0", "size must be 1 or more"),
-        (Detector, "detr", "threshold=2", "threshold must be in"),
-        (PoseEstimator, "vitpose", "threshold=1", "has no option 'threshold'"),
-    ],
-)
-def test_wrong_models_and_options_are_refused(
-    port: Any, name: str, options: str, reason: str, hub: Path
-) -> None:
-    with pytest.raises(BackendError, match=reason):
-        load_model(
-            port, f"hf:{built(name, hub)}?{options}" if options else f"hf:{built(name, hub)}"
-        )
-
-
-def test_a_processor_that_needs_more_packages_says_which(
-    hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from understudy.backends.hub import pretrained
-
-    def fails(kind: Any) -> Any:
-        raise ImportError("BaseVideoProcessor requires torchvision")
-
-    monkeypatch.setattr(pretrained, "_without_video", fails)
-    if transformers.utils.is_torchvision_available():
-        pytest.skip("torchvision is installed")
-    with pytest.raises(BackendError, match="pip install torchvision, or choose another model"):
-        load_model(Captioner, f"hf:{built('qwen2_vl', hub)}")
 
 
 def test_segformers_map_is_that_of_the_library(hub: Path) -> None:

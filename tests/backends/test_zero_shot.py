@@ -8,7 +8,6 @@ import pytest
 
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar
-from understudy.core.errors import ConfigError
 from understudy.core.ports import Captioner, TextEncoder
 from understudy.core.types import Embeddings, Images
 
@@ -109,31 +108,3 @@ def test_a_slot_is_asked_for_only_where_its_condition_holds(encoder: WordEncoder
     (found,) = captioner.attributes(encoder.picture("dog", "dog", "reading", "eating"))
     assert found["status"] == "eating"
     assert not any("dog reading" in text for text in encoder.asked)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"slots": {}}, "needs slots"),
-        ({"templates": []}, "needs slots, templates"),
-        ({"slots": {"a": {"values": {}}}}, "has no values"),
-        ({"slots": {"a": {"x": []}}}, "x needs a list of phrases"),
-        ({"slots": {"a": {"x": "text"}}}, "x needs a list of phrases"),
-        ({"slots": {"a": {"x": ["{b}"]}, "b": {"y": ["y"]}}}, "'b', which is no slot before it"),
-        (
-            {"slots": {"a": {"values": {"x": ["x"]}, "when": {"b": ["y"]}}}},
-            "'b', which is no slot before it",
-        ),
-        ({"templates": ["{nothing}"]}, "'nothing', which is no slot before it"),
-        ({"templates": [" "]}, "empty"),
-        ({"templates": [{"text": "x", "when": {"target": ["cat"]}}]}, "target is never"),
-        ({"templates": [{"text": "x", "when": {"target": "dog"}}]}, "target is never 'dog'"),
-        ({"templates": [{"words": "x"}]}, "no phrase grammar"),
-        ({"templates": [3]}, "no phrase grammar"),
-        ({"prompts": ["a photo"]}, "lacks the place"),
-        ({"slots": [1]}, "no phrase grammar"),
-    ],
-)
-def test_what_is_no_grammar_is_refused(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        read_grammar({**GRAMMAR, **change})

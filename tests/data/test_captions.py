@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from tests.data.samples import picture, release_of
 
-from understudy.core.errors import RunError, SourceError
+from understudy.core.errors import SourceError
 from understudy.core.types import Release
 from understudy.data import write_release
 from understudy.data.captions import open_captioned
@@ -82,27 +82,6 @@ def test_captions_come_back_with_their_images(
         images = found.images(np.array(rows), IMAGES.shape[1:])
         read = np.concatenate([batch.values for batch in images.batches(2)])
         assert [row_of(image) for image in read] == rows
-
-
-@pytest.mark.parametrize(
-    ("captions", "reason"),
-    [
-        (None, "expected 4, a row each, got none"),
-        (CAPTIONS[:7], "expected 4, a row each, got 3"),
-        ([*CAPTIONS[:5], "two\nlines", *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], "two\u2028lines", *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], " ", *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], None, *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], "half \ud83d", *CAPTIONS[6:]], "cannot be written as UTF-8"),
-    ],
-)
-@pytest.mark.parametrize("format", ["png", "parquet"])
-def test_captions_that_are_not_one_line_a_row_are_refused(
-    tmp_path: Path, captions: Any, reason: str, format: Any
-) -> None:
-    with pytest.raises(RunError, match=reason):
-        write_release(captioned(captions), tmp_path / "r", format=format)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -171,19 +171,6 @@ def test_an_undeclared_class_is_named_with_the_remedy(tmp_path: Path) -> None:
         open_source("procedural:leaves?count=4", classes=["a", "b"])
 
 
-def test_a_source_of_a_plug_in_is_declared_too() -> None:
-    pytest.importorskip("aggdraw")
-    name = "playhouse:pet-status?homes=2&per_home=3"
-    plain = open_source(name, size=16)
-    values, labels, _ = check_source(plain)
-    classes = ("owl", *reversed(plain.classes))
-    source = open_source(name, size=16, classes=classes, channels=1)
-    grey, renumbered, _ = check_source(source)
-    names = [classes[label] for label in renumbered]
-    assert names == [plain.classes[label] for label in labels]
-    np.testing.assert_array_equal(grey, converted_channels(values, 1))
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: int) -> None:
     folder = tmp_path / "a"

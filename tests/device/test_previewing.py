@@ -29,7 +29,7 @@ from understudy.device.photo_store import (
     photo_files,
     references,
 )
-from understudy.device.preferences import Preferences, stored_preferences
+from understudy.device.preferences import Preferences
 from understudy.device.preview import (
     preview,
 )
@@ -73,25 +73,6 @@ def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None
         add_photos(site.home, photo_files(place), side=64)
     with pytest.raises(SourceError, match="one folder a class"):
         photo_files(place, labelled=True)
-
-
-@pytest.mark.parametrize(
-    ("levels", "problem"),
-    [
-        ({"dog": "everything"}, "of dog may leave text, box"),
-        ({"background": "pose"}, "of room may leave text, edges, segment"),
-        ({"cat": "text"}, "a level is given for cat"),
-        ({"dog": "pose"}, "--pose-model"),
-    ],
-)
-def test_a_request_that_makes_no_sense_is_refused(
-    site: DeviceSite, levels: dict[str, str], problem: str
-) -> None:
-    site.add(2)
-    with pytest.raises(ConfigError, match=problem):
-        site.ask(levels)
-    with pytest.raises(RunError, match="device request"):
-        stored_preferences(site.home)
 
 
 def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> None:

@@ -1,7 +1,6 @@
 """What --full, --lpips and --dp-sgd measure: each figure beside itself computed another way."""
 
 import json
-import sys
 import warnings
 from dataclasses import dataclass
 
@@ -11,7 +10,6 @@ from tests.run.blobs import SHAPE, blobs, folder_of
 from tests.run.samples import embeddings
 
 import understudy
-from understudy.core.errors import ConfigError, InputError, MissingExtra, RunError
 from understudy.core.results import Evaluation
 from understudy.data import open_source
 from understudy.evaluation.embedding_pass import load_features
@@ -159,31 +157,3 @@ def test_dp_sgd_keeps_the_releases_promise(tmp_path):
     assert one.value == made.result.balanced
     assert one.baseline == found.find("balanced accuracy, trained on the release").baseline
     assert found.settings["dp_sgd"]["steps"] == made.steps
-
-
-def test_what_cannot_be_measured_is_refused_before_anything_is(tmp_path, monkeypatch):
-    real = folder_of(tmp_path / "real", blobs(0, 20))
-    test = folder_of(tmp_path / "test", blobs(1, 20))
-    place = folder_of(tmp_path / "out", blobs(2, 20), release=True)
-
-    # What gets there fails otherwise.
-    monkeypatch.setattr("understudy.evaluation.evaluate.embed_dataset", None)
-
-    def refused(error, words, **options):
-        with pytest.raises(error, match=words):
-            understudy.evaluate(place, real=real, test=test, **options)
-        assert not (place / "owner" / "evaluation.json").exists()
-
-    refused(InputError, "no such file", lpips=tmp_path / "none.pt")
-    maps = script(torch.nn.Conv2d(3, 2, 3), 1, tmp_path / "maps.pt")
-    refused(InputError, "cannot run", lpips=maps)
-    refused(ConfigError, "add --full", dp_sgd=True)
-    refused(RunError, "states no epsilon", networks=["cnn"], dp_sgd=True)
-    facts = {"epsilon": 1.0, "delta": 1e-5}
-    (place / "release" / "privacy.json").write_text(
-        json.dumps(
-            {**json.loads((place / "release" / "privacy.json").read_text()), "guarantee": facts}
-        )
-    )
-    monkeypatch.setitem(sys.modules, "opacus", None)
-    refused(MissingExtra, r"understudy\[bench\]", networks=["cnn"], dp_sgd=True)

@@ -10,7 +10,6 @@ from tests.evaluation.test_holes import verdict
 from tests.run.samples import QUICK, embeddings
 
 import understudy
-from understudy.core.errors import BackendError, ConfigError
 from understudy.core.results import Evaluation
 from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.run.trained_model import train_classifier
@@ -76,26 +75,3 @@ def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path
     )
     assert verdict(evaluation, "attack").grade == "poor"
     assert value(evaluation, ACCURACY.key) < 0.5
-
-
-def test_what_does_not_fit_is_refused(site: Path, tmp_path: Path) -> None:
-    given = {"real": site / "private.npz", "test": site / "test.npz", "progress": "none"}
-    with pytest.raises(ConfigError, match="say what is evaluated"):
-        understudy.evaluate(**given)
-    with pytest.raises(ConfigError, match="say --test"):
-        understudy.evaluate(model=site / "model.onnx", real=site / "private.npz")
-    with pytest.raises(ConfigError, match="180 of 180 rows of the test set"):
-        understudy.evaluate(
-            model=site / "model.onnx", real=site / "private.npz", test=site / "private.npz"
-        )
-    with pytest.raises(BackendError, match="no such file"):
-        understudy.evaluate(model=tmp_path / "none.onnx", **given)
-    (tmp_path / "bad.onnx").write_bytes(b"no model")
-    with pytest.raises(BackendError, match="not a readable ONNX model"):
-        understudy.evaluate(model=tmp_path / "bad.onnx", **given)
-    embeddings(tmp_path / "wide.npz", dim=9)
-    embeddings(tmp_path / "wider.npz", dim=9, seed=1)
-    with pytest.raises(ConfigError, match="takes rows of shape"):
-        understudy.evaluate(
-            model=site / "model.onnx", real=tmp_path / "wide.npz", test=tmp_path / "wider.npz"
-        )

@@ -453,23 +453,6 @@ def test_the_default_plan_is_one_release_with_less_noise_than_the_papers():
     assert 3.72 < 1 / plan.stage_mu("gap") <= 3.74
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, ["gap"]),
-        ({"clusters": 4}, ["gap", "cluster gaps"]),
-        ({"second_moment": True}, ["gap", "spread"]),
-        (
-            {"clusters": 4, "partition": "matched", "lloyd_steps": 2},
-            ["gap", "votes 1", "votes 2", "lloyd 1", "lloyd 2", "cluster gaps"],
-        ),
-        ({"partition": "matched"}, ["gap"]),
-    ],
-)
-def test_stages_follow_the_settings(settings, expected):
-    assert list(weights_of(METHOD.stages(AlignmentParams(**settings), known()))) == expected
-
-
 def test_a_norm_that_nobody_knows_is_asked_for():
     embeddings = Context((16,), public=False, mu=0.27, classes=("cat", "dog"), base=True)
     assert list(weights_of(METHOD.stages(AlignmentParams(), embeddings))) == ["clip radius", "gap"]

@@ -12,7 +12,6 @@ from tests.methods.shapes_world import frames, shapes
 
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
-from understudy.core.option import declared_options, option_of
 from understudy.core.types import Stage
 from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
 from understudy.methods.alignment.algorithm import AlignmentParams
@@ -227,53 +226,3 @@ def test_two_stages_of_one_name_are_refused() -> None:
     assert weights_of((Stage("means", 2.0), Stage("gap", 1.0))) == {"means": 2.0, "gap": 1.0}
     with pytest.raises(ConfigError, match="a name of its own, found means, means"):
         weights_of((Stage("means", 2.0), Stage("means", 1.0)))
-
-
-# Settings
-
-
-@pytest.mark.parametrize(
-    "method", [CLUSTERING, ALIGNMENT, EVOLUTION, LABELLING], ids=lambda m: m.name
-)
-def test_every_setting_is_described(method: Method) -> None:
-    declared = declared_options(method.params)
-    assert [name for name, hint in declared.items() if not option_of(hint).help] == []
-
-
-@pytest.mark.parametrize(
-    ("params", "settings"),
-    [
-        *(
-            (ClusteringParams, {name: 0})
-            for name in ("clusters", "components", "power", "oversample", "clip_radius")
-        ),
-        *(
-            (AlignmentParams, {name: value})
-            for name, value in {
-                "clusters": 0,
-                "multiple": 0.0,
-                "clip_norm": -1.0,
-                "clip_radius": np.inf,
-                "first": 1,
-                "noise_level": -1,
-                "partition": "private",
-            }.items()
-        ),
-        *(
-            (EvolutionParams, {name: value})
-            for name, value in {
-                "population": 0,
-                "rounds": 101,
-                "variations": 0,
-                "lookahead": -1,
-                "threshold": -0.1,
-                "degree": 1.5,
-                "last_degree": -0.5,
-            }.items()
-        ),
-        (EvolutionParams, {"vote": "text", "candidates": "images"}),
-    ],
-)
-def test_settings_out_of_range_are_refused(params: type[Any], settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        params(**settings)

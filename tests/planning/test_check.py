@@ -12,7 +12,6 @@ import pytest
 from tests.run.samples import class_folders, save, tree
 from typer.testing import CliRunner
 
-import understudy
 from understudy.cli.main import app
 from understudy.core.errors import SourceError
 from understudy.data import encoded_images
@@ -150,39 +149,3 @@ def test_the_command_prints_it_and_exits_by_it(tmp_path: Path) -> None:
     assert content["kind"] == "owner-only"
     assert content["classes"] == {"cat": 131, "dog": 23}
     assert {problem["kind"] for problem in content["problems"]} >= {"bad files", "mixed sizes"}
-
-
-def test_a_run_says_what_it_passed_over(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "x", {"cat": 40, "dog": 40})
-    for number in range(12):
-        (folder / "cat" / f"empty-{number:02d}.png").write_bytes(b"")
-    warnings: list[str] = []
-
-    class Events:
-        def step(self, *_: Any, **__: Any) -> Any:
-            return self
-
-        def __call__(self, done: int) -> None:
-            del done
-
-        def finish(self) -> None: ...
-
-        def warning(self, message: str) -> None:
-            warnings.append(message)
-
-    understudy.synthesize(
-        folder,
-        out=tmp_path / "out",
-        epsilon=1.0,
-        ledger=str(tmp_path / "l.db"),
-        settings={"clusters": 1, "components": 8},
-        count=20,
-        skip_bad=True,
-        progress=Events(),
-    )
-    (message,) = (one for one in warnings if "passed over" in one)
-    lines = message.splitlines()
-    assert lines[0] == "12 bad files were passed over:"
-    assert len(lines) == 12
-    assert lines[1].endswith("empty-00.png: is empty (zero bytes)")
-    assert lines[-1].strip() == "and 2 more"

@@ -17,7 +17,6 @@ import understudy
 from understudy.cli.main import app
 from understudy.core.errors import InputError
 from understudy.data import open_source
-from understudy.planning.check import SourceCheck, check_source
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommend
 from understudy.run.config import make_config
@@ -50,12 +49,6 @@ def folders(
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As chest X-rays often come: large, no squares, grey, and stored in colour."""
     return folders(tmp_path_factory.mktemp("scans") / "scans", [TALL] * 3)
-
-
-def checked(source: Path, **options: Any) -> SourceCheck:
-    return check_source(
-        make_config({"source": str(source), "out": "out", "epsilon": 8.0, **options})
-    )
 
 
 def planned(source: Path, ledger: Path, **options: Any) -> Recommendation:
@@ -91,41 +84,6 @@ def test_a_side_and_a_fit_are_proposed(
     geometry = ImageGeometry(sizes)
     assert (geometry.side, geometry.fit) == (side, fit)
     assert geometry.side in PROPOSED_SIDES
-
-
-def losses(sizes: dict[tuple[int, int], int], *asked: Any, **colours: int) -> dict[str, str]:
-    return dict(ImageGeometry(sizes, **colours).losses(*asked))
-
-
-def test_what_a_size_loses_is_said_in_pixels_of_the_original() -> None:
-    assert losses({TALL: 9}, 64, "pad", None) == {
-        "size": "details finer than 20 pixels of the original are lost "
-        "(82 at 16, 41 at 32, 27 at 48, 14 at 96, 10 at 128)",
-        "fit": "nothing is cut off, and 16% of a sample is black (with crop 16% of an image is "
-        "cut off, at both ends of its longer side)",
-    }
-    cropped = losses({TALL: 9}, 64, "crop", None)
-    assert cropped["size"].startswith("details finer than 17 pixels of the original are lost")
-    assert cropped["fit"].startswith("16% of an image is cut off, at both ends of its longer side")
-    assert "one side by up to 1.2 times" in losses({TALL: 9}, 64, "stretch", None)["fit"]
-
-
-def test_a_check_proposes_grey_where_all_images_are(scans: Path, tmp_path: Path) -> None:
-    result = checked(scans)
-    found = {problem.kind: problem for problem in result.problems}
-    assert found["large images"].blocking
-    assert "1307 x 1100" in found["large images"].message
-    assert "all 6 images are grey" in found["grey stored in colour"].message
-    assert dict(result.options) == {
-        "classes": ("clear", "ill"), "channels": 1, "size": 64, "fit": "pad",
-    }  # fmt: skip
-    assert result.shape == (64, 64, 1)
-    assert "--channels 1 --size 64 --fit pad" in str(result.command)
-    assert list(result.losses) == ["--size 64", "--fit pad", "--channels 1"]
-    coloured = folders(tmp_path / "one", [(9, 9)] * 2)
-    Image.new("RGB", (9, 9), (90, 80, 90)).save(coloured / "ill" / "pink.png")
-    assert checked(coloured).options["channels"] == 3
-    assert "grey stored in colour" not in {one.kind for one in checked(coloured).problems}
 
 
 def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Path) -> None:

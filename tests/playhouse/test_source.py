@@ -3,7 +3,6 @@
 import pytest
 from tests.data.samples import check_source
 
-from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.playhouse import World, open_playhouse
 
@@ -52,23 +51,3 @@ def test_other_homes_and_other_streets():
     worlds = [open_playhouse(f"playhouse:world?seed={seed}&count=2") for seed in (0, 1)]
     assert (worlds[0].drawn_image(0).image == World().draw(0).image).all()
     assert (worlds[0].drawn_image(0).image != worlds[1].drawn_image(0).image).any()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "playhouse:cats",
-        "playhouse:pet-status?homes=none",
-        "playhouse:pet-status?homes=0",
-        "playhouse:pet-status?count=3",
-        "playhouse:pet-status?gap=9",
-        "playhouse:pet-status?split=both",
-        "playhouse:pet-status?seed=-1",
-        "playhouse:pet-status?size=3",
-        "playhouse:world?homes=3",
-        "playhouse:world?target=cat",
-    ],
-)
-def test_names_that_do_not_exist_are_refused(name):
-    with pytest.raises(ConfigError):
-        open_source(name)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.ndimage import binary_dilation
 
-from understudy.core.errors import ConfigError
 from understudy.playhouse import SEGMENT_CLASSES, World
 from understudy.playhouse.attributes import TARGETS
 from understudy.playhouse.dice import Dice
@@ -74,22 +73,6 @@ def test_an_empty_room_shows_no_target_and_says_none():
     )
     assert len({room.caption for room in rooms}) > 20
     assert len({room.image.tobytes() for room in rooms}) == 40
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"target": "cat"},
-        {"target": "dog", "coat": "violet"},
-        {"target": "dog", "shirt": "red"},
-        {"target": "dog", "furniture": "lamp, throne"},
-        {"target": "dog", "status": "eating", "place": "bed"},
-        {"target": "person", "status": "barking"},
-    ],
-)
-def test_what_the_world_does_not_have_is_refused(asked):
-    with pytest.raises(ConfigError):
-        World().draw_as(0, **asked)
 
 
 @pytest.mark.parametrize("kind", ["dog", "person", "bottle", "frame"])

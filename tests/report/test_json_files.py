@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.core.errors import InputError, RunError
+from understudy.core.errors import RunError
 from understudy.core.results import Evaluation
 from understudy.report import (
     OwnerRecord,
@@ -18,7 +18,6 @@ from understudy.report import (
     owner_report,
     public_documents,
     public_report,
-    read_evaluation,
     read_owner,
     read_record,
 )
@@ -85,21 +84,6 @@ def test_every_file_has_the_form_that_is_published(
         assert file.model_dump(mode="json", by_alias=True) == content
         told = model.model_json_schema(by_alias=True)
         assert set(content) == set(told["properties"])
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"curves": None}, "curves: input should be a valid"),
-        ({"figures": [{"group": "fidelity"}]}, "figures.0.name: field required"),
-        ({"verdicts": [{"grade": "superb"}]}, "verdicts.0.group"),
-    ],
-)
-def test_what_is_wrong_with_an_evaluation_is_said(
-    evaluation: Evaluation, change: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(InputError, match=f"{words}.*evaluate the release again"):
-        read_evaluation({**evaluation.as_dict(), **change})
 
 
 def trained(recall: float) -> dict[str, Any]:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from understudy.report.plots import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
     Axis,
     Plot,
     PlotLine,
 )
-
-
-def corners(path: str) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+),([\d.]+)", path)]
 
 
 @pytest.mark.parametrize(
@@ -35,16 +23,6 @@ def corners(path: str) -> list[tuple[float, float]]:
 )
 def test_ticks_are_round_and_on_the_axis(axis: Axis, ticks: list[float]) -> None:
     assert axis.ticks() == pytest.approx(ticks)
-
-
-@pytest.mark.parametrize("log", [False, True])
-def test_a_line_runs_from_corner_to_corner(log: bool) -> None:
-    axes = Axis("x", 1, 100, log=log), Axis("y", 1, 100, log=log)
-    plot = Plot("p", *axes, (PlotLine("a", (1, 100), (1, 100)),))
-    assert corners(plot.drawing().paths[0]) == [
-        (LEFT, HEIGHT - BOTTOM),
-        (WIDTH - RIGHT, TOP),
-    ]
 
 
 def test_the_table_of_a_roc_never_promises_more_than_the_curve() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import os
 import queue
 import signal
@@ -19,10 +18,6 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from tests.device.device_site import DeviceSite
 from tests.server.site import Server, submitted
 
@@ -328,96 +323,3 @@ def test_a_server_in_clear_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         ServerOptions(tmp_path, **fields)  # type: ignore[arg-type]
-
-
-class TlsProxy:
-    """What stands in front of `serve --no-tls`: ends TLS, and forwards bytes to a port here."""
-
-    def __init__(self, port: int, target: int, certificate: Path, key: Path) -> None:
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(certificate, key)
-        self._port, self._target = port, target
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> TlsProxy:
-        self._thread.start()
-        assert self._started.wait(30)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(
-            self._forward, "127.0.0.1", self._port, ssl=self._context
-        )
-        self._started.set()
-        await self._over.wait()
-        server.close()
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner, outer = await asyncio.open_connection("127.0.0.1", self._target)
-
-        async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-            with suppress(OSError):
-                while data := await source.read(65536):
-                    target.write(data)
-                    await target.drain()
-            target.close()
-
-        await asyncio.gather(pump(reader, outer), pump(inner, writer))
-
-
-def authority(folder: Path, name: str) -> tuple[Path, Path, Path]:
-    """An authority's certificate, and a certificate of that host with its key, as files."""
-    now = datetime.datetime.now(datetime.UTC)
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    names = [
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in ("authority", name)
-    ]
-    paths = []
-    for number, (key, subject) in enumerate(zip(keys, names, strict=True)):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(names[0])
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=number == 0, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        )
-        certificate = builder.sign(keys[0], hashes.SHA256())
-        paths.append(folder / f"{number}.crt")
-        paths[-1].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    paths.append(folder / "1.key")
-    paths[-1].write_bytes(keys[1].private_bytes(serialization.Encoding.PEM, form, plain))
-    return paths[0], paths[1], paths[2]
-
-
-def test_a_proxy_that_speaks_tls_works_as_documented(
-    tmp_path: Path, site: DeviceSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`--no-tls --url https://...`: an authority vouches for the proxy, or nothing is sent."""
-    root, certificate, key = authority(tmp_path, "localhost")
-    port = free_port()
-    with serving_process(tmp_path / "server", port, "proxied") as code:
-        assert (code.url, code.certificate) == (f"https://localhost:{port + 1}", None)
-        with TlsProxy(port + 1, port, certificate, key):
-            with pytest.raises(RunError, match=r"no authority.*Nothing was sent"):
-                Outbox(site.home).pair(code.text())
-            monkeypatch.setenv("SSL_CERT_FILE", str(root))
-            paired = Outbox(site.home).pair(code.text())  # so its secret was not used before
-            exchange = ServerConnection(paired.url, paired.certificate)
-            finish_a_job(exchange, paired.token, paired.public_key)
-            other = code.url.replace("localhost", "127.0.0.1")  # not the name of the certificate
-            with pytest.raises(RunError, match="no authority"):
-                ServerConnection(other, None)("GET", "/v1/about", b"", None)

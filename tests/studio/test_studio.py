@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("aggdraw")
@@ -23,11 +21,7 @@ from understudy.backends.training_loop import (  # noqa: E402
     Machine,
     Schedule,
 )
-from understudy.core.errors import (  # noqa: E402
-    ConfigError,
-)
 from understudy.core.ports import Generator  # noqa: E402
-from understudy.studio.clip_training import learn_tokenizer  # noqa: E402
 from understudy.studio.corpus import (  # noqa: E402
     CorpusRow,
     read_corpus,
@@ -91,16 +85,6 @@ def test_a_studio_learns_on_from_another(studio: Path, tmp_path: Path) -> None:
 def nearly_still() -> dict[str, Schedule]:
     """A step that hardly moves anything."""
     return {name: Schedule(steps=1, batch=4, rate=2e-4, warmup=1) for name in STAGES}
-
-
-def test_the_tokenizer_writes_any_text_and_frequent_words_as_one_token() -> None:
-    tokenizer = learn_tokenizer(["a brown dog", "a brown sofa"] * 50, size=700, length=16)
-    known = tokenizer("a brown dog")["input_ids"]
-    assert len(known) == 5  # with its two ends
-    for text in ("a brown dog", "žluťoučký 犬 &"):
-        tokens = tokenizer(text)["input_ids"]
-        assert tokenizer.decode(tokens, skip_special_tokens=True).split() == text.split()
-    assert len(tokenizer) <= 700 + 256
 
 
 class Stopped(Exception):
@@ -172,40 +156,6 @@ def test_an_exported_studio_draws_the_same_as_a_model_of_the_hub(
     told = f"hf:{tmp_path / 'pipeline'}?steps=2&guidance=3&batch=32"
     theirs = load_model(Generator, told).generate(PROMPTS, seed=3)
     assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 2
-
-
-def captioned(folder: Path, count: int = 12) -> Path:
-    rng = np.random.default_rng(0)
-    folder.mkdir()
-    with (folder / "captions.csv").open("w", newline="") as file:
-        lines = csv.writer(file)
-        lines.writerow(["path", "caption"])
-        for at in range(count):
-            pixels = rng.integers(0, 256, (20, 24, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / f"{at}.png")
-            lines.writerow([f"{at}.png", f"a slide, number {at % 3}"])
-    return folder / "captions.csv"
-
-
-@pytest.mark.slow
-def test_a_studio_of_ones_own_pictures_has_what_they_allow(tmp_path: Path) -> None:
-    captions = captioned(tmp_path / "slides")
-    plan = StudioPlan(**{**vars_of(longer(1)), "count": 12, "held_out": 2})
-    stages = train_tiny_studio(
-        tmp_path / "studio", plan, data=tmp_path / "slides", captions=captions
-    )
-    assert stages == ("vae", "clip", "unet", "decoder", "inpainting", "controlnet-edges")
-    corpus = read_corpus(tmp_path / "studio" / "work" / "corpus")
-    assert corpus is not None
-    assert corpus.captions[4] == ("a slide, number 1",)
-    with pytest.raises(ConfigError, match="cannot train segmenter"):
-        train_tiny_studio(
-            tmp_path / "studio",
-            plan,
-            data=tmp_path / "slides",
-            captions=captions,
-            stages=["segmenter"],
-        )
 
 
 def vars_of(plan: StudioPlan) -> dict[str, object]:

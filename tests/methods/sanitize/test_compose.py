@@ -105,25 +105,6 @@ def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
         assert_array_equal(image[outside], backgrounds[0][outside])
 
 
-def test_of_several_objects_each_has_its_box_and_the_others_have_none() -> None:
-    class Cats(Painter):
-        def generate(self, prompts, *, seed=0):
-            images = super().generate(prompts, seed=seed)
-            cats = np.array(["cat" in prompt for prompt in prompts])[:, None, None]
-            images[is_red(images) & cats] = (200, 140, 40)
-            return images
-
-    parts = tuple(wire.PartRequest(noun=noun) for noun in ("dog", "cat"))
-    for classes in (("dog",), ("cat", "dog")):
-        asked = request("detector", target_object=parts, label_classes=classes)
-        whole = composed(asked, Cats()).images
-        assert len(whole) == 12 * len(classes)
-        assert set(whole.box_labels) == set(range(len(classes)))
-        dogs = whole.boxes[whole.box_labels == classes.index("dog")]
-        image = whole.images[int(whole.box_images[whole.box_labels == classes.index("dog")][0])]
-        assert_array_equal(dogs[0], box_of(is_red(image[None])[0]))
-
-
 def test_the_papers_pipeline_without_masks_gives_the_images_of_the_prompts() -> None:
     whole = composed(request(), how=ComposeSettings(mask="none")).images
     assert np.bincount(whole.labels).tolist() == [12, 12]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.methods.sanitize.painted_world import SIDE, rooms
 
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import InputError
 from understudy.core.types import Images
 from understudy.methods.sanitize.sanitizers import (
     BoxSanitizer,
@@ -149,15 +149,3 @@ def test_the_items_of_the_wire_are_what_was_drawn() -> None:
     stamped = replace(edges, kind="stamp")
     with pytest.raises(InputError, match="no item for 'stamp'"):
         items_of(stamped, own, 1)
-
-
-def test_refused() -> None:
-    photos, masks = rooms(2)
-    with pytest.raises(InputError, match="every photo has its mask"):
-        PhotoPart(photos, masks[:1], "dog")
-    with pytest.raises(ConfigError, match="grid"):
-        BoxSanitizer(0)
-    with pytest.raises(ConfigError, match="sigma"):
-        EdgesSanitizer(0)
-    with pytest.raises(ConfigError, match="deviation"):
-        NoiseSanitizer(0)

@@ -23,7 +23,6 @@ from understudy.methods.sanitize.wire_items import (
     BoxItem,
     EdgesItem,
     Item,
-    PoseItem,
     TargetItem,
 )
 
@@ -151,44 +150,3 @@ def test_an_object_drawn_along_lines_is_cut_out_whole_and_nothing_else_is() -> N
     assert_array_equal(references.masks, thing)
     through = along_lines(images, hints, thing | other, closed=False)
     assert through.masks.sum() < thing.sum()  # a skeleton's lines say how far it goes
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"side": 64}, "32 pixels"),
-        ({"target_object": (wire.PartRequest(noun="zebra"),)}, "no class for an object"),
-        (
-            {
-                "target_object": (
-                    wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog"),
-                ),
-                "references": 3,
-            },
-            "cannot follow pose",
-        ),
-    ],
-)
-def test_what_it_cannot_do_is_said_before_anything_is_spent(
-    changes: dict[str, object], reason: str
-) -> None:
-    assert reason in (pipeline().objection(request((0, None), (0, None), **changes)) or "")
-
-
-def test_a_pose_is_drawn_for_the_control_net() -> None:
-    from understudy.methods.sanitize.customise import references_of
-    from understudy.methods.sanitize.scene_prompts import ScenePrompts
-
-    points = np.array([[4 + k, 6 + 2 * k, 1] for k in range(11)], np.float32)
-    part = wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog")
-    references = references_of(
-        part,
-        [PoseItem.of(1, SIDE, points)],
-        SIDE,
-        Painter(),
-        ColourSegmenter(),
-        ScenePrompts("room"),
-        0,
-    )
-    assert len(references.images) == 4
-    assert references.masks.any(axis=(1, 2)).all()
