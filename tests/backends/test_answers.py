@@ -85,26 +85,9 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "You write captions. You answer with one caption.",
-        "rewrite this caption plainly, keep its subject and change a few of its words",
-        "Rewrite this caption plainly, keep its subject and change",
-    ],
-)
-def test_an_answer_that_repeats_the_question_is_refused(answer: str) -> None:
-    with pytest.raises(MalformedAnswer, match="repeats the question"):
-        read_answer(answer, (1, 60), asked=ASKED)
-
-
 def test_an_answer_that_gives_the_text_back_is_refused_but_a_shorter_one_is_not() -> None:
     given = "a brown dog sleeps on a red sofa near the tall lamp"
     with pytest.raises(MalformedAnswer, match="unchanged"):
         read_answer(f'"{given.capitalize()}."', (1, 60), asked=ASKED, given=given)
     shorter = "a brown dog sleeps on a red sofa"
     assert read_answer(shorter, (1, 60), asked=ASKED, given=given) == shorter
-
-
-def test_limits_count_words() -> None:
-    assert read_answer("one two three", (3, 3)) == "one two three"

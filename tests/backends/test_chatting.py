@@ -98,19 +98,3 @@ def test_a_variation_that_fails_leaves_the_text_as_it_was() -> None:
     assert varied[0] == texts[0]
     assert varied[1] in CAPTIONS
     assert made.faults == {"empty": 2}
-
-
-def test_an_unchanged_rephrasing_is_asked_again_but_blanks_may_restore_the_text() -> None:
-    text = "a dog lies on the bed near the window"
-    rephrasing, _ = writer(lambda *_: text.capitalize() + ".", tries=2, variation="rephrase")
-    assert rephrasing.vary([text], degree=0.5) == [text]
-    assert rephrasing.faults == {"unchanged": 2}
-    filling, _ = writer(lambda *_: text, variation="blanks")
-    assert filling.vary([text], degree=0.5) == [text]
-    assert filling.malformed == 0
-
-
-def test_a_model_that_loses_answers_is_found_out() -> None:
-    made = ChatWriter(lambda *_: ["one answer"], load_prompts("default"), name="lossy")
-    with pytest.raises(BackendError, match="lossy gave 1 answers to 2 questions"):
-        made.write(2)

@@ -98,26 +98,6 @@ def test_a_match_is_near_its_target() -> None:
     assert np.square(reached - wanted).mean() < 0.1 * np.square(others - wanted).mean()
 
 
-def test_what_is_not_measured_has_few_and_long_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disc comes back with flat surfaces, more of them than without the total variation."""
-    shape, seeds = (32, 32, 1), np.arange(4, dtype=np.uint64)
-    encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
-    layout = encoder.layout(60)
-    rows, columns = np.mgrid[:32, :32] - 15.5
-    disc = np.where(np.hypot(rows, columns) < 9, 200, 60).astype(np.uint8)
-    wanted = np.repeat(encoder.encode(disc[None, ..., None])[:, layout.columns], 4, axis=0)
-
-    def flat_part() -> float:
-        sizes = np.ones(len(layout.blocks))
-        images = decoder.match(wanted, layout, np.eye(60) / 0.3, sizes, seeds=seeds)[..., 0]
-        lengths = np.hypot(*np.gradient(images.astype(float), axis=(1, 2)))
-        return float((lengths < 4).mean())
-
-    with_it = flat_part()
-    monkeypatch.setattr(energy_models, "_GRADIENT_WEIGHT", 0.0)
-    assert with_it > 1.25 * flat_part()
-
-
 def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(energy_models, "_MATCHED", 6)
     monkeypatch.setattr(energy_models, "_STEPS", 10)

@@ -6,10 +6,8 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
-from tests.backends.tiny_onnx import save
 
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import BackendError
 from understudy.core.ports import ScoringEncoder
 
 SHAPE = (20, 30, 3)
@@ -45,21 +43,6 @@ def torchscript(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def onnx(tmp_path_factory):
-    """Means of channels, and their softmax."""
-    return save(
-        tmp_path_factory.mktemp("inception") / "net.onnx",
-        [
-            ("GlobalAveragePool", ["images"], ["features"], {}),
-            ("Flatten", ["features"], ["flat"], {}),
-            ("Softmax", ["flat"], ["classes"], {}),
-        ],
-        {"images": ["n", 3, 299, 299]},
-        {"features": ["n", 3, 1, 1], "classes": ["n", 3]},
-    )
-
-
 def means_of(images):
     """Channel means as the network sees them, by clean-fid's own steps."""
     found = []
@@ -85,18 +68,6 @@ def test_a_torchscript_file_is_run_behind_its_own_scaling(torchscript):
     assert classes.shape == (3, 5)
     assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert np.array_equal(encoder.encode(photos()), features)
-
-
-def test_an_onnx_file_gives_the_same_and_other_scales(onnx):
-    encoder = load_encoder(f"inception:{onnx}?output=features", shape=SHAPE)
-    assert encoder.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
-    assert encoder.score(photos())[1] is None
-    both = load_encoder(
-        f"inception:{onnx}?output=features&probabilities=classes&scale=0..255", shape=SHAPE
-    )
-    features, classes = both.score(photos())
-    assert features == pytest.approx(128 + 128 * means_of(photos()), abs=1e-2)
-    assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.fixture
@@ -125,10 +96,3 @@ def test_a_program_of_the_hub_is_run_at_its_commit(cache, torchscript):
     assert encoder.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
     assert encoder.name == name
     assert encoder.licence == "see hf:someone/nets/fid/net.pt"
-
-
-@pytest.mark.parametrize("revision", ["", "?revision=main", f"?revision={COMMIT[:12]}"])
-def test_a_program_of_the_hub_needs_its_commit(cache, torchscript, revision):
-    keep(cache, torchscript, "net.pt")
-    with pytest.raises(BackendError, match=r"that is a program.*pinned commit only"):
-        load_encoder(f"inception:hf:someone/nets/net.pt{revision}", shape=SHAPE)

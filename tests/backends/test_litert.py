@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.backends.litert import LiteRtPoseEstimator, LiteRtSegmenter, backend
+from understudy.backends.litert import LiteRtSegmenter, backend
 from understudy.core.ports import PoseEstimator, ScoringSegmenter, Segmenter
 from understudy.core.types import Images
 from understudy.testing import PoseEstimatorSuite, ScoringSegmenterSuite, SegmenterSuite
@@ -90,27 +90,6 @@ def test_a_dog_is_where_the_photo_has_it(deeplab: str, shared_data: Path, narrow
     edges = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
     allowed = 0.08 * np.array([photo.shape[1], photo.shape[0]] * 2)
     assert (np.abs(edges - [left, top, left + width, top + height]) < allowed).all()
-
-
-def test_keypoints_lie_in_the_person(movenet: str, shared_data: Path) -> None:
-    photo, (left, top, width, height) = photo_of("person", shared_data)
-    pad = 40
-    low, high = max(0, round(top) - pad), round(top + height) + pad
-    begin, end = max(0, round(left) - pad), round(left + width) + pad
-    person = photo[low:high, begin:end]
-    ((pose,),) = (load_once(PoseEstimator, movenet).pose(person[None]),)
-    sure = pose[0][pose[0][:, 2] > 0.3]
-    assert len(sure) >= 5
-    assert (sure[:, 0] >= 0).all()
-    assert (sure[:, 0] <= person.shape[1]).all()
-    assert (sure[:, 1] <= person.shape[0]).all()
-    assert np.ptp(sure[:, 1]) > 0.3 * person.shape[0]
-    names = LiteRtPoseEstimator.keypoints
-    left_shoulder, right_shoulder, neck = (
-        pose[0][names.index(name)] for name in ("left shoulder", "right shoulder", "neck")
-    )
-    np.testing.assert_allclose(neck[:2], (left_shoulder[:2] + right_shoulder[:2]) / 2, atol=1e-3)
-    assert neck[2] == min(left_shoulder[2], right_shoulder[2])
 
 
 def test_names_come_from_a_file_or_from_the_name(models: Path, tmp_path: Path) -> None:

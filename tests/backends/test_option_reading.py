@@ -13,7 +13,7 @@ import pytest
 from understudy.backends.option_reading import read_value
 from understudy.backends.plugin import read_options
 from understudy.core.errors import BackendError, ConfigError, WrongValue
-from understudy.core.option import Option, check_options
+from understudy.core.option import Option
 from understudy.run.config import json_schema, make_config, run_options
 
 Count = Annotated[int | None, Option("How many.", least=1, most=9)]
@@ -102,13 +102,6 @@ def test_a_models_options_come_as_text_or_from_python() -> None:
     with pytest.raises(BackendError) as caught:
         read_options({"count": 0}, Options, name="toy:x")
     assert str(caught.value).startswith(told)
-
-
-def test_a_dataclass_is_checked_against_what_its_fields_declare() -> None:
-    check_options(Options(count=9, share=-1.0))  # a share has no range
-    check_options(Options(count=None))
-    with pytest.raises(WrongValue, match="count must be 1 to 9, found 10"):
-        check_options(Options(count=10))
 
 
 def test_the_schema_says_of_every_option_what_is_read() -> None:

@@ -46,7 +46,7 @@ def test_it_is_there_whole_and_small() -> None:
     assert damaged(PHOTO_WEIGHTS) == []
     assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.rglob("*")) <= MOST
     assert {file.name for file in PHOTO_WEIGHTS.iterdir()} == {
-        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors"),
+        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors")
     }
     assert {info.name for info in backends() if info.available} >= {NAME}
 

@@ -51,10 +51,7 @@ def test_a_changed_or_missing_file_is_found(tmp_path):
     content[-1] ^= 1
     network.write_bytes(content)
     (copy / "clip" / "config.json").unlink()
-    assert sorted(damaged(copy)) == [
-        "clip/config.json",
-        "vae/diffusion_pytorch_model.safetensors",
-    ]
+    assert sorted(damaged(copy)) == ["clip/config.json", "vae/diffusion_pytorch_model.safetensors"]
 
 
 def test_it_draws_what_it_is_asked_for():

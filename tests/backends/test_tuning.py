@@ -1,6 +1,5 @@
 import copy
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -101,22 +100,6 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
     np.testing.assert_array_equal(tuner._base.generate([PROMPT], seed=3), image)
 
 
-def test_a_tuned_generator_is_tuned_again_from_where_it_is(tuner: DreamBooth) -> None:
-    settings = {"steps": 1, "rate": 1e-2, "full": True}
-    first = tuner.tune(subject(), PROMPT, settings=settings, seed=1)
-    second = tuner.of(first).tune(255 - subject(), PROMPT, settings=settings, seed=1)
-    alone = tuner.tune(255 - subject(), PROMPT, settings=settings, seed=1)
-    states = [
-        weights(one._pipelines.encoder_of_prompts.unet) for one in (tuner._base, first, second)
-    ]
-    steps = [
-        sum(float((new[key] - old[key]).abs().sum()) for key in old)
-        for old, new in pairwise(states)
-    ]
-    assert min(steps) > 0
-    assert not same(states[2], weights(alone._pipelines.encoder_of_prompts.unet))
-
-
 def test_only_what_a_tuning_changed_is_restored(tuner: DreamBooth) -> None:
     assert len(tuner.changes(tuner._base)) < 100
     with pytest.raises(BackendError, match="of another model"):
@@ -156,18 +139,6 @@ def test_the_seed_decides_every_weight(pipeline, latents) -> None:
     )
     assert same(one, two)
     assert not same(one, other)
-
-
-def test_the_class_is_remembered_for_its_weight(pipeline, latents) -> None:
-    """Prior preservation: a model taught the subject alone denoises the class worse."""
-    known = Lesson(encode_images(pipeline.vae, 255 - subject()), (CLASS,))
-    losses = []
-    for weight in (0.0, 1.0):
-        lessons = [Lesson(latents, (PROMPT,)), Lesson(known.latents, (CLASS,), weight)]
-        tuned = copy.copy(pipeline)
-        tuned.unet = train_denoiser(pipeline, lessons, FULL)
-        losses.append(loss_of(tuned, known))
-    assert losses[1] < losses[0]
 
 
 class Stopped(Exception):

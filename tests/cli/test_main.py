@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.cli.processes import Commands
 from tests.run.samples import class_folders, embeddings
 from typer.testing import CliRunner
@@ -68,59 +67,6 @@ def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
     assert "noise / sensitivity" in whole.out
     notes = [line for line in whole.out.splitlines() if line.startswith("note: this dataset has")]
     assert notes[0].removeprefix("note: ") in html.unescape(report)
-
-
-def test_progress_is_lines_json_or_nothing_where_stderr_is_no_terminal(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
-) -> None:
-    def told(mode: str) -> str:
-        words = ["synthesize", scans, "--out", tmp_path / mode, *QUICK, *books]
-        ended = understudy.run(*words, "--progress", mode)
-        assert ended.code == 0, ended.err
-        return ended.err
-
-    plain = told("auto").splitlines()
-    assert plain[0] == "opening the datasets and the models"
-    assert "reading and embedding private rows" in plain  # and not how many there are
-    assert plain[-1].startswith("sampling and writing the release: 0 of ")
-    events = [json.loads(line) for line in told("json").splitlines()]
-    assert [event["event"] for event in events if event["id"] == 1] == [
-        "step_started",
-        "step_finished",
-    ]
-    (private,) = [
-        event
-        for event in events
-        if "private" in event["step"] and event["event"] == "step_finished"
-    ]
-    assert private["fraction"] == 1
-    assert not {"done", "total"} & set(private)
-    assert told("none") == ""
-    refused = understudy.run("synthesize", scans, "--progress", "loud")
-    assert (refused.code, "--progress" in refused.err) == (2, True)
-
-
-def test_every_option_may_come_from_a_file_and_the_command_line_wins(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
-) -> None:
-    options = {
-        "source": str(scans),
-        "out": str(tmp_path / "out"),
-        "epsilon": 3,
-        "count": 7,
-        "format": "parquet",
-        "settings": {"clusters": 1, "components": 9},
-    }
-    path = tmp_path / "run.yaml"
-    path.write_text(yaml.safe_dump(options))
-    more = ["--count", "5", "--set", "components=8"]
-    ended = understudy.run("synthesize", "--config", path, *more, *books)
-    assert ended.code == 0, ended.err
-    facts = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
-    assert facts["guarantee"]["epsilon"] == 3
-    assert (facts["data"]["count"], facts["data"]["format"]) == (5, "parquet")
-    assert facts["data"]["params"]["components"] == 8
-    assert facts["data"]["params"]["clusters"] == 1
 
 
 def test_a_dry_run_prints_the_plan_and_spends_nothing(
@@ -340,16 +286,3 @@ def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
         flag = "set" if name == "settings" else name.replace("_", "-")
         listed = re.findall(rf"^  --{flag} ", whole, re.MULTILINE)
         assert len(listed) == (name != "source"), name
-
-
-def test_a_plan_lists_what_is_declared_and_what_is_inferred(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
-) -> None:
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books, "--dry-run"]
-    declared = ["--classes", "dog,cat,-1", "--channels", "3", "--hold-out", "5%"]
-    ended = understudy.run(*words, *declared)
-    assert ended.code == 0, ended.err
-    assert "declared: class names dog, cat, -1; colour channels 3" in ended.out
-    assert "inferred from the private records: image size 6 x 6" in ended.out
-    assert "not covered unless it is declared: --size 6" in ended.out.splitlines()
-    assert "held out: 5% of the images" in ended.out

@@ -14,12 +14,7 @@ from typing import Any
 import pytest
 from tests.backends.tiny_models.folders import hub, located
 
-from understudy.core.ports import (
-    Captioner,
-    Detector,
-    PoseEstimator,
-    Segmenter,
-)
+from understudy.core.ports import Captioner, Detector, PoseEstimator, Segmenter
 from understudy.core.types import Images, Shape
 from understudy.testing import (
     CaptionerSuite,

@@ -43,18 +43,6 @@ def test_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
         open_source(saved, unit="who")
 
 
-def test_a_saved_dict_has_halves(tmp_path: Path, quiet_datasets: Any) -> None:
-    halves = quiet_datasets.DatasetDict(
-        train=dataset(quiet_datasets, [4, 2, 4, 2], None), extra=dataset(quiet_datasets, [2], None)
-    )
-    halves.save_to_disk(tmp_path / "saved")
-    source = open_source(tmp_path / "saved")
-    check_source(source)
-    assert source.classes == ("2", "4")
-    with pytest.raises(SourceError, match="no split 'test'; its splits are: train, extra"):
-        open_source(tmp_path / "saved", split="test")
-
-
 def test_an_unreachable_hub_says_what_else_to_do(quiet_datasets: Any) -> None:
     with pytest.raises(SourceError, match="save_to_disk"):
         open_source("hf:nobody/has-this-dataset:config")

@@ -37,11 +37,7 @@ def test_csv_in_its_own_order(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["manifest.parquet", "rows.parquet"])
 def test_parquet(folder: Path, name: str) -> None:
     table = pa.table(
-        {
-            "path": ["b.png", "a.png", "sub/c.png"],
-            "label": [10, 9, 10],
-            "patient": [7.0, 8.0, 7.0],
-        }
+        {"path": ["b.png", "a.png", "sub/c.png"], "label": [10, 9, 10], "patient": [7.0, 8.0, 7.0]}
     )
     pq.write_table(table, folder / name)
     source = open_source(folder, unit="patient")

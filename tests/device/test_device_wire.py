@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -153,22 +150,3 @@ def test_an_answer_that_is_cut_off_is_none(body: bytes) -> None:
         with pytest.raises(ServerUnreachable, match="IncompleteRead"):
             connection("GET", "/v1/about", b"", None)
         running.join()
-
-
-def child(work: Callable[[], None]) -> int:
-    """A process of its own that does this and ends."""
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return process
-
-
-def kill(process: int) -> None:
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)

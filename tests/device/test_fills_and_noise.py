@@ -214,9 +214,7 @@ def test_photos_have_noises_of_their_own_and_known_pixels_tell_nothing_of_others
     assert 2.85 < kurtosis < 3.15
 
 
-def test_the_secret_of_the_noise_is_the_owners_and_is_never_drawn_anew(
-    paired: DeviceSite,
-) -> None:
+def test_the_secret_of_the_noise_is_the_owners_and_is_never_drawn_anew(paired: DeviceSite) -> None:
     paired.add()
     shown = paired.show({"dog": "noise"})
     key = paired.home.path("noise.key")

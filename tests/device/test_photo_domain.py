@@ -113,13 +113,3 @@ def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: Devic
     assert "nothing of these photos can be previewed" in said
     with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
         device("preview", "--no-measure")
-
-
-def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) -> None:
-    device = added(site, np.concatenate([homes("pet-status", 2).reshape(10, 64, 64, 3), clouds(1)]))
-    device(*REQUEST, "--level", "dog=edges", "--references", 2)
-    assert "the photos 11 are outside" in device("segment")
-    with pytest.raises(ConfigError, match=r"the photos 11 are outside.*Leave these out"):
-        device("preview", "--no-measure")
-    device("segment", "--leave-out", "11")
-    assert "dog of 1, 2" in device("preview", "--no-measure")

@@ -23,16 +23,9 @@ from understudy.core.errors import ConfigError, InputError, RunError, SourceErro
 from understudy.core.types import Masks
 from understudy.device.exposure import exposures, public_homes
 from understudy.device.messages import camera_messages
-from understudy.device.photo_store import (
-    PhotoFile,
-    add_photos,
-    photo_files,
-    references,
-)
+from understudy.device.photo_store import PhotoFile, add_photos, photo_files, references
 from understudy.device.preferences import Preferences
-from understudy.device.preview import (
-    preview,
-)
+from understudy.device.preview import preview
 from understudy.device.review import reviewed_photos, segment_photos
 from understudy.methods.sanitize.sanitizers import SegmentSanitizer
 from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
@@ -47,10 +40,7 @@ def test_a_photo_is_upright_square_and_nothing_but_pixels(site: DeviceSite, tmp_
     save_photo(image, tmp_path / "plain.png")
     # The camera was held on its side (orientation 6).
     save_photo(np.ascontiguousarray(np.rot90(image)), tmp_path / "turned.png", 6)
-    files = [
-        PhotoFile(tmp_path / "plain.png"),
-        PhotoFile((tmp_path / "turned.png").read_bytes()),
-    ]
+    files = [PhotoFile(tmp_path / "plain.png"), PhotoFile((tmp_path / "turned.png").read_bytes())]
     added = add_photos(site.home, files, side=SIDE, ledger=site.ledger)
     assert (added.added, added.references) == (2, 2)
     plain, upright = references(site.home).images
@@ -161,9 +151,7 @@ def preferences_of(level: int, background: int) -> Preferences:
 
 
 @settings(max_examples=15, deadline=None)
-@given(
-    lies=arrays(np.int64, (3, SIDE, SIDE), elements=st.integers(0, 2), fill=st.integers(0, 2)),
-)
+@given(lies=arrays(np.int64, (3, SIDE, SIDE), elements=st.integers(0, 2), fill=st.integers(0, 2)))
 def test_an_object_that_stays_home_does_whatever_the_segmenter_says(lies: Masks) -> None:
     """Red dogs stay; oranges cats and the room are sent whole, cut out by a segmenter that lies."""
     photos, _ = rooms(3, orange=True)

@@ -12,11 +12,7 @@ from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.methods.alignment.algorithm import (
-    METHOD,
-    AlignmentParams,
-    alignment,
-)
+from understudy.methods.alignment.algorithm import METHOD, AlignmentParams, alignment
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.metrics.fidelity import frechet_distance
 from understudy.privacy.account import Account

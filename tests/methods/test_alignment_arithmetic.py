@@ -13,16 +13,6 @@ def axes_of(dim):
     return np.linalg.qr(np.random.default_rng(5).normal(size=(dim, dim)))[0]
 
 
-def test_axes_within_classes_know_nothing_of_what_lies_between_them():
-    labels = np.arange(2000) % 2
-    rows = np.random.default_rng(1).normal(size=(2000, 5)) * [1, 1, 3, 1, 1]
-    rows[:, 0] += 50 * labels
-    variances, axes = arithmetic.within_axes(rows.astype(np.float32), labels, 2)
-    assert abs(axes[2, 0]) > 0.99
-    assert variances[0] == pytest.approx(9, rel=0.1)
-    assert axes.shape == (5, 2)
-
-
 def test_shrinking_takes_noise_and_leaves_signal():
     dim, axes = 64, axes_of(64)
     noise = RNG.normal(size=(200, dim))
@@ -33,16 +23,6 @@ def test_shrinking_takes_noise_and_leaves_signal():
     errors = [((x - 20 * axes[:, 0]) ** 2).sum(axis=1).mean() for x in (found, gaps)]
     assert errors[0] < 0.4 * errors[1]
     np.testing.assert_allclose(arithmetic.shrink_along_axes(gaps, np.zeros(200), axes), gaps)
-
-
-@pytest.mark.parametrize("known", [0, 8, 20, 64])
-def test_what_lies_outside_of_the_axes_is_a_block_of_its_own(known):
-    axes = axes_of(64)[:, :known]
-    gaps = RNG.normal(size=(3, 64))
-    np.testing.assert_allclose(
-        arithmetic.shrink_along_axes(gaps, np.zeros(3), axes), gaps, atol=1e-9
-    )
-    assert np.abs(arithmetic.shrink_along_axes(gaps, np.full(3, 1e9), axes)).max() == 0
 
 
 def test_a_class_that_is_all_noise_gets_the_common_gap_and_noise_alone_gets_none():
@@ -107,21 +87,6 @@ def test_variance_factors_are_the_ratio_or_one():
     np.testing.assert_allclose(unsure, 1.0)
     far = arithmetic.variance_factors(1e3 * private, np.array([1e-6]), synthetic, weights)
     assert far.max() == 4.0
-
-
-def test_stretching_changes_the_variances_asked_for_and_no_other():
-    axes = axes_of(6)[:, :2]
-    labels = np.arange(900) % 3
-    rows = RNG.normal(size=(900, 6)).astype(np.float32) + labels[:, None]
-    means = arithmetic.means_by_group(rows, labels, 3)
-    factors = np.array([[4.0, 1.0], [1.0, 1.0], [0.25, 2.0]])
-    found = arithmetic.stretch(rows, labels, means, axes, factors)
-    for label in range(3):
-        before, after = ((x[labels == label] - means[label]) for x in (rows, found))
-        ratio = (after @ axes).var(axis=0) / (before @ axes).var(axis=0)
-        np.testing.assert_allclose(ratio, factors[label], rtol=1e-3)
-        outside = np.eye(6) - axes @ axes.T
-        np.testing.assert_allclose(after @ outside, before @ outside, atol=1e-4)
 
 
 # Spectral clustering finds what k-means cannot, and agrees with scikit-learn's

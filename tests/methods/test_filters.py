@@ -162,23 +162,6 @@ def test_a_threshold_that_few_can_reach_is_refused_before_anything_is_charged(tm
         synthesize(source, epsilon=1.0, settings={"threshold": 1.0}, **options)
 
 
-def test_too_few_survivors_are_made_up_for_and_the_owner_is_told(tmp_path):
-    source = embeddings(tmp_path / "vectors.npz", per_class=20)
-    result = synthesize(
-        source,
-        out=tmp_path / "out",
-        ledger=str(tmp_path / "ledger.db"),
-        epsilon=8.0,
-        count=2000,
-        settings={"filter": "embeddings", "threshold": 0.1},
-    )
-    assert result.facts["rows"] == 2000
-    assert result.facts["below_threshold"] > 0
-    assert result.facts["kept"] == 2000 - result.facts["below_threshold"]
-    assert any("below the threshold" in warning for warning in result.warnings)
-    assert any("chose nearly at random" in warning for warning in result.warnings)
-
-
 def test_the_share_of_survivors_is_what_the_best_spread_of_votes_gives():
     # No noise to speak of: of 0.2 votes a candidate, one candidate in five can have one.
     assert most_survivors(threshold=97.0, vote=100.0, votes=0.2) == pytest.approx(0.2, rel=0.02)

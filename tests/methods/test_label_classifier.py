@@ -12,14 +12,11 @@ from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
 from understudy.methods.clustering.samplers import label_classifier
-from understudy.methods.clustering.samplers.label_classifier import (
-    LabelClassifier,
-    samples_of,
-)
+from understudy.methods.clustering.samplers.label_classifier import LabelClassifier, samples_of
 from understudy.methods.dp_descent import Descent
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.gaussians import Mixture
-from understudy.steps.space import Leading, whitening
+from understudy.steps.space import Leading
 
 CLASSIFIER = {"labels": "classifier"}
 
@@ -79,51 +76,6 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     assert drawn[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
     assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
     assert classifier.agreement(0).tolist() == [1.0, 0.0]
-
-
-@pytest.fixture(scope="module")
-def rectified(tmp_path_factory):
-    """Two classes of rectified features, half of them zero, and public ones of no class."""
-    rng = np.random.default_rng(2)
-    labels, root = np.repeat([0, 1], 1500), rng.normal(size=(12, 12)) / 4
-    means = np.stack([np.linspace(-1, 1, 12), np.linspace(-0.2, 0.4, 12)])
-
-    def cut(latent):
-        return (np.maximum(latent + rng.normal(size=latent.shape) @ root, 0) ** 2).astype("f4")
-
-    folder = tmp_path_factory.mktemp("rectified")
-    values = cut(means[labels])
-    np.savez(folder / "private.npz", embeddings=values, labels=labels)
-    np.savez(folder / "public.npz", embeddings=cut(np.repeat([means.mean(axis=0)], 900, axis=0)))
-    return folder / "private.npz", str(folder / "public.npz"), values
-
-
-def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
-    rng = np.random.default_rng(4)
-    with np.load(rectified[1]) as file:
-        public = file["embeddings"]
-    coordinates = whitening(public, None, None)
-    settings = SpaceSettings(12, 12, None, whiten=True, bound=None, images=False)
-    space = EmbeddingSpace(None, settings, 2, 1.0, coordinates, np.zeros(12))
-    means = rng.normal(size=(2, 12))
-    mixture = Mixture(
-        np.arange(2), np.full(2, 0.5), means, np.eye(12)[None], np.zeros(2, dtype=np.int64)
-    )
-    samples = samples_of(space, mixture)
-    centre = coordinates.backward(means, None).mean(axis=0)
-    moved = public - centre
-    expected = 10 * moved / np.linalg.norm(moved, axis=1, keepdims=True)
-    points = space.forward(public)
-    inputs = samples.inputs(points)
-    np.testing.assert_allclose(inputs, expected, atol=1e-3)
-    shorter = samples.shortened(points)
-    evened = shorter.inputs(points)
-    np.testing.assert_allclose(np.linalg.norm(evened, axis=1), 10.0, rtol=1e-9)
-    leading, before = (np.linalg.eigvalsh(rows.T @ rows)[-1] for rows in (evened, inputs))
-    assert leading < 0.9 * before
-    for reader, together in ((samples, inputs), (shorter, evened)):
-        alone = np.concatenate([reader.inputs(points[k : k + 1]) for k in range(40)])
-        assert np.array_equal(alone, together[:40])  # to the last bit: records are independent
 
 
 def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeypatch):

@@ -11,13 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.methods.colour_world import Painter
-from tests.methods.shapes_world import (
-    CLASSES,
-    SHAPE,
-    folder_of_frames,
-    folder_of_shapes,
-    shapes,
-)
+from tests.methods.shapes_world import CLASSES, SHAPE, folder_of_frames, folder_of_shapes, shapes
 
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError, MethodStopped
@@ -30,12 +24,7 @@ from understudy.methods.labelling.image_labels import (
     Recalls,
     fitted_classifier,
 )
-from understudy.methods.labelling.likeness import (
-    ClassCounts,
-    Likeness,
-    half_space_depth,
-    scrambled,
-)
+from understudy.methods.labelling.likeness import ClassCounts, Likeness, half_space_depth, scrambled
 from understudy.privacy.accounting import Gaussian, epsilon_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -321,9 +310,7 @@ def test_too_few_public_images_are_refused_before_anything_is_spent(world: World
     assert not (world.folder / "out").exists()
 
 
-def test_public_images_like_the_contrast_are_refused_before_anything_is_spent(
-    world: World,
-) -> None:
+def test_public_images_like_the_contrast_are_refused_before_anything_is_spent(world: World) -> None:
     with pytest.raises(ConfigError, match=r"look like those.*Nothing was spent.*--contrast"):
         world.run(contrast=str(world.public))
     assert world.spent() == 0.0

@@ -131,24 +131,6 @@ def test_the_seed_decides_everything(train: Callable[..., Classifier]) -> None:
     assert not np.array_equal(first, weights(train(seed=6, epochs=2)))
 
 
-@pytest.mark.parametrize(("averages", "averaged"), [(0.88, True), (0.5, False)])
-def test_the_last_weights_are_averaged_unless_an_epoch_was_clearly_better(
-    monkeypatch: pytest.MonkeyPatch, averages: float, averaged: bool
-) -> None:
-    """Of ten epochs the last two; of 100 images 0.9 has a standard error of 0.03."""
-    scores, states = iter([0.1, 0.9, *[0.3] * 8, averages]), []
-
-    def score(classifier: Classifier, *validation: object) -> float:
-        states.append(weights(classifier))
-        return next(scores)
-
-    monkeypatch.setattr(classifier_training, "accuracy", score)
-    given = train_pictures(100, network="resnet-in", epochs=10, validation=pictures(100, 2))
-    expected = (states[8] + states[9]) / 2 if averaged else states[1]
-    np.testing.assert_allclose(weights(given), expected, atol=1e-6)
-    assert not np.allclose(states[1], (states[8] + states[9]) / 2, atol=1e-6)
-
-
 X, Y = points(10, 0)
 BOTH_INFINITIES = X.copy()
 BOTH_INFINITIES[:2, 0] = np.inf, -np.inf

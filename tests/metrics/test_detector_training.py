@@ -8,13 +8,7 @@ import torch
 
 from understudy.core.types import Found, Images
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50, one_stage_detector
-from understudy.metrics.networks.detector_training import (
-    BoxAugmentation,
-    BoxGoals,
-    augmented,
-    detection_loss,
-    train_detector,
-)
+from understudy.metrics.networks.detector_training import BoxGoals, detection_loss, train_detector
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -52,27 +46,6 @@ def test_rectangles_are_found() -> None:
 
 def goals(truth: list[Found], side: int = 32) -> BoxGoals:
     return BoxGoals.of(truth, (side, side))
-
-
-def test_boxes_move_with_their_pixels() -> None:
-    """After any change the box of the rectangle is where its colour is."""
-    images, truth = squares(64, 5)
-    how = BoxAugmentation(light=0.0, sensor_noise=0.0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        changed, boxes = augmented(torch.from_numpy(images), goals(truth), how)
-    errors = []
-    for image, box, label in zip(
-        changed.numpy(), boxes.sides[:, 0], boxes.labels[:, 0], strict=True
-    ):
-        if label < 0:
-            continue
-        pixels = image[:, :, int(label)] > 195
-        rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
-        read = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
-        errors.append(np.abs(read - box.numpy() * 32).max())
-    assert len(errors) > 50
-    assert max(errors) <= 1.5
 
 
 def test_the_loss_is_least_where_map_and_boxes_agree() -> None:

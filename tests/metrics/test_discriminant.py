@@ -7,9 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.metrics.discriminant import (
-    shrunk_covariance,
-)
+from understudy.metrics.discriminant import shrunk_covariance
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import utility, utility_report
 

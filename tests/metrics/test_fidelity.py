@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.metrics.fidelity import (
-    frechet_distance,
-    kernel_distance,
-)
+from understudy.metrics.fidelity import frechet_distance, kernel_distance
 
 
 def gaussian(rows, dim, seed, shift=0.0):

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.metrics.leakage import (
-    closeness,
-    mutual_information,
-)
+from understudy.metrics.leakage import closeness, mutual_information
 
 
 def rows(seed, count=300, dim=6):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.likelihood_ratio_attack import (
-    ChainAttack,
-    chain_attack,
-    member_draws,
-    run_worlds,
-)
+from benchmarks.likelihood_ratio_attack import ChainAttack, chain_attack, member_draws, run_worlds
 
 from understudy.metrics.attacks import Shadows
 

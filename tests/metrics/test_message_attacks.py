@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from understudy.core.types import Images, Labels
-from understudy.metrics.message_attacks import (
-    camera_residuals,
-    outline_attack,
-    reidentification,
-)
+from understudy.metrics.message_attacks import camera_residuals, outline_attack, reidentification
 
 HOMES, EACH = 20, 6
 

@@ -9,17 +9,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.domains import (
-    Domains,
-    divided,
-    folder_set,
-    spread,
-)
+from benchmarks.domains import Domains, folder_set
 from benchmarks.medians import Summary, largest_fall, left_out_medians, print_falls
 from PIL import Image
 
 from understudy.core.errors import InputError
-from understudy.metrics.utility import Labelled
 
 
 def stripes(folder: Path, colour: int, count: int = 30, side: int = 16) -> Path:
@@ -41,38 +35,6 @@ def domains(tmp_path_factory: pytest.TempPathFactory) -> Domains:
     folder = tmp_path_factory.mktemp("sets")
     names = ("red", "green")
     return Domains([folder_set(stripes(folder / name, at)) for at, name in enumerate(names)], 12)
-
-
-def test_a_part_of_a_set_has_every_class_in_its_proportion() -> None:
-    labels = np.repeat([0, 1], [90, 30])
-    data = Labelled(np.arange(120).reshape(120, 1, 1, 1), labels, ("many", "few"))
-    part = spread(data, 40)
-    assert np.bincount(part.labels).tolist() == [30, 10]
-    assert np.array_equal(part.labels, labels[part.values.ravel()])
-    assert spread(data, None) is spread(data, 120) is data
-    train, test = divided(data)
-    assert np.bincount(test.labels).tolist() == [18, 6]
-    assert sorted([*train.values.ravel(), *test.values.ravel()]) == list(range(120))
-    assert np.array_equal(divided(data)[1].values, test.values)
-
-
-def test_a_folder_has_its_own_halves_or_a_fifth_is_set_aside(tmp_path: Path) -> None:
-    whole = folder_set(stripes(tmp_path / "whole", 0), records=20)
-    assert [len(half.labels) for half in whole.split] == [20, 12]
-    stripes(tmp_path / "halves" / "train", 0, side=100)
-    stripes(tmp_path / "halves" / "test", 0, count=5, side=80)
-    train, test = folder_set(tmp_path / "halves").split
-    assert train.values.shape == (60, 64, 64, 3)
-    assert test.values.shape == (10, 64, 64, 3)  # of the training images' size, whatever its own
-    assert folder_set(tmp_path / "halves", channels=1).split[0].values.shape[3] == 1
-
-
-def test_images_are_taken_for_the_domain_that_they_look_like(domains: Domains) -> None:
-    red, green = (each.split[1].values for each in domains.sets)
-    assert domains.shares(red)["red"] > 0.9
-    assert domains.shares(green)["green"] > 0.9
-    assert domains.shares(np.concatenate([red, green]))["red"] == pytest.approx(0.5, abs=0.1)
-    assert min(domains.recalls().values()) > 0.9
 
 
 # Arithmetic

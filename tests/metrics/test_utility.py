@@ -7,12 +7,7 @@ import pytest
 
 from understudy.core.errors import InputError
 from understudy.metrics.networks.classifier import Classifier
-from understudy.metrics.utility import (
-    Labelled,
-    score,
-    utility,
-    utility_report,
-)
+from understudy.metrics.utility import Labelled, score, utility, utility_report
 
 NAMES = ("cat", "dog", "eel")
 

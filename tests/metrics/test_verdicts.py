@@ -91,8 +91,7 @@ def measured(metric, value, baseline, label=""):
 
 
 @pytest.mark.parametrize(
-    ("precision", "coverage", "grade"),
-    [(0.9, 0.8, "good"), (0.9, 0.5, "fair"), (0.4, 0.9, "poor")],
+    ("precision", "coverage", "grade"), [(0.9, 0.8, "good"), (0.9, 0.5, "fair"), (0.4, 0.9, "poor")]
 )
 def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, grade):
     values = [

@@ -170,19 +170,6 @@ def test_records_are_as_many_as_the_private_ones_and_in_as_many_units(
     assert len(set(again.digests(bytes(32)))) == 20
 
 
-@pytest.mark.parametrize("shape", [(16, 16, 1), (24, 32, 3)])
-def test_public_images_of_a_class_are_the_same_each_time_and_classes_differ(
-    shape: tuple[int, int, int],
-) -> None:
-    for draw in public_kinds(shape, 40).values():
-        image = draw(3, 5)
-        assert (image.shape, image.dtype) == (shape, np.uint8)
-        others = [draw(3, 5), draw(3, 6), draw(4, 5), draw(35, 5)]
-        assert [bool((image == other).all()) for other in others] == [True, False, False, False]
-        mixed = public_kinds(shape, 1)
-        assert len(mixed) == 3
-
-
 # The sheet
 
 

@@ -110,21 +110,6 @@ def test_a_password_is_not_repeated(scans: Path) -> None:
     assert result.obstacle is not None
 
 
-def test_as_text_and_as_json(scans: Path, tmp_path: Path) -> None:
-    words = ["plan", str(scans), "--epsilon", "1", "--ledger", str(tmp_path / "ledger.db")]
-    shown = CliRunner().invoke(app, [*words, "--progress", "none"])
-    assert shown.exit_code == 0, shown.output
-    for part in ("private: for the owner alone", "noise / sensitivity", "nothing was spent"):
-        assert part in shown.output
-    assert re.search(r"^to run it: understudy synthesize", shown.output, re.MULTILINE)
-    content = json.loads(CliRunner().invoke(app, [*words, "--json", "--progress", "none"]).stdout)
-    assert content["kind"] == "owner-only"
-    assert content["plan"]["epsilon"] == 1.0
-    assert content["expected"][0]["command"] in shown.output
-    missing = CliRunner().invoke(app, ["plan", str(scans)])
-    assert "epsilon is missing" in str(missing.exception)
-
-
 def test_every_result_stands_in_the_documents(repository: Path) -> None:
     page = " ".join((repository / "docs" / "benchmarks.md").read_text().split())
     for one in benchmark_results():

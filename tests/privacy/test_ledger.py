@@ -22,14 +22,7 @@ import pytest
 from tests.privacy.conftest import BOTH_DATABASES, Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
-from understudy.privacy.accounting import (
-    Event,
-    Gaussian,
-    Laplace,
-    epsilon_of,
-    mu_of,
-    run_event,
-)
+from understudy.privacy.accounting import Event, Gaussian, Laplace, epsilon_of, mu_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, LedgerSpending, Preview
@@ -525,10 +518,7 @@ DAMAGE: dict[str, tuple[str, list[str]]] = {
         "DELETE FROM ledger_rows WHERE seq > 7",
         ["row 8 is missing, at the end"],
     ),
-    "all rows cut off": (
-        "DELETE FROM ledger_rows",
-        ["rows 1 to 8 are missing, at the end"],
-    ),
+    "all rows cut off": ("DELETE FROM ledger_rows", ["rows 1 to 8 are missing, at the end"]),
     "a head set back with the rows": (
         "DELETE FROM ledger_rows WHERE seq > 5; UPDATE ledger_head SET count = 5, "
         "hash = (SELECT hash FROM ledger_rows WHERE seq = 5)",

@@ -6,12 +6,7 @@ import numpy as np
 from tests.run.samples import class_folders
 
 from understudy.data import open_source
-from understudy.release.galleries import (
-    farthest,
-    read_gallery,
-    sheets,
-    write_gallery,
-)
+from understudy.release.galleries import farthest, read_gallery, sheets, write_gallery
 
 
 def test_the_farthest_are_those_that_no_image_is_like():

@@ -11,12 +11,7 @@ import numpy as np
 from PIL import Image
 from tests.report.pages import Page
 
-from understudy.report import (
-    OwnerRecord,
-    RunRecord,
-    Sheet,
-    owner_report,
-)
+from understudy.report import OwnerRecord, RunRecord, Sheet, owner_report
 
 
 def test_the_page_needs_no_network(record: RunRecord, owner: OwnerRecord) -> None:

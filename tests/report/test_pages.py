@@ -6,12 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.report.pages import (
-    Page,
-    dead_links,
-    pictures,
-    without_text,
-)
+from tests.report.pages import Page, dead_links, pictures, without_text
 
 from understudy.core.results import Evaluation, Pairs
 from understudy.report import (
@@ -24,7 +19,6 @@ from understudy.report import (
     owner_report,
     public_report,
 )
-from understudy.run.accuracy import utility_of_scores
 
 
 @pytest.fixture
@@ -85,24 +79,6 @@ def test_every_number_that_was_measured_is_on_the_page_with_its_kind(
         rows = re.findall(r"<tr>.*?</tr>", section.split("</table>")[0], re.S)[1:]
         assert rows
         assert all("owner only</span>" in row for row in rows), key
-
-
-def test_verdicts_stand_at_the_head_and_what_is_missing_says_what_to_run(
-    record: RunRecord, owner: OwnerRecord, whole: OwnerRecord
-) -> None:
-    words = Page(owner_report(record, whole)).words
-    head = words[: words.index("On this page")]
-    for told in ("Guarantee: strong", "Fidelity: fair", "Leakage: found", "right at most 55.4 %"):
-        assert told in head, told
-    assert "Utility: not measured yet" in head
-    judged = replace(whole, utility=utility_of_scores(owner.scores))
-    words = Page(owner_report(record, judged)).words
-    assert "Utility: of little use" in words
-    assert "small CNN reaches a balanced accuracy of 71.2%" in words
-    assert "Close: below 5." in head
-    nothing = Page(owner_report(record, replace(owner, scores=()))).words
-    assert nothing.count("Not measured yet: run understudy evaluate") == 3
-    assert nothing.count("--test SOURCE --full") == 1
 
 
 def test_the_public_page_shows_the_guarantee_and_the_release(

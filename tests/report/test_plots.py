@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from understudy.report.plots import (
-    Axis,
-    Plot,
-    PlotLine,
-)
-
-
-@pytest.mark.parametrize(
-    ("axis", "ticks"),
-    [
-        (Axis("x", 0, 1), [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (Axis("x", -3, 17), [0, 5, 10, 15]),
-        (Axis("x", 1e-3, 1, log=True), [1e-3, 1e-2, 0.1, 1]),
-        (Axis("x", 80, 900, log=True), [100, 200, 500]),
-        (Axis("x", 0.3, 3, log=True), [0.5, 1, 2]),
-    ],
-)
-def test_ticks_are_round_and_on_the_axis(axis: Axis, ticks: list[float]) -> None:
-    assert axis.ticks() == pytest.approx(ticks)
+from understudy.report.plots import Axis, Plot, PlotLine
 
 
 def test_the_table_of_a_roc_never_promises_more_than_the_curve() -> None:

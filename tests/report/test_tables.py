@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 
-import pytest
 from tests.metric_values import metric_value
 
 from understudy.core.results import FIELDS, Evaluation
@@ -14,12 +12,7 @@ from understudy.metrics.attacks import DENSITY_RATIO_AUC
 from understudy.metrics.blind_attack import ADDED_AUC
 from understudy.metrics.nearest_neighbours import RECALL
 from understudy.metrics.utility import BALANCED_ACCURACY
-from understudy.report.tables import (
-    as_csv,
-    as_parquet,
-    explained,
-    overall,
-)
+from understudy.report.tables import as_csv, explained, overall
 
 
 def test_rows_tell_interval_baseline_and_direction() -> None:
@@ -42,17 +35,6 @@ def test_the_table_for_programs_comes_back_as_it_was(evaluation: Evaluation) -> 
     assert rows[-1]["value"] == ""  # not a number
     assert rows[1]["low"] == ""  # not known
     assert as_csv([]) == ",".join(FIELDS) + "\n"
-
-
-def test_pandas_reads_the_same_from_both_tables(evaluation: Evaluation) -> None:
-    pandas = pytest.importorskip("pandas")
-    rows = [*evaluation.rows(), {**evaluation.rows()[0], "value": math.inf, "label": "cat"}]
-    one = pandas.read_parquet(io.BytesIO(as_parquet(rows)))
-    other = pandas.read_csv(io.StringIO(as_csv(rows)), keep_default_na=False, na_values={
-        name: [""] for name in ("value", "low", "high", "baseline")
-    })  # fmt: skip
-    pandas.testing.assert_frame_equal(one, other)
-    assert len(one.query("label == ''")) == sum(not row["label"] for row in rows)
 
 
 def test_a_metric_is_explained_once_and_by_its_own_words() -> None:

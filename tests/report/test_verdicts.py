@@ -9,20 +9,8 @@ from tests.report.pages import Page
 
 from understudy.core.results import Evaluation, Verdict
 from understudy.core.types import Receipt
-from understudy.report import (
-    ModelScore,
-    OwnerRecord,
-    RunRecord,
-    dataset_card,
-    public_report,
-)
-from understudy.report.verdict_table import (
-    NOT_MEASURED,
-    cards,
-    guarantee_card,
-    quality_card,
-)
-from understudy.run.accuracy import utility_of_scores
+from understudy.report import OwnerRecord, RunRecord, dataset_card, public_report
+from understudy.report.verdict_table import NOT_MEASURED, cards, guarantee_card, quality_card
 
 
 @pytest.mark.parametrize(
@@ -45,24 +33,6 @@ def test_the_guarantee_is_graded_by_what_an_attacker_can_reach(
 
 def owned(**facts: object) -> OwnerRecord:
     return OwnerRecord(dataset="d", rows=1, **facts)  # type: ignore[arg-type]
-
-
-def test_what_the_run_measured_is_the_verdict_where_no_model_was_trained_since(
-    record: RunRecord,
-) -> None:
-    scores = (ModelScore("CNN", 0.5), ModelScore("ResNet-9", 0.7123, 0.9))
-    verdict = utility_of_scores(scores)
-    told = Verdict("utility", "unknown", "Not measured: add --full.", "Useful: ...")
-    for evaluation in (None, Evaluation(verdicts=(told,))):
-        owner = owned(scores=scores, utility=verdict, evaluation=evaluation)
-        card = next(c for c in cards(record, owner) if c.title == "Utility")
-        assert (card.word, card.section) == ("of little use", "accuracy")  # loses 19 points
-        words = "ResNet-9 reaches a balanced accuracy of 71.2% on real"
-        assert card.sentence.startswith(words)
-        assert "Not measured" not in card.sentence
-    full = Verdict("utility", "good", "As good.", "rule")
-    owner = owned(scores=scores, utility=verdict, evaluation=Evaluation(verdicts=(full,)))
-    assert next(c for c in cards(record, owner) if c.title == "Utility").sentence == "As good."
 
 
 def test_a_strong_guarantee_never_stands_alone(record: RunRecord) -> None:

@@ -7,12 +7,7 @@ from tests.run.samples import class_folders, embeddings
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.planning.dry import dry_run
 from understudy.run import codec_rules
-from understudy.run.codec_rules import (
-    ANY_SHAPE,
-    RULES,
-    CodecRule,
-    choose_codec,
-)
+from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 

@@ -25,11 +25,7 @@ def imagining(**roles):
 
 
 def test_a_role_left_open_gets_the_methods_default():
-    assert named() == {
-        "encoder": "embedded:dct",
-        "decoder": "embedded:dct",
-        "public": "procedural",
-    }
+    assert named() == {"encoder": "embedded:dct", "decoder": "embedded:dct", "public": "procedural"}
     assert named(public="none")["public"] is None
 
 

@@ -4,16 +4,8 @@ import io
 import json
 
 import pytest
-from rich.console import Console
-from rich.progress import Progress
 
-from understudy.run.progress import (
-    JsonEvents,
-    PlainEvents,
-    RichEvents,
-    paused,
-    reporting,
-)
+from understudy.run.progress import JsonEvents, PlainEvents, paused, reporting
 
 
 class Clock:
@@ -92,28 +84,8 @@ def test_json_lines_have_a_step_once_a_second_and_every_message(clock, stream):
     assert (lines[10]["event"], lines[10]["done"], lines[10]["took"]) == ("step_finished", 40, 10)
     assert lines[11:] == [
         {"event": "notice", "seconds": 12.0, "message": "loss 0.5"},
-        {
-            "event": "warning",
-            "seconds": 12.0,
-            "message": "the encoder cannot tell cats from dogs",
-        },
+        {"event": "warning", "seconds": 12.0, "message": "the encoder cannot tell cats from dogs"},
     ]
-
-
-def test_a_bar_counts_and_is_full_when_it_is_finished():
-    with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as progress:
-        events = RichEvents(progress)
-        outer, inner = events.step("outer", 10, owner_only=True), events.step("inner")
-        bar = progress.tasks[0]
-        assert (bar.description, bar.total) == ("inner", None)
-        outer(4)
-        inner(3)
-        assert bar.completed == 3
-        inner.finish()
-        (bar,) = progress.tasks
-        assert (bar.description, bar.completed, bar.total) == ("outer", 4, 10)
-        outer(6)
-        assert not progress.tasks
 
 
 def test_auto_is_lines_where_stderr_is_no_terminal(capsys):

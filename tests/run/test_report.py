@@ -177,24 +177,6 @@ def test_the_public_report_reads_nothing_of_the_owners(
     assert report.write_public_report(alone, tmp_path / "c.html").read_bytes() == with_owner
 
 
-def test_the_report_made_anew_is_the_one_that_the_run_wrote(finished: Path, tmp_path: Path) -> None:
-    alone = tmp_path / "alone"  # without the other runs beside it
-    shutil.copytree(finished / "run-8", alone / "run-8")
-    page = alone / "run-8" / "owner" / "report.html"
-    before = page.read_text()
-    page.unlink()
-    assert report.refresh(alone / "run-8") == page
-    assert page.read_text() == before
-
-
-def test_an_evaluation_comes_into_the_report(runs: Path, marked: NDArray[np.uint8]) -> None:
-    measured(runs / "run-1", marked, FIGURES)
-    text = report.refresh(runs / "run-1").read_text()
-    assert "98.77" in text
-    assert "Leakage: found" in Page(text).words
-    assert any(holds(pixels(file), marked) for file in pictures(text))
-
-
 def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     run = json.loads((runs / "run-1" / "owner" / "run.json").read_text())
     with Ledger(finished / "ledger.db") as book:

@@ -27,11 +27,7 @@ from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import check_signature, decode_model
 from understudy.server.application import PAIRING_SECONDS, application
-from understudy.server.connections import (
-    BoundedServer,
-    ConnectionLimits,
-    listening_sockets,
-)
+from understudy.server.connections import BoundedServer, ConnectionLimits, listening_sockets
 from understudy.server.serve import ServerOptions, certificate_of
 
 

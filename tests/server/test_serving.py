@@ -85,24 +85,6 @@ def test_retention_goes_on_after_a_failure(
     assert "secretword" not in caplog.text
 
 
-def test_the_time_limit_of_a_job_is_kept_while_serving(
-    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, over = device.send(submitted()), Event()
-    assert server.store.claim("worker", 60) is not None
-    assert server.store.renew(job, "worker", 60, server.quotas.job_seconds + 1)
-
-    class Pool:
-        def tend(self) -> None:
-            if server.stopped:
-                over.set()
-
-    monkeypatch.setattr(serve, "TEND_SECONDS", 0)
-    serve._tend(server.service, Pool(), over)  # type: ignore[arg-type]
-    assert server.stopped == ["worker"]
-    assert device.state("GET", f"/v1/jobs/{job}").failure == "time"
-
-
 @pytest.fixture
 def postgres_url(missing: Missing) -> Iterator[str]:
     try:

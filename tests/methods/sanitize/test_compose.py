@@ -14,9 +14,7 @@ from understudy.core.types import Images, Texts
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import Composer, ComposeSettings, Composition, Material
 from understudy.methods.sanitize.customise import References
-from understudy.methods.sanitize.cutouts import (
-    box_of,
-)
+from understudy.methods.sanitize.cutouts import box_of
 from understudy.methods.sanitize.scene_prompts import ScenePrompts
 
 NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False, as_drawn=0)

@@ -6,20 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.methods.sanitize.painted_world import (
-    ColourDetector,
-    ColourSegmenter,
-    rooms,
-)
+from tests.methods.sanitize.painted_world import ColourDetector, ColourSegmenter, rooms
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Maps
-from understudy.methods.sanitize.segments import (
-    SearchSettings,
-    SecondLook,
-    classes_of,
-    search,
-)
+from understudy.methods.sanitize.segments import SearchSettings, SecondLook, classes_of, search
 
 PLAIN = SearchSettings(scales=(1.0,), flips=False, growth=0)
 

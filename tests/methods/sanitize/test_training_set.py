@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
-from numpy.testing import assert_array_equal
 
-from understudy.core.errors import InputError
 from understudy.methods.sanitize.training_set import (
     LabelledSet,
     TrainedModel,
     mixed_set,
     train_model,
-    validation_split,
 )
 
 
@@ -22,15 +18,6 @@ def numbered(count: int, start: int = 0) -> LabelledSet:
     """Images whose pixels are their number, in three classes."""
     images = np.arange(start, start + count, dtype=np.uint8)[:, None, None, None]
     return LabelledSet.of_classes(np.tile(images, (1, 4, 4, 3)), np.arange(count) % 3)
-
-
-def test_a_tenth_of_every_class_is_left_out() -> None:
-    labels = np.repeat(np.arange(3), 20)
-    trained, held_out = validation_split(labels, 0)
-    assert_array_equal(np.bincount(labels[held_out]), [2, 2, 2])
-    assert sorted([*trained, *held_out]) == list(range(60))
-    with pytest.raises(InputError, match="one image"):
-        validation_split(np.array([0, 0, 1]), 0)
 
 
 def test_a_mixture_is_as_large_as_one_set_and_has_a_share_of_each() -> None:

@@ -109,18 +109,6 @@ def test_the_closed_form_is_what_torch_computes(utility):
     assert one.converged == two.converged
 
 
-@pytest.mark.parametrize("steps", [1, 2, 9, 10])
-def test_segments_of_a_networks_states_end_where_the_training_ends(steps):
-    torch = pytest.importorskip("torch")
-    network = torch.nn.Linear(DIM, CLASSES).double()
-    torch.nn.init.zeros_(network.weight)
-    torch.nn.init.zeros_(network.bias)
-    short = settings("area", steps=steps)
-    other = NetworkProxy(network, FEATURES, LABELS, NORM, short).scores(GAMMA, REFERENCE)
-    closed = LinearProxy(FEATURES, LABELS, CLASSES, NORM, short).scores(GAMMA, REFERENCE)
-    np.testing.assert_allclose(other.scores, closed.scores, rtol=1e-8, atol=1e-12)
-
-
 def test_a_network_refuses_answers_that_are_gradients_of_the_linear_proxy():
     torch = pytest.importorskip("torch")
 
