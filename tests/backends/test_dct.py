@@ -44,7 +44,7 @@ def test_coefficients_follow_the_definition() -> None:
 
     plain = cosines(height) @ (image[0, ..., 0] / 255 - 0.5) @ cosines(width).T
     found = load_encoder("embedded:dct", shape=(height, width, 1)).encode(image)[0]
-    order = sorted(((i / height + j / width, i, j) for i in range(height) for j in range(width)))
+    order = sorted((i / height + j / width, i, j) for i in range(height) for j in range(width))
     np.testing.assert_allclose(found, [plain[i, j] for _, i, j in order], atol=1e-5)
 
 
