@@ -110,6 +110,12 @@ def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of tiny models in the hub's format; each is built when it is first asked for."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
 def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The command line in processes that may be killed, forked from one that imported it once."""
     with commands(tmp_path_factory.mktemp("commands")) as started:

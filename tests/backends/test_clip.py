@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.tiny_models.folders import built, hub
+from tests.backends.tiny_models.folders import built
 
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import BackendError
@@ -16,8 +16,6 @@ from understudy.core.types import Images, Shape
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-
-__all__ = ["hub"]
 
 TEXTS = ["a brown dog", "A person reading near the window", "wall", "a photo of a dog " * 9]
 
@@ -53,9 +51,9 @@ def copy(folder: Path, to: Path, without: str = "") -> Path:
     ],
 )
 def test_images_as_the_library_embeds_them(
-    name: str, processor: str, shape: Shape, hub: Path
+    name: str, processor: str, shape: Shape, models: Path
 ) -> None:
-    folder = built(name, hub)
+    folder = built(name, models)
     images = noise(shape)
     prepare = getattr(transformers, f"{processor}ImageProcessorPil").from_pretrained(folder)
     with torch.no_grad():
@@ -66,9 +64,9 @@ def test_images_as_the_library_embeds_them(
     assert (found * expected).sum(axis=1).min() > 0.998
 
 
-def test_texts_as_the_library_embeds_them(hub: Path) -> None:
+def test_texts_as_the_library_embeds_them(models: Path) -> None:
     for name, padding in (("clip", True), ("siglip", "max_length"), ("siglip2", "max_length")):
-        folder = built(name, hub)
+        folder = built(name, models)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         tokens = tokenizer(
             TEXTS, padding=padding, truncation=True, max_length=16, return_tensors="pt"
@@ -83,8 +81,10 @@ def test_texts_as_the_library_embeds_them(hub: Path) -> None:
         np.testing.assert_allclose(encoder.encode_text(TEXTS), expected, atol=1e-5)
 
 
-def test_a_network_always_sees_as_many_images(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder: Any = load_encoder(f"hf:{built('clip', hub)}?batch=4", shape=(32, 32, 3))
+def test_a_network_always_sees_as_many_images(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder: Any = load_encoder(f"hf:{built('clip', models)}?batch=4", shape=(32, 32, 3))
     sizes, raw = [], encoder._raw
     monkeypatch.setattr(encoder, "_raw", lambda part: (sizes.append(len(part)), raw(part))[1])
     images = noise((32, 32, 3), rows=10)
@@ -107,25 +107,25 @@ def test_kernels_are_exact_while_a_network_runs_and_as_before_afterwards() -> No
     assert flags() == before
 
 
-def test_the_image_encoder_of_a_pipeline_is_found_with_its_processor(hub: Path) -> None:
+def test_the_image_encoder_of_a_pipeline_is_found_with_its_processor(models: Path) -> None:
     images = noise((32, 32, 3))
-    pipeline = built("pipeline_with_tower", hub)
-    alone = load_encoder(f"hf:{built('tower', hub)}", shape=(32, 32, 3)).encode(images)
+    pipeline = built("pipeline_with_tower", models)
+    alone = load_encoder(f"hf:{built('tower', models)}", shape=(32, 32, 3)).encode(images)
     by_option = load_encoder(f"hf:{pipeline}?subfolder=image_encoder", shape=(32, 32, 3))
     by_path = load_encoder(f"hf:{pipeline}/image_encoder", shape=(32, 32, 3))
     np.testing.assert_array_equal(by_option.encode(images), alone)
     np.testing.assert_array_equal(by_path.encode(images), alone)
 
 
-def test_weights_that_can_run_code_are_refused(hub: Path, tmp_path: Path) -> None:
-    folder = copy(built("clip", hub), tmp_path / "pickled", without="*.safetensors")
-    torch.save(network(built("clip", hub)).state_dict(), folder / "pytorch_model.bin")
+def test_weights_that_can_run_code_are_refused(models: Path, tmp_path: Path) -> None:
+    folder = copy(built("clip", models), tmp_path / "pickled", without="*.safetensors")
+    torch.save(network(built("clip", models)).state_dict(), folder / "pytorch_model.bin")
     with pytest.raises(BackendError, match=r"no weights as safetensors, and other formats can run"):
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 
-def test_code_of_the_model_is_not_run(hub: Path, tmp_path: Path) -> None:
-    folder = copy(built("clip", hub), tmp_path / "code")
+def test_code_of_the_model_is_not_run(models: Path, tmp_path: Path) -> None:
+    folder = copy(built("clip", models), tmp_path / "code")
     told = json.loads((folder / "config.json").read_text())
     told["auto_map"] = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}
     told["model_type"] = "evil"
@@ -135,10 +135,10 @@ def test_code_of_the_model_is_not_run(hub: Path, tmp_path: Path) -> None:
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 
-def test_missing_weights_are_refused_and_not_drawn_at_random(hub: Path, tmp_path: Path) -> None:
+def test_missing_weights_are_refused_and_not_drawn_at_random(models: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    folder = copy(built("clip", hub), tmp_path / "holes")
+    folder = copy(built("clip", models), tmp_path / "holes")
     weights = load_file(folder / "model.safetensors")
     del weights["visual_projection.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -23,11 +23,6 @@ from understudy.backends.hub.pretrained import quiet, without_numpy_notes  # noq
 SHAPE = (32, 32, 3)
 
 
-@pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("diffusion")
-
-
 @pytest.fixture(scope="module")
 def studio() -> dict[str, Any]:
     return tiny.studio_parts(2)

@@ -18,11 +18,6 @@ SHAPE = (32, 32, 3)
 KINDS = ["kl", "tiny", "dc", "rae", "sd15"]
 
 
-@pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("autoencoders")
-
-
 def pictures(shape: tuple[int, ...] = SHAPE, count: int = 5) -> Images:
     return np.random.default_rng(1).integers(0, 256, (count, *shape), dtype=np.uint8)
 

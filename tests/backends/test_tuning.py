@@ -43,15 +43,9 @@ QUICK = "steps=2&guidance=1"
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pipelines")
-    for kind in ("sd15", "sd15-inpainting", "sd21-unclip", "sdxl"):
-        tiny.saved(kind, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def tuner(models: Path) -> DreamBooth:
+    for kind in ("sd15", "sd15-inpainting"):
+        tiny.saved(kind, models)
     return load_model(Tuner, f"hf:{models}/sd15?{QUICK}")
 
 

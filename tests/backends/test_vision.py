@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.tiny_models.folders import built, hub
+from tests.backends.tiny_models.folders import built
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError
@@ -15,8 +15,6 @@ from understudy.core.types import Images, Shape
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-
-__all__ = ["hub"]
 
 
 def noise(shape: Shape = (40, 56, 3), rows: int = 3) -> Images:
@@ -38,8 +36,8 @@ def line(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_blip_captions_as_the_library_does(hub: Path) -> None:
-    folder = built("blip", hub)
+def test_blip_captions_as_the_library_does(models: Path) -> None:
+    folder = built("blip", models)
     images = noise((32, 32, 3))
     model = network(folder, "BlipForConditionalGeneration")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -50,10 +48,10 @@ def test_blip_captions_as_the_library_does(hub: Path) -> None:
     assert load_model(Captioner, f"hf:{folder}?tokens=6").caption(images) == expected
 
 
-def test_a_chat_model_answers_as_the_library_does(hub: Path) -> None:
+def test_a_chat_model_answers_as_the_library_does(models: Path) -> None:
     from PIL import Image
 
-    folder = built("llava", hub)
+    folder = built("llava", models)
     images = noise()
     model = network(folder, "LlavaForConditionalGeneration")
     chat = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
@@ -71,8 +69,8 @@ def test_a_chat_model_answers_as_the_library_does(hub: Path) -> None:
     assert captioner.caption(images) == expected
 
 
-def test_clip_needs_a_grammar_to_caption(hub: Path, tmp_path: Path) -> None:
-    folder = built("clip", hub)
+def test_clip_needs_a_grammar_to_caption(models: Path, tmp_path: Path) -> None:
+    folder = built("clip", models)
     with pytest.raises(BackendError, match=r"add \?grammar=FILE.json"):
         load_model(Captioner, f"hf:{folder}")
     grammar = tmp_path / "g.json"
@@ -84,12 +82,12 @@ def test_clip_needs_a_grammar_to_caption(hub: Path, tmp_path: Path) -> None:
     captioner = load_model(Captioner, f"hf:{folder}?grammar={grammar}&size=48")
     assert set(captioner.caption(noise())) <= {"dog", "x"}
     for name in ("siglip", "siglip2"):
-        other = load_model(Captioner, f"hf:{built(name, hub)}?grammar={grammar}")
+        other = load_model(Captioner, f"hf:{built(name, models)}?grammar={grammar}")
         assert set(other.caption(noise((30, 61, 1)))) <= {"dog", "x"}
 
 
-def test_segformers_map_is_that_of_the_library(hub: Path) -> None:
-    folder = built("segformer", hub)
+def test_segformers_map_is_that_of_the_library(models: Path) -> None:
+    folder = built("segformer", models)
     images = noise((64, 64, 3))
     model, prepare = network(folder, "SegformerForSemanticSegmentation"), processor(folder)
     with torch.no_grad():
@@ -101,8 +99,8 @@ def test_segformers_map_is_that_of_the_library(hub: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mask2former", "oneformer"])
-def test_queries_become_the_map_that_the_library_makes(name: str, hub: Path) -> None:
-    folder = built(name, hub)
+def test_queries_become_the_map_that_the_library_makes(name: str, models: Path) -> None:
+    folder = built(name, models)
     images = noise((64, 64, 3))
     found = load_model(Segmenter, f"hf:{folder}").segment(images)
     prepare = processor(folder)
@@ -130,8 +128,8 @@ def test_queries_become_the_map_that_the_library_makes(name: str, hub: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["detr", "rt_detr"])
-def test_boxes_are_those_of_the_library(name: str, hub: Path) -> None:
-    folder = built(name, hub)
+def test_boxes_are_those_of_the_library(name: str, models: Path) -> None:
+    folder = built(name, models)
     size = (48, 48) if name == "detr" else (64, 64)
     images = noise((*size, 3))
     found = load_model(Detector, f"hf:{folder}?threshold=0.2").detect(images)
@@ -148,8 +146,8 @@ def test_boxes_are_those_of_the_library(name: str, hub: Path) -> None:
         assert one.masks is None
 
 
-def test_instances_are_those_of_the_library(hub: Path) -> None:
-    folder = built("mask2former", hub)
+def test_instances_are_those_of_the_library(models: Path) -> None:
+    folder = built("mask2former", models)
     images = noise((64, 64, 3))
     found = load_model(Detector, f"hf:{folder}?threshold=0.1").detect(images)
     model, prepare = network(folder, "AutoModelForUniversalSegmentation"), processor(folder)
@@ -168,8 +166,8 @@ def test_instances_are_those_of_the_library(hub: Path) -> None:
         np.testing.assert_allclose(areas, theirs, atol=0.05 * 64 * 64)
 
 
-def test_a_pose_of_the_whole_image_is_that_of_the_library(hub: Path) -> None:
-    folder = built("vitpose", hub)
+def test_a_pose_of_the_whole_image_is_that_of_the_library(models: Path) -> None:
+    folder = built("vitpose", models)
     images = noise()
     model, prepare = network(folder, "VitPoseForPoseEstimation"), processor(folder)
     boxes = [[[0, 0, 56, 40]]] * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -41,11 +40,6 @@ DECODERS: list[str] = [
 ]
 
 
-@pytest.fixture(scope="session")
-def tiny_pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pipelines")
-
-
 def located(name: str, request: pytest.FixtureRequest) -> str:
     """The name with the folder of models in it; each is built when it is first asked for."""
     if "{studio}" in name:
@@ -56,7 +50,7 @@ def located(name: str, request: pytest.FixtureRequest) -> str:
         pytest.importorskip(package)
     from tests.backends.tiny_models.diffusion import saved
 
-    folder = request.getfixturevalue("tiny_pipelines")
+    folder = request.getfixturevalue("models")
     for kind in re.findall(r"\{models\}/([\w-]+)", name):
         saved(kind, folder)
     return name.format(models=folder)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.backends.tiny_models.folders import hub, located
+from tests.backends.tiny_models.folders import located
 
 from understudy.core.ports import Captioner, Detector, PoseEstimator, Segmenter
 from understudy.core.types import Images, Shape
@@ -27,11 +27,9 @@ from understudy.testing import (
 from understudy.testing.embedding_suites import EMBEDDED, encoder_once
 from understudy.testing.sample_inputs import extreme_images, load_once
 
-__all__ = ["hub"]
-
 GRAMMAR = Path(__file__).parents[1] / "backends" / "tiny_models" / "phrases.json"
 
-SLOW = re.compile("qwen2_vl|idefics3|oneformer|rt_detr")
+SLOW = re.compile("qwen2_vl|oneformer|rt_detr")
 """Families of networks that go through the code of another of its list."""
 
 HUB_ENCODERS: list[tuple[str, Shape]] = [
@@ -50,7 +48,6 @@ CAPTIONERS = [
     "hf:{hub}/blip?tokens=8&prefix=a photo of&beams=2&batch=4",
     "hf:{hub}/llava?tokens=8&batch=4",
     "hf:{hub}/qwen2_vl?tokens=8&prompt=What is this%3F&prefix=a",
-    "hf:{hub}/idefics3?tokens=8",
     "embedded:studio?folder={studio}",
 ]
 SEGMENTERS = [
@@ -71,10 +68,10 @@ POSE_ESTIMATORS = [
 ]
 
 
-def placed(name: str, hub: Path, request: pytest.FixtureRequest) -> str:
+def placed(name: str, models: Path, request: pytest.FixtureRequest) -> str:
     if "{studio}" in name:
         return name.format(studio=request.getfixturevalue("tiny_studio"))
-    return located(name, hub)
+    return located(name, models)
 
 
 def marked(names: list[str]) -> list[object]:
@@ -96,35 +93,35 @@ class HubCase:
 
 class TestHubEncoders(HubCase, EncoderSuite):
     @pytest.fixture(params=HUB_ENCODERS, ids=lambda case: f"{case[0]} {case[1]}")
-    def case(self, request: pytest.FixtureRequest, hub: Path) -> tuple[str, Shape]:
-        return placed(request.param[0], hub, request), request.param[1]
+    def case(self, request: pytest.FixtureRequest, models: Path) -> tuple[str, Shape]:
+        return placed(request.param[0], models, request), request.param[1]
 
 
 class TestTextEncoders(HubCase, TextEncoderSuite):
     @pytest.fixture(params=TEXT_ENCODERS, ids=lambda case: f"{case[0]} {case[1]}")
-    def case(self, request: pytest.FixtureRequest, hub: Path) -> tuple[str, Shape]:
-        return placed(request.param[0], hub, request), request.param[1]
+    def case(self, request: pytest.FixtureRequest, models: Path) -> tuple[str, Shape]:
+        return placed(request.param[0], models, request), request.param[1]
 
 
 class TestCaptioners(CaptionerSuite):
     @pytest.fixture(params=marked(CAPTIONERS))
-    def captioner(self, request: pytest.FixtureRequest, hub: Path) -> Captioner:
-        return load_once(Captioner, placed(request.param, hub, request))
+    def captioner(self, request: pytest.FixtureRequest, models: Path) -> Captioner:
+        return load_once(Captioner, placed(request.param, models, request))
 
 
 class TestSegmenters(ScoringSegmenterSuite):
     @pytest.fixture(params=marked(SEGMENTERS))
-    def segmenter(self, request: pytest.FixtureRequest, hub: Path) -> Segmenter:
-        return load_once(Segmenter, placed(request.param, hub, request))
+    def segmenter(self, request: pytest.FixtureRequest, models: Path) -> Segmenter:
+        return load_once(Segmenter, placed(request.param, models, request))
 
 
 class TestDetectors(DetectorSuite):
     @pytest.fixture(params=marked(DETECTORS))
-    def detector(self, request: pytest.FixtureRequest, hub: Path) -> Detector:
-        return load_once(Detector, placed(request.param, hub, request))
+    def detector(self, request: pytest.FixtureRequest, models: Path) -> Detector:
+        return load_once(Detector, placed(request.param, models, request))
 
 
 class TestPoseEstimators(PoseEstimatorSuite):
     @pytest.fixture(params=POSE_ESTIMATORS)
-    def pose_estimator(self, request: pytest.FixtureRequest, hub: Path) -> PoseEstimator:
-        return load_once(PoseEstimator, placed(request.param, hub, request))
+    def pose_estimator(self, request: pytest.FixtureRequest, models: Path) -> PoseEstimator:
+        return load_once(PoseEstimator, placed(request.param, models, request))
