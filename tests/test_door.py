@@ -247,27 +247,3 @@ def test_the_table_of_commands_says_what_they_say() -> None:
     for name, (_, sentences) in COMMAND_TABLE.items():
         own = str(program.commands[name].help).partition("\n\n")[0]
         assert " ".join(own.split()) == sentences
-
-
-@pytest.mark.slow
-def test_mypy_reports_a_misspelt_option(tmp_path: Path, repository: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import understudy\n\n"
-        "understudy.synthesize('a', out='b', epsilon=1.0)\n"
-        "understudy.audit('a', encoder='embedded:dct')\n"
-        "understudy.synthesize('a', out='b', epsilom=1.0)\n"
-        "understudy.audit('a', encodr='embedded:dct')\n"
-        "understudy.evaluate('a', real='b', ful=True)\n"
-        "understudy.synthesise('a', out='b')\n"
-    )
-    words = [sys.executable, "-m", "mypy", "--strict", str(script)]
-    config = ["--config-file", str(repository / "pyproject.toml")]
-    ended = subprocess.run(
-        [*words, *config], cwd=repository, capture_output=True, text=True, check=False
-    )
-    for line, name in ((5, "epsilom"), (6, "encodr"), (7, "ful"), (8, "synthesise")):
-        assert [
-            one for one in ended.stdout.splitlines() if f"script.py:{line}: " in one and name in one
-        ], ended.stdout
-    assert "Found 4 errors in 1 file" in ended.stdout

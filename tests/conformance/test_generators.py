@@ -19,7 +19,6 @@ GENERATORS: list[str] = [
     "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
     "hf:{models}/sd3?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",
-    "hf:{models}/z-image?steps=2&batch=3&size=32",
     "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
@@ -29,7 +28,6 @@ LIKE_OTHERS = {
     "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",
-    "hf:{models}/z-image?steps=2&batch=3&size=32",
 }
 """Each goes through the code of another of its list, and waits for the slow tests."""
 

@@ -29,7 +29,7 @@ from understudy.testing.sample_inputs import extreme_images, load_once
 
 GRAMMAR = Path(__file__).parents[1] / "backends" / "tiny_models" / "phrases.json"
 
-SLOW = re.compile("qwen2_vl|oneformer|rt_detr")
+SLOW = re.compile("oneformer|rt_detr")
 """Families of networks that go through the code of another of its list."""
 
 HUB_ENCODERS: list[tuple[str, Shape]] = [
@@ -47,7 +47,6 @@ CAPTIONERS = [
     f"hf:{{hub}}/clip?grammar={GRAMMAR}",
     "hf:{hub}/blip?tokens=8&prefix=a photo of&beams=2&batch=4",
     "hf:{hub}/llava?tokens=8&batch=4",
-    "hf:{hub}/qwen2_vl?tokens=8&prompt=What is this%3F&prefix=a",
     "embedded:studio?folder={studio}",
 ]
 SEGMENTERS = [

@@ -15,7 +15,7 @@ from tests.run.copied_images import CHANGES, copies, jpeg, photographs, with_a_b
 from tests.run.samples import QUICK, embeddings, tree
 
 from understudy.core.errors import BudgetRefused, ConfigError, InputError, RunError
-from understudy.core.image_identity import Looks, originals_of, same_looks
+from understudy.core.image_identity import originals_of
 from understudy.data import open_source
 from understudy.planning.dry import planned_run
 from understudy.privacy.budget import Budget
@@ -385,21 +385,3 @@ def test_a_dataset_is_recognised_by_what_is_decoded(site: Path, form: str) -> No
     with Ledger(str(site / "ledger.db")) as ledger:
         assert ledger.register(open_source(other, **options)).id == first.id
         assert len(ledger.datasets()) == 1
-
-
-# Real images
-
-
-@pytest.mark.slow
-def test_five_thousand_unrelated_images_of_the_same_kind_are_not_refused(
-    fashion_mnist: Path,
-) -> None:
-    train = open_source(fashion_mnist, split="train")
-    test = open_source(fashion_mnist, split="test")
-
-    def looks(source: Any) -> Looks:
-        return Looks.of(image for image, _ in zip(originals_of(source), range(5000), strict=False))
-
-    private, unrelated = looks(train), looks(test)
-    assert not same_looks(unrelated, private).any()
-    assert same_looks(private, private).mean() > 0.95

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from understudy.core.errors import RunError
 from understudy.core.results import Evaluation
 from understudy.report import (
-    OwnerRecord,
     RunRecord,
-    owner_report,
     public_documents,
     public_report,
-    read_owner,
     read_record,
 )
 from understudy.report.json_models import EvaluationFile, PrivacyFile
@@ -84,37 +78,3 @@ def test_every_file_has_the_form_that_is_published(
         assert file.model_dump(mode="json", by_alias=True) == content
         told = model.model_json_schema(by_alias=True)
         assert set(content) == set(told["properties"])
-
-
-def trained(recall: float) -> dict[str, Any]:
-    """What ``run.json`` holds of one training: 90 rows of a class are found, of ten others some."""
-    return {
-        "accuracy": 0.9 + 0.1 * recall,
-        "balanced": (1 + recall) / 2,
-        "per_class": {"many": 1.0, "few": recall, "none": None},
-        "confusion": [[90, 0, 0], [round(10 * (1 - recall)), round(10 * recall), 0], [0, 0, 0]],
-    }
-
-
-def test_the_owners_record_read_back_makes_the_same_page(
-    record: RunRecord, owner: OwnerRecord
-) -> None:
-    run = {
-        "dataset": owner.dataset,
-        "rows": owner.rows,
-        "skipped": owner.skipped,
-        "spending": asdict(owner.spending),  # type: ignore[arg-type]
-        "accuracy": [
-            {"model": name, "synthetic": [trained(0.5), trained(0.7)], "real": [trained(0.9)]}
-            for name in ("small CNN", "ResNet-9")
-        ],
-        "seconds": dict(owner.seconds),
-        "settings": {"source": "elsewhere"},
-    }
-    read = replace(read_owner(json.loads(json.dumps(run))), sheets=owner.sheets)
-    again = tuple(replace(read.scores[0], model=name) for name in ("small CNN", "ResNet-9"))
-    assert owner_report(record, read) == owner_report(record, replace(owner, scores=again))
-    old = {name: part for name, part in run.items() if name not in ("dataset", "accuracy")}
-    assert read_owner(old).dataset == "elsewhere"
-    with pytest.raises(RunError, match=r"run\.json is not whole"):
-        read_owner({**run, "spending": {}})

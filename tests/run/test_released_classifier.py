@@ -36,8 +36,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
         out=place / "out",
         epsilon=20,
         count=45,
-        test=striped_npz(place / "test.npz", 90, seed=5),
-        test_rows=30,
         **given,
     )
 
@@ -103,7 +101,8 @@ def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_
 
 def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     place = result.folder.parent
-    sides: dict[str, Any] = {"real": place / "private.npz", "test": place / "test.npz"}
+    test = striped_npz(place / "test.npz", 90, seed=5)
+    sides: dict[str, Any] = {"real": place / "private.npz", "test": test}
     options: dict[str, Any] = {
         "networks": ["discriminant"],
         "features": "embedded:dct?coefficients=40",
@@ -111,11 +110,11 @@ def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     }
     evaluation = evaluate(result, **sides, **options, attacks=False)
     (value,) = [one for one in evaluation.values if one.metric.key == "released_accuracy"]
-    released = result.accuracy[-1]
     assert (value.kind, value.measured) == ("owner-only", RELEASED_WORDS)
-    assert value.value == released.synthetic
+    assert value.value > 0.6
     assert value.baseline is not None
-    assert value.baseline > 0.7  # of 300 rows, where the run's own was of 30
+    assert value.baseline > 0.7
+    test.unlink()
     alone = evaluate(result.release, **sides, **options, attacks=False)
     assert alone.values == evaluation.values
 
