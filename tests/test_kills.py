@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from tests.cli.processes import Commands
-from tests.methods.shapes_world import folder_of_frames, folder_of_shapes
+from tests.methods.shapes_world import file_of_stripes, folder_of_frames, folder_of_shapes
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
 from understudy.methods.base import stages_of
@@ -283,8 +283,10 @@ class Relabelled(Site):
         if not (folder / "scans").exists():
             folder_of_shapes(folder / "scans", (170, 130), 1)
             folder_of_frames(folder / "frames", 300, 2)
+            file_of_stripes(folder / "contrast.npz")
         super().__init__(folder)
         self.settings = ["--method", "labelling", "--public", folder / "frames"]
+        self.settings += ["--contrast", folder / "contrast.npz"]
         self.settings += ["--encoder", "embedded:dct?coefficients=80"]
         self.settings += ["--otherwise", "clustering", "--count", "40"]
 

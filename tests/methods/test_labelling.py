@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.methods.colour_world import Painter
-from tests.methods.shapes_world import CLASSES, SHAPE, folder_of_frames, folder_of_shapes, shapes
+from tests.methods.shapes_world import (
+    CLASSES,
+    SHAPE,
+    file_of_stripes,
+    folder_of_frames,
+    folder_of_shapes,
+    shapes,
+)
 
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError, MethodStopped
@@ -211,10 +218,11 @@ class World:
     def __init__(self, images: Path, folder: Path) -> None:
         self.folder, self.ledger = folder, folder / "ledger.db"
         self.private, self.public = images / "private", images / "public"
-        self.unlike = images / "unlike"
+        self.unlike, self.contrast = images / "unlike", images / "contrast.npz"
 
     def run(self, out: str = "out", **options: Any) -> Result:
-        told: dict[str, Any] = {"public": str(self.public), "encoder": ENCODER, "epsilon": 8.0}
+        told: dict[str, Any] = {"public": str(self.public), "contrast": str(self.contrast)}
+        told |= {"encoder": ENCODER, "epsilon": 8.0}
         return synthesize(
             self.private,
             out=self.folder / out,
@@ -246,6 +254,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder_of_shapes(folder / "private", (170, 130), 1)
     folder_of_shapes(folder / "public", (150, 150), 2)
     folder_of_frames(folder / "unlike", 300, 3)
+    file_of_stripes(folder / "contrast.npz")
     return folder
 
 

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 from tests.backends.tiny_onnx import block_means
-from tests.methods.shapes_world import folder_of_shapes
+from tests.methods.shapes_world import file_of_stripes, folder_of_shapes
 from tests.run.samples import QUICK, class_folders, embeddings
 
 import understudy
@@ -113,6 +113,7 @@ def test_no_folder_of_the_owner_is_in_a_release(method, tmp_path):
     if method == "labelling":
         scans = folder_of_shapes(ward / "shapes", (70, 57), 1)
         given["public"] = str(folder_of_shapes(ward / "public", (80, 80), 2))
+        given["contrast"] = str(file_of_stripes(ward / "contrast.npz"))
     ledger = str(tmp_path / "ledger.db")
     options = {"epsilon": 30.0, "ledger": ledger, "method": method, "progress": "none", **given}
     out = tmp_path / "out"
