@@ -259,7 +259,7 @@ def test_the_tied_gaussian_killed_after_a_stage_and_while_it_samples(
     killed(("understudy.privacy.noise:add_discrete_gaussian", 1, "after"))
     assert list(stored) == TIED[:1]
     killed(("understudy.data.release:_PngWriter._name", 8, "after"))
-    assert list(stored) == TIED
+    assert set(stored) == set(TIED)
     draft = site.out / "owner" / ".draft.partial"
     begun = {
         str(path.relative_to(draft)): np.asarray(Image.open(path)) for path in draft.rglob("*.png")
