@@ -103,7 +103,7 @@ def test_variances_are_aligned_where_asked(sets, tmp_path):
 
 
 def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
-    """The middle of three runs: one in twenty keeps more than 0.4 of its noise, and is run again."""
+    """The middle of three runs: one in twenty keeps more than 0.4, and is run again."""
     (source, *_), (base, *_) = sets
     parts = {True: [], False: []}
     for shrink, run in itertools.product(parts, range(3)):
