@@ -114,7 +114,6 @@ def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     assert value.value > 0.6
     assert value.baseline is not None
     assert value.baseline > 0.7
-    test.unlink()
     alone = evaluate(result.release, **sides, **options, attacks=False)
     assert alone.values == evaluation.values
 
