@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from tests.device.device_site import SEGMENTER, DeviceSite, save_photo, unreachable
-from tests.device.test_device_wire import Terminal, child, kill
+from tests.device.device_site import SEGMENTER, DeviceSite, child, kill, save_photo, unreachable
+from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import rooms
 from tests.server.site import Server
 
