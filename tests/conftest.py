@@ -109,14 +109,20 @@ def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of tiny models in the hub's format; each is built when it is first asked for."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
 def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """The command line in processes that may be killed."""
+    """The command line in processes that may be killed, forked from one that imported it once."""
     with commands(tmp_path_factory.mktemp("commands")) as started:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The same, with the studio's models imported once."""
     modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
@@ -124,10 +130,13 @@ def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The same, with the matching decoder's models imported once."""
     pytest.importorskip("torch")
-    modules = "understudy.cli.main,understudy.backends.embedded.energies.energy_models"
+    modules = (
+        "understudy.cli.main,understudy.planning.recommendation,"
+        "understudy.backends.embedded.energies.energy_models"
+    )
     with commands(tmp_path_factory.mktemp("commands"), modules) as started:
         yield started

@@ -21,9 +21,7 @@ SHARED_NAMES = {
 """Public names that may be defined twice, and why; type variables and commands of the command
 line, which are called what they call, may be too."""
 
-SHORT_MODULES = {
-    "understudy.engine.local": "a port: where a map over images runs",
-}
+SHORT_MODULES = {"understudy.engine.local": "a port: where a map over images runs"}
 """Modules of one importer under `SHORT` lines, and why they stand by themselves."""
 
 SHORT = 60

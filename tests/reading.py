@@ -11,7 +11,6 @@ import importlib.util
 import inspect
 import io
 import re
-import tomllib
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -47,9 +46,9 @@ def problem_of_command(command: Command) -> str | None:
         "understudy": _understudy,
         "make": _make,
         "python": _python,
-        "pip": _pip,
     }
-    return checks[Path(program).name](arguments, command.whole)
+    check = checks.get(Path(program).name)
+    return check(arguments, command.whole) if check else None
 
 
 def _understudy(arguments: list[str], whole: bool) -> str | None:
@@ -190,17 +189,6 @@ def _python(arguments: list[str], whole: bool) -> str | None:
                 made.parser().parse_args(rest)
     except SystemExit:
         return said.getvalue().strip().splitlines()[-1]
-    return None
-
-
-def _pip(arguments: list[str], whole: bool) -> str | None:
-    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    extras = tomllib.loads(text)["project"]["optional-dependencies"]
-    for word in arguments:
-        if match := re.match(r"(?:\.|understudy)\[([\w,]+)\]$", word):
-            strange = sorted(set(match[1].split(",")) - set(extras))
-            if strange:
-                return f"pyproject.toml has no extra {', '.join(strange)}"
     return None
 
 

@@ -101,7 +101,6 @@ def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool
         ("python -m benchmarks.alignment gap", "does nothing by itself"),
         ("python scripts/nosuch.py", "no file scripts/nosuch.py"),
         ("make tests", "no target tests"),
-        ("pip install 'understudy[toorch]'", "no extra toorch"),
     ],
 )
 def test_what_is_wrong_in_a_block_is_found(tmp_path: Path, line: str, reason: str) -> None:

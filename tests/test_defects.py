@@ -102,17 +102,6 @@ ROWS = sum(ODD.values())
 WINDOW = 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Searched:
-    """What one run wrote and said, and what must not be in it."""
-
-    texts: dict[str, str]
-    blobs: dict[str, bytes]
-    said: str
-    words: frozenset[str]
-    secrets: frozenset[bytes]
-
-
 def blobs_of(path: Path) -> Iterator[tuple[str, bytes]]:
     """The bytes of a file, and those of what is packed in it."""
     content = path.read_bytes()

@@ -89,28 +89,6 @@ def test_a_page_that_code_names_exists(checker: ModuleType, page: Path) -> None:
     assert checker.lost_pages() == []
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ab cd ef gh\n", "ab cd ef\ngh\n"),
-        ("- ab cd ef gh\n  ij\n", "- ab cd ef\n  gh ij\n"),
-        ("1. ab cd ef gh\n2. ij\n", "1. ab cd\n   ef gh\n2. ij\n"),
-        ("ab cd efg - gh\n", "ab cd\nefg - gh\n"),
-        ("ab `cd ef` gh\n", "ab `cd ef`\ngh\n"),
-        ("ab [c d](e) f\n", "ab\n[c d](e) f\n"),
-        ("short\nlines\n", "short\nlines\n"),
-        ("```\nab cd ef gh\n```\n| ab cd ef gh |\n# ab cd ef gh\n", None),
-        ("    ab cd ef gh\n", None),
-    ],
-)
-def test_wrapping_changes_long_paragraphs_only(
-    checker: ModuleType, monkeypatch: pytest.MonkeyPatch, text: str, expected: str | None
-) -> None:
-    monkeypatch.setattr(checker, "COLUMNS", 10)
-    assert checker.wrapped(text) == (expected or text)
-    assert checker.wrapped(checker.wrapped(text)) == (expected or text)
-
-
 def test_generated_pages_are_what_the_program_says(checker: ModuleType) -> None:
     pages = checker.generated()
     assert {path.name for path in pages} >= {"cli.md", "wire.md", "metrics.md", "run.schema.json"}

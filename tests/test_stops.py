@@ -14,7 +14,6 @@ import pytest
 from tests.cli.processes import FAULTS, Commands
 from tests.test_kills import (
     Aligned,
-    Evolved,
     Selected,
     Site,
     check_complete,
@@ -78,18 +77,3 @@ def test_every_fault_at_every_moment(
     understudy: Commands, tmp_path: Path, place: type[Site], fault: str, moment: str
 ) -> None:
     check_stopped(understudy, place(tmp_path), moment, fault)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_at_every_moment_of_evolution(
-    with_studio: Commands,
-    tmp_path: Path,
-    tiny_studio: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: str,
-    moment: str,
-) -> None:
-    monkeypatch.setattr(Evolved, "studio", tiny_studio, raising=False)
-    check_stopped(with_studio, Evolved(tmp_path), moment, fault)

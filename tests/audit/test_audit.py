@@ -69,6 +69,7 @@ def test_nothing_is_written_and_no_ledger_is_asked(source, tmp_path, monkeypatch
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_many_canaries_prove_more_than_nothing(tmp_path):
     """Of 4,000, of which a tenth is guessed: 400 guesses, of which 0.615 are right.
 

@@ -44,26 +44,6 @@ def test_what_wraps_a_caption_is_taken_off(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "caption",
-    [
-        "Great hall with tall windows. Light falls in.",
-        "Note taking app with a white page",
-        "Sorrowful woman in a blue dress",
-        "Okay sign made by a child's hand",
-        'The word "yes" on a red door',
-        "'Hello' is written on the wall in 'red'",
-        "I-beam over a narrow kitchen table",
-        "Photo of a cat_like statue in snow",
-        "Text on a screen: meet at noon today",
-        "3 dogs play with a ball outside",
-        "A well-lit room; on the bed, a cat",
-    ],
-)
-def test_captions_that_look_like_wrapping_stay_whole(caption: str) -> None:
-    assert read_answer(caption, WORDS) == caption
-
-
-@pytest.mark.parametrize(
     ("answer", "reason"),
     [
         ("", "empty"),
@@ -105,26 +85,9 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "You write captions. You answer with one caption.",
-        "rewrite this caption plainly, keep its subject and change a few of its words",
-        "Rewrite this caption plainly, keep its subject and change",
-    ],
-)
-def test_an_answer_that_repeats_the_question_is_refused(answer: str) -> None:
-    with pytest.raises(MalformedAnswer, match="repeats the question"):
-        read_answer(answer, (1, 60), asked=ASKED)
-
-
 def test_an_answer_that_gives_the_text_back_is_refused_but_a_shorter_one_is_not() -> None:
     given = "a brown dog sleeps on a red sofa near the tall lamp"
     with pytest.raises(MalformedAnswer, match="unchanged"):
         read_answer(f'"{given.capitalize()}."', (1, 60), asked=ASKED, given=given)
     shorter = "a brown dog sleeps on a red sofa"
     assert read_answer(shorter, (1, 60), asked=ASKED, given=given) == shorter
-
-
-def test_limits_count_words() -> None:
-    assert read_answer("one two three", (3, 3)) == "one two three"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from understudy.core.errors import BackendError
 from understudy.core.ports import Generator
 from understudy.core.types import Images
 
@@ -164,64 +162,3 @@ def test_similarity_is_one_for_a_copy_and_zero_for_what_given_images_are() -> No
     one = GivenLatents(latents[:1])
     assert one.usual == 0
     assert float(one.nearest(latents[:1]).similarity[0]) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("scheduler", ["EulerAncestralDiscrete", None])
-def test_other_schedulers_and_no_guidance_work_too(make: Make, scheduler: str | None) -> None:
-    changes = {"guidance": 1.0} if scheduler is None else {"scheduler": scheduler}
-    plain = make(**changes)
-    images = plain.generate(PROMPTS, seed=3)
-    away = guided(plain, images).generate(PROMPTS, seed=3)
-    assert distances(away, images).min() > 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scale": -1.0}, "scale of anti-memorisation guidance must be 0 or more, found -1"),
-        ({"scale": float("nan")}, "scale .* must be 0 or more, found nan"),
-        ({"threshold": 1.0}, "threshold .* must be below 1"),
-        ({"early_threshold": float("nan")}, "early_threshold .* must be below 1"),
-    ],
-)
-def test_wrong_options_are_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        AntiMemorisationOptions(**options)
-
-
-def test_wrong_images_are_refused(make: Make, given: Images) -> None:
-    plain = make()
-    with pytest.raises(BackendError, match="one image or more, found none"):
-        AntiMemorisationGenerator(plain, given[:0])
-    with pytest.raises(BackendError, match="32, 32, 3"):
-        AntiMemorisationGenerator(plain, given[:, :16])
-    plain._options = replace(plain._options, offload=True)
-    with pytest.raises(BackendError, match="leave offload out"):
-        AntiMemorisationGenerator(plain, given)
-
-
-def test_other_families_are_refused(tmp_path: Any) -> None:
-    from understudy.backends.registry import load_model
-
-    folder = tiny.saved("sd3", tmp_path)
-    generator = load_model(Generator, f"hf:{folder}?steps=1")
-    images = np.zeros((1, *generator.shape), dtype=np.uint8)
-    with pytest.raises(BackendError, match="latent diffusion by a U-Net"):
-        AntiMemorisationGenerator(generator, images)
-
-
-def test_noise_on_class_embeddings_changes_every_image_and_leaves_the_generator_alone(
-    make: Make,
-) -> None:
-    from benchmarks.memorisation import prompts_of, with_noisy_classes
-
-    plain, names = make(), prompts_of(np.arange(4))
-    images = plain.generate(names, seed=3)
-    np.testing.assert_array_equal(with_noisy_classes(plain, 0.0).generate(names, seed=3), images)
-    noisy = with_noisy_classes(plain, 2.0).generate(names, seed=3)
-    assert (noisy != images).any(axis=(1, 2, 3)).all()
-    again = with_noisy_classes(plain, 2.0)
-    np.testing.assert_array_equal(again.generate(names, seed=3), noisy)
-    # The same class is the same everywhere: its embedding is noised once.
-    np.testing.assert_array_equal(again.generate([names[0]] * 2, seed=3)[0], noisy[0])
-    np.testing.assert_array_equal(plain.generate(names, seed=3), images)

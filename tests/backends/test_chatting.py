@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_lines
+from understudy.backends.chat.chat_writer import ChatWriter, Variation
 from understudy.backends.chat.prompt_templates import Messages, load_prompts
 from understudy.core.errors import BackendError
 
@@ -98,65 +98,3 @@ def test_a_variation_that_fails_leaves_the_text_as_it_was() -> None:
     assert varied[0] == texts[0]
     assert varied[1] in CAPTIONS
     assert made.faults == {"empty": 2}
-
-
-def test_an_unchanged_rephrasing_is_asked_again_but_blanks_may_restore_the_text() -> None:
-    text = "a dog lies on the bed near the window"
-    rephrasing, _ = writer(lambda *_: text.capitalize() + ".", tries=2, variation="rephrase")
-    assert rephrasing.vary([text], degree=0.5) == [text]
-    assert rephrasing.faults == {"unchanged": 2}
-    filling, _ = writer(lambda *_: text, variation="blanks")
-    assert filling.vary([text], degree=0.5) == [text]
-    assert filling.malformed == 0
-
-
-def test_nothing_is_asked_for_no_degree_or_of_empty_texts() -> None:
-    made, chat = writer(good)
-    assert made.vary(["one two", "three"], degree=0) == ["one two", "three"]
-    assert made.vary(["", "  "], degree=1) == ["", "  "]
-    assert not chat.calls
-
-
-def test_more_degree_means_more_blanks() -> None:
-    made, chat = writer(good, variation="blanks")
-    text = "one two three four five six seven eight nine ten"
-    made.vary([text], degree=0.2)
-    made.vary([text], degree=0.8)
-    asked = [call[0][0].partition("Caption:")[2] for call in chat.calls]
-    assert [line.partition("\n")[0].count("_") for line in asked] == [2, 8]
-
-
-def test_mixed_variation_asks_in_both_ways() -> None:
-    made, chat = writer(good)
-    made.vary(["a dog lies on the bed near the window"] * 20, degree=0.4)
-    blanks = ["underscore" in asked for asked, _ in chat.calls[0]]
-    assert 3 < sum(blanks) < 17
-
-
-def test_short_texts_may_be_varied_to_texts_as_short() -> None:
-    made, _ = writer(lambda *_: "a cat", variation="rephrase")  # the prompts ask for five words
-    assert made.vary(["a dog"], degree=0.5) == ["a cat"]
-
-
-def test_a_label_reaches_the_model() -> None:
-    made, chat = writer(good)
-    made.write(2, label="a sleeping cat")
-    assert all("a sleeping cat" in asked for asked, _ in chat.calls[0])
-
-
-def test_a_model_that_loses_answers_is_found_out() -> None:
-    made = ChatWriter(lambda *_: ["one answer"], load_prompts("default"), name="lossy")
-    with pytest.raises(BackendError, match="lossy gave 1 answers to 2 questions"):
-        made.write(2)
-
-
-def test_a_way_that_the_prompts_have_not_is_refused(tmp_path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text("write: Write one.\nrephrase: 'Again: {{ text }}'\n")
-    with pytest.raises(BackendError, match="have no blanks; they have rephrase"):
-        ChatWriter(lambda *_: [], load_prompts(str(path)), name="x", variation="blanks")
-
-
-def test_an_answer_that_was_cut_off_keeps_its_whole_lines() -> None:
-    assert whole_lines("a caption\nand half of") == "a caption"
-    assert whole_lines("half of a capt") == ""

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import BackendError
 from understudy.core.types import Images
 
 torch = pytest.importorskip("torch")
@@ -17,11 +16,6 @@ from tests.backends.tiny_models.diffusion import saved  # noqa: E402
 
 SHAPE = (32, 32, 3)
 KINDS = ["kl", "tiny", "dc", "rae", "sd15"]
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("autoencoders")
 
 
 def pictures(shape: tuple[int, ...] = SHAPE, count: int = 5) -> Images:
@@ -59,16 +53,6 @@ def test_a_row_depends_on_itself_only_and_comes_again(models: Path, kind: str) -
     np.testing.assert_allclose(single, made, atol=1)
 
 
-def test_latents_are_scaled_as_a_diffusion_model_sees_them(models: Path) -> None:
-    folder = saved("kl", models)
-    rows = load_encoder(f"hf:{folder}", shape=SHAPE).encode(pictures())
-    vae = diffusers.AutoencoderKL.from_pretrained(folder).eval()
-    pixels = torch.from_numpy(pictures().transpose(0, 3, 1, 2) / np.float32(127.5) - 1)
-    with torch.no_grad():
-        want = vae.encode(pixels).latent_dist.mode() * vae.config.scaling_factor
-    np.testing.assert_allclose(rows, want.flatten(1).numpy(), atol=1e-5)
-
-
 def test_the_representation_autoencoder_decodes_what_it_encodes(models: Path) -> None:
     folder = saved("rae", models)
     name = f"hf:{folder}"
@@ -80,26 +64,3 @@ def test_the_representation_autoencoder_decodes_what_it_encodes(models: Path) ->
     with torch.no_grad():
         want = rae(pixels).sample.permute(0, 2, 3, 1).clamp(0, 1).numpy() * 255
     np.testing.assert_allclose(decoder.decode(encoder.encode(images)), want, atol=1)
-
-
-def test_a_size_that_does_not_fit_is_refused(models: Path) -> None:
-    name = f"hf:{saved('kl', models)}"
-    with pytest.raises(BackendError, match="multiples of 4, found 30 x 28; say size=32x28"):
-        load_encoder(name, shape=(30, 28, 1))
-    encoder = load_encoder(f"{name}?size=32x28", shape=(30, 28, 1))
-    decoder = load_decoder(f"{name}?size=32x28", shape=(30, 28, 1))
-    assert decoder.dim == encoder.dim
-    made = decoder.decode(encoder.encode(pictures((30, 28, 1))))
-    assert made.shape == (5, 30, 28, 1)
-
-
-def test_wrong_images_and_latents_are_refused(models: Path) -> None:
-    name = f"hf:{saved('tiny', models)}"
-    encoder = load_encoder(name, shape=SHAPE)
-    decoder = load_decoder(name, shape=SHAPE, encoder=encoder)
-    with pytest.raises(BackendError, match="uint8 images of shape"):
-        encoder.encode(pictures((16, 16, 3)))
-    with pytest.raises(BackendError, match="embeddings of shape"):
-        decoder.decode(np.zeros((2, 3), dtype=np.float32))
-    with pytest.raises(BackendError, match="no option 'steps'"):
-        load_encoder(f"{name}?steps=3", shape=SHAPE)

@@ -1,17 +1,13 @@
 """The standard network's door: clean-fid's resizing, the network's scale, files here and afar."""
 
-import builtins
 import shutil
 import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.backends.tiny_onnx import save
 
-from understudy.backends.inception import InceptionEncoder, resize_cleanly
-from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
+from understudy.backends.registry import load_encoder
 from understudy.core.ports import ScoringEncoder
 
 SHAPE = (20, 30, 3)
@@ -47,21 +43,6 @@ def torchscript(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def onnx(tmp_path_factory):
-    """Means of channels, and their softmax."""
-    return save(
-        tmp_path_factory.mktemp("inception") / "net.onnx",
-        [
-            ("GlobalAveragePool", ["images"], ["features"], {}),
-            ("Flatten", ["features"], ["flat"], {}),
-            ("Softmax", ["flat"], ["classes"], {}),
-        ],
-        {"images": ["n", 3, 299, 299]},
-        {"features": ["n", 3, 1, 1], "classes": ["n", 3]},
-    )
-
-
 def means_of(images):
     """Channel means as the network sees them, by clean-fid's own steps."""
     found = []
@@ -87,60 +68,6 @@ def test_a_torchscript_file_is_run_behind_its_own_scaling(torchscript):
     assert classes.shape == (3, 5)
     assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert np.array_equal(encoder.encode(photos()), features)
-
-
-def test_an_onnx_file_gives_the_same_and_other_scales(onnx):
-    encoder = load_encoder(f"inception:{onnx}?output=features", shape=SHAPE)
-    assert encoder.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
-    assert encoder.score(photos())[1] is None
-    both = load_encoder(
-        f"inception:{onnx}?output=features&probabilities=classes&scale=0..255", shape=SHAPE
-    )
-    features, classes = both.score(photos())
-    assert features == pytest.approx(128 + 128 * means_of(photos()), abs=1e-2)
-    assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
-
-
-def test_grey_pictures_are_repeated_and_none_give_none(onnx):
-    encoder = load_encoder(f"inception:{onnx}?output=features", shape=(20, 30, 1))
-    grey = photos(shape=(20, 30, 1))
-    assert encoder.encode(grey) == pytest.approx(means_of(np.repeat(grey, 3, 3)), abs=1e-5)
-    assert encoder.encode(grey[:0]).shape == (0, 3)
-
-
-def test_resizing_keeps_fractions_and_the_range():
-    edge = np.zeros((1, 4, 4, 1), dtype=np.uint8)
-    edge[:, :, 2:] = 255
-    made = resize_cleanly(edge)
-    assert made.shape == (1, 299, 299, 1)
-    assert (made.min(), made.max()) == (0, 255)
-    assert ((made % 1) > 0.01).any()  # not rounded to whole numbers on the way
-
-
-@pytest.mark.parametrize(
-    ("rest", "words"),
-    [("absent.pt", "no such file"), ("absent.pt?size=3", "no option 'size'")],
-)
-def test_what_cannot_be_loaded_is_refused(rest, words):
-    with pytest.raises(BackendError, match=words):
-        load_encoder(f"inception:{rest}", shape=SHAPE)
-
-
-def test_damaged_files_and_decoders_are_refused(tmp_path):
-    (tmp_path / "bad.pt").write_bytes(b"no network")
-    with pytest.raises(BackendError, match="TorchScript"):
-        load_encoder(f"inception:{tmp_path / 'bad.pt'}", shape=SHAPE)
-    with pytest.raises(BackendError, match="no decoder"):
-        load_decoder("inception:x", shape=SHAPE)
-
-
-def test_features_that_are_not_finite_are_refused(torchscript):
-    from understudy.backends.inception import InceptionOptions
-
-    encoder = InceptionEncoder(str(torchscript), SHAPE, InceptionOptions())
-    encoder._network = lambda values: (np.full((len(values), 3), np.nan), None)
-    with pytest.raises(BackendError, match="not finite"):
-        encoder.encode(photos())
 
 
 @pytest.fixture
@@ -169,52 +96,3 @@ def test_a_program_of_the_hub_is_run_at_its_commit(cache, torchscript):
     assert encoder.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
     assert encoder.name == name
     assert encoder.licence == "see hf:someone/nets/fid/net.pt"
-
-
-@pytest.mark.parametrize("revision", ["", "?revision=main", f"?revision={COMMIT[:12]}"])
-def test_a_program_of_the_hub_needs_its_commit(cache, torchscript, revision):
-    keep(cache, torchscript, "net.pt")
-    with pytest.raises(BackendError, match=r"that is a program.*pinned commit only"):
-        load_encoder(f"inception:hf:someone/nets/net.pt{revision}", shape=SHAPE)
-
-
-def test_an_onnx_file_of_the_hub_is_taken_from_main_or_where_one_says(cache, onnx):
-    other = "f" * 40
-    keep(cache, onnx, "first.onnx")
-    keep(cache, onnx, "second.onnx", other)
-    second = load_encoder("inception:hf:someone/nets/second.onnx?output=features", shape=SHAPE)
-    assert second.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
-    first = "inception:hf:someone/nets/first.onnx?output=features"
-    with pytest.raises(HubUnreachable):  # main has moved on
-        load_encoder(first, shape=SHAPE)
-    assert load_encoder(f"{first}&revision={COMMIT}", shape=SHAPE).dim == 3
-
-
-def test_a_hub_that_is_away_says_what_to_use_instead(cache):
-    words = r"hf:a/b/net.onnx is not on this .* \(inception:FILE\), or use embedded:scattering"
-    with pytest.raises(HubUnreachable, match=words):
-        load_encoder("inception:hf:a/b/net.onnx", shape=SHAPE)
-
-
-def test_without_the_hubs_library_the_extra_is_named(cache, monkeypatch):
-    real = builtins.__import__
-
-    def broken(name, *more, **others):
-        if name == "huggingface_hub":
-            raise ImportError("No module named 'huggingface_hub'")
-        return real(name, *more, **others)
-
-    monkeypatch.setattr(builtins, "__import__", broken)
-    with pytest.raises(MissingExtra, match=r"understudy\[models\]"):
-        load_encoder("inception:hf:a/b/net.onnx", shape=SHAPE)
-
-
-@pytest.mark.parametrize("rest", ["hf:net.pt", "hf:someone/net.pt", "hf:someone//net.pt", "hf:"])
-def test_names_that_no_file_of_the_hub_has_are_refused(rest):
-    with pytest.raises(BackendError, match="is named inception:hf:OWNER/NAME/FILE"):
-        load_encoder(f"inception:{rest}", shape=SHAPE)
-
-
-def test_a_revision_of_a_local_file_is_refused(onnx):
-    with pytest.raises(BackendError, match="revision is for a file on the hub"):
-        load_encoder(f"inception:{onnx}?revision=main", shape=SHAPE)

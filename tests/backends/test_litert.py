@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.backends.litert import COCO_KEYPOINTS, LiteRtPoseEstimator, LiteRtSegmenter, backend
-from understudy.core.errors import BackendError
+from understudy.backends.litert import LiteRtSegmenter, backend
 from understudy.core.ports import PoseEstimator, ScoringSegmenter, Segmenter
 from understudy.core.types import Images
 from understudy.testing import PoseEstimatorSuite, ScoringSegmenterSuite, SegmenterSuite
@@ -93,55 +92,6 @@ def test_a_dog_is_where_the_photo_has_it(deeplab: str, shared_data: Path, narrow
     assert (np.abs(edges - [left, top, left + width, top + height]) < allowed).all()
 
 
-def test_keypoints_lie_in_the_person(movenet: str, shared_data: Path) -> None:
-    photo, (left, top, width, height) = photo_of("person", shared_data)
-    pad = 40
-    low, high = max(0, round(top) - pad), round(top + height) + pad
-    begin, end = max(0, round(left) - pad), round(left + width) + pad
-    person = photo[low:high, begin:end]
-    ((pose,),) = (load_once(PoseEstimator, movenet).pose(person[None]),)
-    sure = pose[0][pose[0][:, 2] > 0.3]
-    assert len(sure) >= 5
-    assert (sure[:, 0] >= 0).all()
-    assert (sure[:, 0] <= person.shape[1]).all()
-    assert (sure[:, 1] <= person.shape[0]).all()
-    assert np.ptp(sure[:, 1]) > 0.3 * person.shape[0]
-    names = LiteRtPoseEstimator.keypoints
-    left_shoulder, right_shoulder, neck = (
-        pose[0][names.index(name)] for name in ("left shoulder", "right shoulder", "neck")
-    )
-    np.testing.assert_allclose(neck[:2], (left_shoulder[:2] + right_shoulder[:2]) / 2, atol=1e-3)
-    assert neck[2] == min(left_shoulder[2], right_shoulder[2])
-
-
-def test_what_a_file_cannot_be_is_refused(models: Path, tmp_path: Path) -> None:
-    selfie, movenet = models / "selfie_segmentation.tflite", "movenet_single_pose_lightning_ptq"
-    for kind, file, options, words in (
-        ("segmenter", "missing.tflite", {}, "no such file"),
-        ("segmenter", selfie, {}, "does not say what its classes are called"),
-        ("segmenter", selfie, {"labels": "dog,cat,cow"}, "scores 1 classes, and labels= names 3"),
-        ("segmenter", models / f"{movenet}.tflite", {"labels": "a"}, "is no segmenter|scores"),
-        ("pose estimator", selfie, {}, "no pose estimator of one person"),
-        ("detector", selfie, {}, "is no detector"),
-        ("segmenter", selfie, {"labels": "a", "threads": "0"}, "threads must be 1 or more"),
-        ("segmenter", selfie, {"labels": "a", "colour": "1"}, "colour"),
-    ):
-        with pytest.raises(BackendError, match=words):
-            backend.model(kind, str(file), **options)
-    broken = tmp_path / "broken.tflite"
-    broken.write_bytes(b"no model")
-    with pytest.raises(BackendError, match="not a readable LiteRT model"):
-        backend.model("segmenter", str(broken), labels="a")
-
-
-def test_a_class_without_a_name_is_refused(models: Path, shared_data: Path) -> None:
-    file = str(models / "deeplabv3_mnv2_pascal_quant.tflite")
-    segmenter = backend.model("segmenter", file, labels="background,plane")
-    assert isinstance(segmenter, LiteRtSegmenter)
-    with pytest.raises(BackendError, match="labels= names 2"):
-        segmenter.segment(photo_of("dog", shared_data)[0][None])
-
-
 def test_names_come_from_a_file_or_from_the_name(models: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("nobody\n\n  a person \n")
@@ -149,8 +99,3 @@ def test_names_come_from_a_file_or_from_the_name(models: Path, tmp_path: Path) -
     segmenter = backend.model("segmenter", file, labels=str(labels))
     assert isinstance(segmenter, LiteRtSegmenter)
     assert segmenter.classes == ("nobody", "a person")
-
-
-def test_the_listing_names_both_kinds() -> None:
-    assert [info.kind for info in backend.models()] == ["segmenter", "pose estimator"]
-    assert LiteRtPoseEstimator.keypoints == (*COCO_KEYPOINTS, "head", "neck")

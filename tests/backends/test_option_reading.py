@@ -12,15 +12,12 @@ import pytest
 
 from understudy.backends.option_reading import read_value
 from understudy.backends.plugin import read_options
-from understudy.core.errors import BackendError, ConfigError, WrongValue
-from understudy.core.option import Option, check_options, declared_options, option_of
+from understudy.core.errors import BackendError, ConfigError
+from understudy.core.option import Option
 from understudy.run.config import json_schema, make_config, run_options
 
 Count = Annotated[int | None, Option("How many.", least=1, most=9)]
 Size = Literal["small", "none"]
-Part = Annotated[float | None, Option("Which part.", above=0, most=1)]
-Width = Annotated[float, Option("How wide.", above=0)]
-Length = Annotated[float, Option("How long.", most=2)]
 
 
 @dataclass(frozen=True)
@@ -62,37 +59,6 @@ def test_a_value_is_read_as_its_field_is_declared(value: Any, hint: Any, expecte
     assert type(found) is type(expected)
 
 
-@pytest.mark.parametrize(
-    ("value", "hint", "words"),
-    [
-        (0, Count, "n must be 1 to 9, found 0"),
-        ("10", Count, "n must be 1 to 9, found '10'"),
-        ("0", Part, "n must be above 0 and at most 1, found '0'"),
-        (1.5, Part, "n must be above 0 and at most 1, found 1.5"),
-        ("nan", Part, "n must be a finite number, found 'nan'"),
-        (0, Width, "n must be above 0, found 0"),
-        ("inf", Width, "n must be a finite number, found 'inf'"),
-        (3, Length, "n must be at most 2, found 3"),
-        ("some", Count, "n must be a whole number, found 'some'"),
-        (True, Count, "n must be a whole number, found True"),
-        (2.5, int, "n must be a whole number, found 2.5"),
-        ("none", int, "n must be a whole number, found 'none'"),
-        (None, int, "n must be a whole number, found None"),
-        (1, bool, "n must be true or false, found 1"),
-        ("yes", bool, "n must be true or false, found 'yes'"),
-        ("x", float, "n must be a number, found 'x'"),
-        (3, str, "n must be text, found 3"),
-        ("large", Size, "n is one of small, none, found 'large'"),
-        (3, tuple[str, ...], "n is a list of names, such as a,b, found 3"),
-        ([1], Mapping[str, Any], "n is a mapping of names to values, found"),
-    ],
-)
-def test_a_wrong_value_is_told_with_what_is_wanted(value: Any, hint: Any, words: str) -> None:
-    with pytest.raises(WrongValue) as caught:
-        read_value("n", value, hint)
-    assert str(caught.value).startswith(words)
-
-
 def test_a_models_options_come_as_text_or_from_python() -> None:
     text = {"count": "3", "share": "1e-3", "fast": "true", "name": "none"}
     assert read_options(text, Options, name="toy:x") == Options(3, 1e-3, True, "none")
@@ -102,19 +68,6 @@ def test_a_models_options_come_as_text_or_from_python() -> None:
     with pytest.raises(BackendError) as caught:
         read_options({"count": 0}, Options, name="toy:x")
     assert str(caught.value).startswith(told)
-
-
-def test_what_is_declared_keeps_its_help() -> None:
-    assert declared_options(Options)["count"] == Count
-    assert option_of(declared_options(Options)["count"]).help == "How many."
-    assert option_of(declared_options(Options)["share"]).help == ""
-
-
-def test_a_dataclass_is_checked_against_what_its_fields_declare() -> None:
-    check_options(Options(count=9, share=-1.0))  # a share has no range
-    check_options(Options(count=None))
-    with pytest.raises(WrongValue, match="count must be 1 to 9, found 10"):
-        check_options(Options(count=10))
 
 
 def test_the_schema_says_of_every_option_what_is_read() -> None:

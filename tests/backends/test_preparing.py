@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from understudy.backends.hub.preprocessing import (  # noqa: E402
-    Preparation,
-    check_model_images,
-    preparation_config,
     read_preparation,
 )
 
@@ -96,20 +92,6 @@ def test_what_the_file_leaves_out_is_the_processors_default(tmp_path: Path) -> N
     assert (found.size, found.edges) == ((800, 1333), True)
 
 
-def test_old_spellings_are_read(tmp_path: Path) -> None:
-    old = {"feature_extractor_type": "DetrFeatureExtractor", "size": 800, "max_size": 1333}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(old))
-    found = read_preparation(str(tmp_path))
-    assert (found.size, found.edges) == ((800, 1333), True)
-
-
-def test_the_processor_of_a_processor_comes_first(tmp_path: Path) -> None:
-    written(tmp_path, "CLIP", {"size": 7})
-    whole = {"image_processor": {"image_processor_type": "SiglipImageProcessor", "size": 9}}
-    (tmp_path / "processor_config.json").write_text(json.dumps(whole))
-    assert preparation_config(str(tmp_path))["size"] == 9
-
-
 def test_another_size_keeps_the_way_to_it(tmp_path: Path) -> None:
     clip = read_preparation(written(tmp_path, "CLIP", {})).asked(64)
     assert (clip.size, clip.edges, clip.crop) == ((64, 0), True, (64, 64))
@@ -119,61 +101,9 @@ def test_another_size_keeps_the_way_to_it(tmp_path: Path) -> None:
     assert detr.target(40, 56) == (64, 89)
 
 
-def test_dense_outputs_cut_nothing_away(tmp_path: Path) -> None:
-    folder = written(tmp_path, "CLIP", {"size": {"shortest_edge": 32}})
-    assert read_preparation(folder, dense=True).crop is None
-
-
 def test_red_and_blue_change_places_where_the_file_says_so(tmp_path: Path) -> None:
     folder = written(tmp_path, "MobileViT", {"size": 8, "do_normalize": False})
     red = np.zeros((1, 8, 8, 3), dtype=np.uint8)
     red[..., 0] = 255
     found = read_preparation(folder, dense=True)(red, torch.device("cpu"))
     assert found[0, :, 0, 0].tolist() == [0, 0, 1]
-
-
-def test_grey_and_read_only_images_are_taken(tmp_path: Path) -> None:
-    prepare = read_preparation(written(tmp_path, "Siglip", {"size": {"height": 8, "width": 8}}))
-    grey = noise((8, 8, 1))
-    grey.setflags(write=False)
-    colour = np.repeat(grey, 3, axis=3)
-    device = torch.device("cpu")
-    assert torch.equal(prepare(grey, device), prepare(colour, device))
-
-
-@pytest.mark.parametrize(
-    ("told", "reason"),
-    [
-        ({"size": {"longest_edge": 4}}, "size"),
-        ({"size": "large"}, "large"),
-        ({"crop_size": {"width": 4}}, "height"),
-        ({"rescale_offset": True}, "rescale_offset"),
-    ],
-)
-def test_what_is_not_known_is_refused(told: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=reason):
-        read_preparation(written(tmp_path, "CLIP", told))
-
-
-def test_a_folder_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=r"no preprocessor_config.json"):
-        read_preparation(str(tmp_path))
-    (tmp_path / "preprocessor_config.json").write_text("[1, 2")
-    with pytest.raises(BackendError, match="not JSON"):
-        read_preparation(str(tmp_path))
-
-
-def test_check_pictures_takes_a_shape_or_any() -> None:
-    images = noise((8, 9, 3))
-    check_model_images(images, "it")
-    check_model_images(images, "it", (8, 9, 3))
-    with pytest.raises(BackendError, match="it was loaded for"):
-        check_model_images(images, "it", (9, 8, 3))
-    with pytest.raises(BackendError, match="it takes uint8 images"):
-        check_model_images(images[..., :2], "it")
-
-
-def test_sized_takes_away_the_crop() -> None:
-    told = Preparation((32, 0), True, (32, 32), 1, 3, 1 / 255, (0.0,) * 3, (1.0,) * 3)
-    assert told.sized(8, 16).target(100, 100) == (8, 16)
-    assert told.sized(8, 16).crop is None

@@ -28,14 +28,6 @@ def written(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_papers_datasets_have_prompts() -> None:
-    wanted = {
-        *("aug-pe", "default", "spti-birds", "spti-cat", "spti-celeba", "spti-european-art"),
-        *("spti-lsun-bedroom", "spti-sprite-fright", "spti-wave-ui"),
-    }
-    assert wanted <= set(prompt_names())
-
-
 @pytest.mark.parametrize("name", prompt_names())
 def test_every_packaged_prompt_says_what_it_should(name: str) -> None:
     prompts = load_prompts(name)
@@ -53,27 +45,12 @@ def test_every_packaged_prompt_says_what_it_should(name: str) -> None:
     assert roles == ["system", "user"]
 
 
-@pytest.mark.parametrize("name", prompt_names())
-def test_prompts_differ_from_row_to_row(name: str) -> None:
-    prompts = load_prompts(name)
-    asked = {prompts.write(None, rng(seed))[-1]["content"] for seed in range(20)}
-    assert len(asked) > 10
-
-
 def test_lengths_asked_for_lie_within_the_limits(tmp_path: Path) -> None:
     prompts = load_prompts(written(tmp_path, GOOD))
     words = {int(prompts.write(None, rng(seed))[0]["content"].split()[-2]) for seed in range(60)}
     assert min(words) >= 3
     assert max(words) <= 9
     assert len(words) > 2
-
-
-def test_a_file_of_prompts_is_read(tmp_path: Path) -> None:
-    prompts = load_prompts(written(tmp_path, GOOD))
-    assert prompts.words == (3, 9)
-    assert prompts.ways == ("blanks",)
-    (only,) = prompts.write("king", rng())
-    assert only["content"].startswith("Write of cat as king in ")
 
 
 def test_a_class_is_refused_where_the_templates_mention_none(tmp_path: Path) -> None:
@@ -84,41 +61,11 @@ def test_a_class_is_refused_where_the_templates_mention_none(tmp_path: Path) -> 
         prompts.write("dog", rng())
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("- a list", "not a mapping"),
-        ("write: {user: Write one.}", "need write, and rephrase or blanks"),
-        ("rephrase: 'Again: {{ text }}'", "need write"),
-        ("write: a\nrephrase: no text here", "must mention {{ text }}"),
-        ("write: '{{ colour }}'\nrephrase: '{{ text }}'", "mentions colour; it may mention"),
-        ("write: a\nrephrase: '{{ text }}'\ntones: [a]", "unknown entry tones"),
-        ("write: a\nrephrase: '{{ text }}'\nwords: 7", r"words is \[fewest, most\]"),
-        ("write: a\nrephrase: '{{ text }}'\nwords: [9, 3]", r"words is \[fewest, most\]"),
-        ("write: a\nrephrase: '{{ text }}'\nstyles: plain", "styles is a list"),
-        ("write: a\nrephrase: '{{ text '", "cannot read"),
-        ("write: [a\n", "cannot read"),
-        ("write: {system: a}\nrephrase: '{{ text }}'", "no template under user"),
-        ("write: {tone: a}\nrephrase: '{{ text }}'", "a mapping of system and user"),
-    ],
-)
-def test_files_that_are_no_prompts_are_refused(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(BackendError, match=says):
-        load_prompts(written(tmp_path, text))
-
-
 def test_templates_reach_nothing_but_their_variables(tmp_path: Path) -> None:
     reach = "{{ text.__class__.__mro__[1].__subclasses__() }}"
     prompts = load_prompts(written(tmp_path, f'write: a\nrephrase: "{reach}"\n'))
     with pytest.raises(BackendError, match="unsafe"):
         prompts.vary("a", 0.5, "rephrase", rng())
-
-
-def test_unknown_prompts_name_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=r"no prompts 'lsun'.*spti-lsun-bedroom"):
-        load_prompts("lsun")
-    with pytest.raises(BackendError, match="cannot read the prompts"):
-        load_prompts(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize(("share", "blanks"), [(0.0, 1), (0.1, 1), (0.5, 5), (0.55, 6), (1.0, 10)])
@@ -129,12 +76,3 @@ def test_a_share_of_the_words_becomes_blanks(share: float, blanks: int) -> None:
     assert text.endswith(".")
     for word, before in zip(text.split(), TEXT.split(), strict=True):
         assert word == before or word.strip("_") in {"", ",", "."}
-
-
-def test_every_word_can_become_a_blank_and_words_keep_their_marks() -> None:
-    seen = {blanked("red-brown dog's bed", 0.3, rng(seed)) for seed in range(30)}
-    assert seen == {"_ dog's bed", "red-brown _ bed", "red-brown dog's _"}
-
-
-def test_a_text_without_words_stays() -> None:
-    assert blanked("... !", 0.5, rng()) == "... !"

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.backends.embedded.spectrum import path_basis
-from understudy.backends.embedded.wavelets import bank, max_littlewood_paley, squared_norm
+from understudy.backends.embedded.wavelets import bank, max_littlewood_paley
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
 torch = pytest.importorskip("torch")
@@ -136,44 +134,6 @@ def test_no_frequency_is_amplified(octaves: int, angles: int) -> None:
     assert max_littlewood_paley(waves) <= total.max() + 1e-9
 
 
-@pytest.mark.parametrize(("octaves", "angles"), [(1, 4), (2, 8)])
-def test_the_norm_of_a_layer_is_one(octaves: int, angles: int) -> None:
-    """The sampled layer as one matrix over a small torus: its largest singular value is 1."""
-    filters = bank(octaves, angles, 2**octaves)
-    torus = 2**octaves + 2 * (len(filters.lowpass) // 2)
-
-    def rows(kernel: NDArray, step: int) -> NDArray:
-        grid = np.zeros((torus, torus), dtype=complex)
-        half = len(kernel) // 2
-        for y in range(len(kernel)):
-            for x in range(len(kernel)):
-                grid[(y - half) % torus, (x - half) % torus] += kernel[y, x]
-        return np.stack(
-            [
-                np.roll(grid, (top, left), (0, 1)).ravel()
-                for top in range(0, torus, step)
-                for left in range(0, torus, step)
-            ]
-        )
-
-    gram = np.zeros((torus**2, torus**2))
-    low = rows(np.outer(filters.lowpass, filters.lowpass), 2**octaves).real
-    gram += low.T @ low
-    for j, kernels in enumerate(filters.wavelets):
-        for kernel in kernels:
-            wave = rows(kernel, 2**j)
-            gram += wave.real.T @ wave.real + wave.imag.T @ wave.imag
-    assert np.linalg.eigvalsh(gram).max() == pytest.approx(1, abs=1e-6)
-
-
-def test_a_layer_that_is_too_long_is_noticed() -> None:
-    """`squared_norm` of filters twice as long is four times as large."""
-    low = np.fft.fft2(np.outer(*2 * [bank(1, 4, 8).lowpass]), s=(24, 24))[None]
-    waves = np.fft.fft2(bank(1, 4, 8).wavelets[0], s=(24, 24))
-    once = squared_norm(low / 2, [waves])
-    assert squared_norm(low, [2 * waves]) == pytest.approx(4 * once)
-
-
 @pytest.mark.parametrize(
     "options",
     ["?padding=symmetric", "?J=3&L=4&log=10", "?colour=opponent", "?J=1&order=1&colour=grey"],
@@ -206,38 +166,6 @@ def test_a_small_shift_changes_little() -> None:
     assert found[0][0] < found[1][0] < found[2][0]
 
 
-def test_flat_images_keep_their_norm_under_symmetric_padding() -> None:
-    """No border where there is none: every position of a flat image is alike."""
-    shape = (24, 16, 1)
-    flat = np.full((1, *shape), 200, dtype=np.uint8)
-    mirrored = load_encoder("embedded:scattering?padding=symmetric", shape=shape).encode(flat)
-    zero = load_encoder("embedded:scattering", shape=shape).encode(flat)
-    first = mirrored[0, : 6 * 4]
-    assert np.ptp(first) / first.mean() < 0.02
-    assert np.ptp(zero[0, : 6 * 4]) / zero[0, : 6 * 4].mean() > 0.2
-    assert np.linalg.norm(mirrored[0, 24:]) < 0.05 * np.linalg.norm(first)
-
-
-def test_colours_are_channels_of_their_own() -> None:
-    shape = (12, 12, 3)
-    images = noise(shape)
-    colour = load_encoder("embedded:scattering?L=4", shape=shape).encode(images)
-    for channel in range(3):
-        alone = load_encoder("embedded:scattering?L=4", shape=(12, 12, 1)).encode(
-            images[..., channel : channel + 1]
-        )
-        np.testing.assert_allclose(colour.reshape(len(images), 3, -1)[:, channel], alone, atol=1e-5)
-
-
-@pytest.mark.parametrize("angles", [2, 3, 8])
-def test_the_spectrum_is_an_orthonormal_change_of_basis(angles: int) -> None:
-    for order in (1, 2):
-        basis, frequency = path_basis(3, angles, order)
-        np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=1e-12)
-        assert frequency.shape == (len(basis),)
-        assert (frequency.min(), frequency.max()) == (0, order)
-
-
 def test_all_of_the_spectrum_keeps_distances_and_less_of_it_is_its_start() -> None:
     shape, images = (20, 17, 3), noise((20, 17, 3))
     plain = load_encoder("embedded:scattering", shape=shape).encode(images)
@@ -247,23 +175,6 @@ def test_all_of_the_spectrum_keeps_distances_and_less_of_it_is_its_start() -> No
     np.testing.assert_allclose(part, whole[:, :100], atol=1e-6)
     np.testing.assert_allclose(whole @ whole.T, plain @ plain.T, rtol=1e-4)
     assert np.linalg.norm(whole - plain) > 1
-
-
-def test_little_of_the_spectrum_holds_most_of_a_smooth_picture() -> None:
-    name = f"embedded:scattering?coefficients={81 * 64}"
-    embeddings = load_encoder(name, shape=(32, 32, 1)).encode(blob(0))
-    energy = (embeddings**2).sum(0)
-    assert energy[:500].sum() > 0.9 * energy.sum()
-
-
-def test_the_spectrum_starts_with_means_over_positions_and_angles() -> None:
-    """Of S0, of S1 of octave 0, of S2, of S1 of octave 1: channel by channel."""
-    shape, images = (16, 16, 3), noise((16, 16, 3))
-    plain = load_encoder("embedded:scattering?L=4", shape=shape).encode(images)
-    found = load_encoder("embedded:scattering?L=4&coefficients=12", shape=shape).encode(images)
-    paths = np.split(plain.reshape(len(images), 3, 25, 16), [1, 5, 21], axis=2)
-    means = np.stack([p.sum((2, 3)) / np.sqrt(p[0, 0].size) for p in paths], axis=2)
-    np.testing.assert_allclose(found.reshape(len(images), 3, 4), means, rtol=1e-4)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -278,37 +189,3 @@ def test_the_number_of_threads_changes_nothing(threads: int) -> None:
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-
-
-def test_its_length_is_known() -> None:
-    assert load_encoder("embedded:scattering", shape=(28, 28, 1)).dim == (1 + 16 + 64) * 49
-    assert load_encoder("embedded:scattering?order=1", shape=(28, 28, 3)).dim == 3 * 17 * 49
-    assert load_encoder("embedded:scattering?J=3", shape=(28, 28, 1)).dim == 217 * 16
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("J=0", "J must be 1 to 4"),
-        ("L=40", "L must be 2 to 16"),
-        ("order=3", "order must be 1 to 2"),
-        ("log=-1", "log must be 0 or more"),
-        ("coefficients=0", "coefficients must be 1 or more"),
-        ("padding=mirror", "padding is one of zero, symmetric"),
-        ("colour=cmyk", "colour is one of rgb"),
-        ("J=4", "at least 2\\^J = 16 pixels a side, found 12 x 16"),
-    ],
-)
-def test_wrong_options_are_refused(options: str, message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        load_encoder(f"embedded:scattering?{options}", shape=(12, 16, 3))
-
-
-def test_second_angles_are_counted_from_the_first() -> None:
-    """A pattern of the angle between the two wavelets alone is one frequency, not two."""
-    basis, frequency = path_basis(2, 8, 2)
-    first, second = np.divmod(np.arange(64), 8)
-    paths = np.zeros(81)
-    paths[9:73] = np.cos(2 * np.pi * (second - first) / 8)
-    used = np.abs(basis @ paths) > 1e-9
-    assert set(frequency[used]) == {0.25}

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
-from understudy.backends.phrase_grammar import PhraseGrammar, Slot, Template, read_grammar
-from understudy.core.errors import BackendError, ConfigError
+from understudy.backends.phrase_grammar import read_grammar
 from understudy.core.ports import Captioner, TextEncoder
 from understudy.core.types import Embeddings, Images
 
@@ -111,120 +108,3 @@ def test_a_slot_is_asked_for_only_where_its_condition_holds(encoder: WordEncoder
     (found,) = captioner.attributes(encoder.picture("dog", "dog", "reading", "eating"))
     assert found["status"] == "eating"
     assert not any("dog reading" in text for text in encoder.asked)
-
-
-def test_several_phrases_count_by_their_mean(encoder: WordEncoder) -> None:
-    slots = {"what": {"a": ["dog", "brown"], "b": ["dog eating"]}}
-    captioner = ZeroShotCaptioner(
-        encoder, read_grammar({"slots": slots, "templates": ["{what}"], "prompts": ["{}"]})
-    )
-    assert captioner.caption(encoder.picture("dog", "brown")) == ["a"]
-    assert captioner.caption(encoder.picture("dog", "eating")) == ["b"]
-    # The best single phrase, "dog", would have been of "a".
-    assert captioner.caption(encoder.picture("dog", "dog", "eating")) == ["b"]
-
-
-def test_a_phrase_is_embedded_once(encoder: WordEncoder) -> None:
-    captioner = ZeroShotCaptioner(encoder, read_grammar(GRAMMAR))
-    images = encoder.picture("dog", "brown", "eating")
-    captioner.caption(images)
-    asked = len(encoder.asked)
-    captioner.caption(np.repeat(images, 5, axis=0))
-    assert len(encoder.asked) == asked
-    assert len(set(encoder.asked)) == asked
-
-
-def test_a_grammar_is_read_from_a_file(encoder: WordEncoder, tmp_path: Path) -> None:
-    file = tmp_path / "phrases.json"
-    file.write_text(json.dumps(GRAMMAR))
-    read = read_grammar(file)
-    assert read == read_grammar(str(file)) == read_grammar(GRAMMAR)
-    assert [slot.name for slot in read.slots] == ["target", "coat", "status", "status"]
-
-
-def test_the_article_fits_the_word() -> None:
-    read = read_grammar(GRAMMAR)
-    found = {"target": "dog", "coat": "orange", "status": "asleep"}
-    assert read.fill("A {coat} {target}, a {coat} one", found) == "An orange dog, an orange one"
-    assert read.fill("panda {coat} b{target}", found) == "panda orange bdog"
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"slots": {}}, "needs slots"),
-        ({"templates": []}, "needs slots, templates"),
-        ({"slots": {"a": {"values": {}}}}, "has no values"),
-        ({"slots": {"a": {"x": []}}}, "x needs a list of phrases"),
-        ({"slots": {"a": {"x": "text"}}}, "x needs a list of phrases"),
-        ({"slots": {"a": {"x": ["{b}"]}, "b": {"y": ["y"]}}}, "'b', which is no slot before it"),
-        (
-            {"slots": {"a": {"values": {"x": ["x"]}, "when": {"b": ["y"]}}}},
-            "'b', which is no slot before it",
-        ),
-        ({"templates": ["{nothing}"]}, "'nothing', which is no slot before it"),
-        ({"templates": [" "]}, "empty"),
-        ({"templates": [{"text": "x", "when": {"target": ["cat"]}}]}, "target is never"),
-        ({"templates": [{"text": "x", "when": {"target": "dog"}}]}, "target is never 'dog'"),
-        ({"templates": [{"words": "x"}]}, "no phrase grammar"),
-        ({"templates": [3]}, "no phrase grammar"),
-        ({"prompts": ["a photo"]}, "lacks the place"),
-        ({"slots": [1]}, "no phrase grammar"),
-    ],
-)
-def test_what_is_no_grammar_is_refused(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        read_grammar({**GRAMMAR, **change})
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"missing.json cannot be read"):
-        read_grammar(tmp_path / "missing.json")
-    (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(ConfigError, match="no phrase grammar"):
-        read_grammar(tmp_path / "list.json")
-
-
-def test_attributes_without_a_template_are_refused(encoder: WordEncoder) -> None:
-    slots = [Slot("target", {"dog": ["dog"], "bottle": ["bottle"]})]
-    grammar = PhraseGrammar(slots, [Template("a dog", {"target": ["dog"]})])
-    captioner = ZeroShotCaptioner(encoder, grammar)
-    assert captioner.caption(encoder.picture("dog")) == ["a dog"]
-    with pytest.raises(BackendError, match="no template for"):
-        captioner.caption(encoder.picture("bottle"))
-
-
-def test_the_dump_of_the_playhouse_is_read() -> None:
-    playhouse = pytest.importorskip("understudy.playhouse.grammar")
-    dump = json.loads(json.dumps(playhouse.as_json()))
-    words = {
-        word
-        for values in dump["attributes"].values()
-        for phrases in values.values()
-        for phrase in phrases
-        for word in phrase.split()
-    }
-    encoder = WordEncoder(sorted(words | {"in", "with", "person", "dog"}))
-    values = {
-        "dog": {"coat": ["brown", "black"], "status": ["eating", "sleeping"], "wall": ["blue"]},
-        "person": {"shirt": ["red", "blue"], "status": ["eating", "reading"]},
-        "bottle": {"bottle": ["orange", "white"], "cap": ["red", "black"], "place": ["shelf"]},
-        "frame": {"frame": ["golden", "wooden"]},
-    }
-    captioner = ZeroShotCaptioner(encoder, read_grammar({**dump, "possible": values}))
-    captions = {
-        ("dog", "brown", "sleeping", "asleep"): "a brown dog sleeping, a blue wall",
-        ("person", "reading", "red", "shirt"): "a person in a red shirt reading",
-        ("medicine", "bottle", "orange", "red"): "an orange medicine bottle with a red cap on the "
-        "shelf",
-        ("photo", "frame", "wooden", "wooden"): "a wooden photo frame",
-    }
-    for words_in_it, caption in captions.items():
-        (said,) = captioner.caption(encoder.picture(*words_in_it))
-        assert said.replace("on a shelf", "on the shelf") == caption
-        assert playhouse.read_caption(said)["target"] in words_in_it
-    everything = read_grammar(dump)
-    assert {"target", "coat", "status", "place"} <= {slot.name for slot in everything.slots}
-    assert "{collar}" not in str(everything.templates)
-    things = [t.text for t in everything.templates if "bottle" in t.text or "frame" in t.text]
-    assert not any("{status}" in text for text in things)

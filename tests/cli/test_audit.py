@@ -2,13 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 from benchmarks.benches import clouds
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError
 from understudy.privacy import queries
 
 
@@ -41,20 +39,3 @@ def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
         "Refuted, at a stated epsilon of 1: a record adds 3 times the stated sensitivity."
         in done.output
     )
-
-
-def test_mechanisms_need_no_source():
-    done = called("--mechanisms", "--runs", 4000, "--confidence", 1 - 1e-6)
-    assert done.exit_code == 0
-    assert "mechanism Votes" in done.output
-
-
-def test_nothing_to_audit_is_refused():
-    with pytest.raises(ConfigError, match="say what to audit"):
-        called()
-
-
-def test_settings_reach_the_method(source):
-    with pytest.raises(ConfigError, match="clusters must be 1 or more"):
-        called(source, "--set", "clusters=0")
-    assert np.load(source)["labels"].size

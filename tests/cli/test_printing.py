@@ -33,14 +33,6 @@ def printed(*words):
     return ended.stdout
 
 
-def test_a_table_that_is_piped_has_a_line_a_row(books):
-    lines = printed("ledger", "list", "--ledger", books).splitlines()
-    assert len(lines) == 2
-    assert LONG in lines[1]
-    methods = printed("methods").splitlines()
-    assert any(len(line) > 150 for line in methods)
-
-
 def test_every_list_is_json_where_asked_for(books):
     (listed,) = json.loads(printed("ledger", "list", "--ledger", books, "--json"))
     assert (listed["budget"]["epsilon"], listed["spent"]["epsilon"]) == (3, 0)
@@ -53,14 +45,3 @@ def test_every_list_is_json_where_asked_for(books):
     assert "clusters" in [setting["name"] for setting in settings["clustering"]]
     assert "embedded:dct" in [one["name"] for one in json.loads(printed("backends", "--json"))]
     assert json.loads(printed("runs", Path(books).parent, "--json")) == []
-
-
-def test_many_stages_that_cost_the_same_are_one_row_of_a_plan(tmp_path):
-    source = embeddings(tmp_path / "x.npz")
-    words = ["synthesize", source, "--out", tmp_path / "out", "--epsilon", "1", "--dry-run"]
-    words += ["--ledger", tmp_path / "ledger.db", "--set", "clusters=2"]
-    rows = printed(*words, "--set", "labels=classifier").splitlines()
-    gradients = [row for row in rows if row.startswith("label gradient")]
-    assert len(gradients) == 1
-    assert gradients[0].startswith("label gradient 1 to 80, each")
-    assert [row[:7] for row in rows if row.startswith("lloyd")] == ["lloyd 1", "lloyd 2"]

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.processes import Commands, commands
+from tests.cli.processes import Commands
 from tests.run.samples import embeddings
-
-
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

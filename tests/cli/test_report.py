@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from tests.metric_values import metric_value
 from tests.run.samples import QUICK, class_folders
@@ -45,39 +44,6 @@ def test_a_report_is_written_with_a_table(runs: list[Path], tmp_path: Path) -> N
     assert "utility,accuracy,0.6543,owner-only" in (tmp_path / "t.csv").read_text()
 
 
-def test_a_table_is_parquet_by_its_name(runs: list[Path], tmp_path: Path) -> None:
-    ended = command("report", runs[0], "--table", tmp_path / "t.parquet")
-    assert ended.exit_code == 0
-    assert ended.stdout.splitlines()[-1] == f"written: {tmp_path / 't.parquet'}"
-    (row,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
-    assert (row["name"], row["value"], row["low"]) == ("accuracy", 0.6543, None)
-
-
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [("t.xlsx", "name it t.csv or t.parquet, not t.xlsx"), ("no/t.csv", "there is no folder")],
-)
-def test_a_table_that_cannot_be_written_is_refused_before_anything(
-    runs: list[Path], tmp_path: Path, file: str, words: str
-) -> None:
-    page, other = runs[0] / "owner" / "report.html", tmp_path / "c.html"
-    page.unlink(missing_ok=True)
-    for words_of in (("report", runs[0]), ("compare", *runs, "--out", other)):
-        ended = command(*words_of, "--table", tmp_path / file)
-        assert isinstance(ended.exception, ConfigError)
-        assert words in str(ended.exception)
-        assert ended.stdout == ""
-    assert not page.exists()
-    assert not other.exists()
-    assert isinstance(command("report", "nowhere", "--table", "t.xlsx").exception, ConfigError)
-
-
-def test_a_report_as_json_is_json_alone(runs: list[Path]) -> None:
-    told = json.loads(command("report", runs[0], "--json").stdout)
-    assert told["kind"] == "owner-only"
-    assert told["evaluation"]["figures"][0]["value"] == 0.6543
-
-
 def test_the_public_part(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "public.html"
     ended = command("report", runs[0], "--public", out)
@@ -94,20 +60,3 @@ def test_the_public_part_takes_nothing_private(runs: list[Path], tmp_path: Path)
     assert "they are private" in str(ended.exception)
     assert not table.exists()
     assert not (tmp_path / "p.html").exists()
-
-
-def test_releases_side_by_side(runs: list[Path], tmp_path: Path) -> None:
-    page = tmp_path / "c.html"
-    ended = command("compare", *runs, "--out", page)
-    assert ended.exit_code == 0
-    assert ["epsilon", "1", "4"] in [line.split() for line in ended.stdout.splitlines()]
-    assert "note: Not measured yet: b." in ended.stdout
-    assert "2 releases side by side" in page.read_text()
-    told = json.loads(command("compare", *runs, "--json").stdout)
-    assert [row["release"] for row in told["figures"]] == ["a"]
-
-
-def test_a_comparison_of_one_is_refused(runs: list[Path]) -> None:
-    ended = command("compare", runs[0])
-    assert isinstance(ended.exception, ConfigError)
-    assert "needs two or more" in str(ended.exception)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,39 +14,28 @@ from understudy.testing.sample_inputs import load_once
 GENERATORS: list[str] = [
     "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:{models}/edges",
     "hf:{models}/sd15?steps=2&batch=3&guidance=1&inpainting={models}/sd15-inpainting",
-    "hf:{models}/sd15?steps=3&batch=2&scheduler=EulerAncestralDiscrete&shape=24x16x1",
-    "hf:{models}/sd15-inpainting?steps=2&batch=3",
     "hf:{models}/sdxl?steps=2&batch=3&negative=blurred",
-    "hf:{models}/sdxl?steps=1&batch=3&guidance=0&scheduler=LCM",
     "hf:{models}/sd21-unclip?steps=2&batch=3&controlnet=edges:{models}/edges",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
     "hf:{models}/sd3?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",
-    "hf:{models}/z-image?steps=2&batch=3&size=32",
     "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
 LIKE_OTHERS = {
     "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:{models}/edges",
-    "hf:{models}/sd15-inpainting?steps=2&batch=3",
-    "hf:{models}/sdxl?steps=1&batch=3&guidance=0&scheduler=LCM",
+    "hf:{models}/sd3?steps=2&batch=3",
+    "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
+    "hf:{models}/kandinsky-decoder?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",
-    "hf:{models}/z-image?steps=2&batch=3&size=32",
-    "hf:{models}/sd21-unclip?steps=2&batch=3&guidance=1&scheduler=UniPCMultistep",
 }
 """Each goes through the code of another of its list, and waits for the slow tests."""
 
 DECODERS: list[str] = [
     "hf:{models}/sd21-unclip?steps=2&batch=3",
-    "hf:{models}/sd21-unclip?steps=2&batch=3&guidance=1&scheduler=UniPCMultistep",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3",
     "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
-
-
-@pytest.fixture(scope="session")
-def tiny_pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pipelines")
 
 
 def located(name: str, request: pytest.FixtureRequest) -> str:
@@ -60,7 +48,7 @@ def located(name: str, request: pytest.FixtureRequest) -> str:
         pytest.importorskip(package)
     from tests.backends.tiny_models.diffusion import saved
 
-    folder = request.getfixturevalue("tiny_pipelines")
+    folder = request.getfixturevalue("models")
     for kind in re.findall(r"\{models\}/([\w-]+)", name):
         saved(kind, folder)
     return name.format(models=folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.methods.shapes_world import folder_of_shapes, shapes
+from tests.methods.shapes_world import file_of_stripes, folder_of_shapes, shapes
 from tests.run.samples import class_folders, pictures, save
 
 from understudy.core.entry_points import BUILT_IN, METHODS
@@ -94,7 +94,9 @@ class TestLabelling(MethodSuite):
     def options(self, folder: Path) -> dict[str, Any]:
         if not (folder / "public").exists():
             folder_of_shapes(folder / "public", (80, 80), 2)
-        return {"public": str(folder / "public"), "encoder": "embedded:dct?coefficients=60"}
+        contrast = str(file_of_stripes(folder / "contrast.npz"))
+        models = {"public": str(folder / "public"), "encoder": "embedded:dct?coefficients=60"}
+        return models | {"contrast": contrast}
 
 
 class TestSelection(MethodSuite):

@@ -28,11 +28,6 @@ TUNERS: list[str] = [
 ]
 
 
-@pytest.fixture(scope="session")
-def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
 def located(name: str, folder: Path) -> str:
     for kind in re.findall(r"\{models\}/([\w-]+)", name):
         for package in ("torch", "transformers", "diffusers", "peft"):
@@ -51,9 +46,9 @@ def located(name: str, folder: Path) -> str:
 
 class TestWriters(WriterSuite):
     @pytest.fixture(params=WRITERS, ids=lambda case: case[0])
-    def case(self, request: pytest.FixtureRequest, tiny_models: Path) -> tuple[str, str]:
+    def case(self, request: pytest.FixtureRequest, models: Path) -> tuple[str, str]:
         name, class_name = request.param
-        return located(name, tiny_models), class_name
+        return located(name, models), class_name
 
     @pytest.fixture
     def writer(self, case: tuple[str, str]) -> Writer:
@@ -66,8 +61,8 @@ class TestWriters(WriterSuite):
 
 class TestTuners(TunerSuite):
     @pytest.fixture(params=TUNERS)
-    def tuner(self, request: pytest.FixtureRequest, tiny_models: Path) -> Tuner:
+    def tuner(self, request: pytest.FixtureRequest, models: Path) -> Tuner:
         if "{studio}" in request.param:
             studio = request.getfixturevalue("tiny_studio")
             return load_once(Tuner, request.param.format(studio=studio))
-        return load_once(Tuner, located(request.param, tiny_models))
+        return load_once(Tuner, located(request.param, models))

@@ -8,7 +8,6 @@ from understudy.cli.main import app
 from understudy.core.roles import MODEL_ROLES, ROLES, Models, flag_of, port_of
 from understudy.methods.base import Context
 from understudy.run.config import run_options
-from understudy.run.methods import methods
 
 
 def test_every_role_that_is_no_dataset_is_a_model_of_the_context():
@@ -27,16 +26,6 @@ def test_a_role_has_a_port_and_an_option_of_its_own(role):
     assert role in run_options()
     for command in ("synthesize", "audit"):
         assert flag_of(role) in flags_of(command)
-
-
-def test_methods_have_no_role_that_is_not_in_the_table():
-    for method in methods().values():
-        assert set(method.roles(method.params(), frozenset(ROLES))) <= set(ROLES)
-
-
-def test_models_are_given_to_a_context_by_their_roles():
-    context = Context((4,), public=False, mu=1.0, writer="a writer", encoder="an encoder")
-    assert dict(context.models) == {"encoder": "an encoder", "writer": "a writer"}
 
 
 def flags_of(command: str) -> set[str]:

@@ -54,29 +54,6 @@ def test_idx(tmp_path: Path, packed: bool) -> None:
     assert len(open_source(first)) == 4
 
 
-def test_idx_with_one_pair_is_read_whatever_the_split(tmp_path: Path) -> None:
-    folder = write_idx(tmp_path / "x", packed=True, halves=("train",))
-    assert len(open_source(folder, split="test")) == 7
-
-
-def test_idx_prefers_the_unpacked_file(tmp_path: Path) -> None:
-    folder = write_idx(tmp_path / "x", packed=True)
-    (folder / "train-images-idx3-ubyte").write_bytes(idx(255 - IMAGES))
-    values, _, _ = read_all(open_source(folder))
-    np.testing.assert_array_equal(values[..., 0], 255 - IMAGES)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("kind", ["images", "labels"])
-def test_idx_cut_short(tmp_path: Path, packed: bool, kind: str) -> None:
-    folder = write_idx(tmp_path / "x", packed=packed)
-    path = next(folder.glob(f"train-{kind}*"))
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(SourceError) as caught:
-        read_all(open_source(folder))
-    assert caught.value.path == path
-
-
 def test_idx_that_does_not_fit_together(tmp_path: Path) -> None:
     folder = write_idx(tmp_path / "x", packed=False)
     labels = folder / "train-labels-idx1-ubyte"
@@ -129,14 +106,6 @@ def test_npz_embeddings_with_units_and_words_for_labels(tmp_path: Path, packed: 
         open_source(path, unit="person")
     with pytest.raises(SourceError, match="no size"):
         open_source(path, size=3)
-
-
-def test_channels_first_are_turned(tmp_path: Path) -> None:
-    images = RNG.integers(0, 256, (4, 3, 8, 6), dtype=np.uint8)
-    source = open_source(save_npz(tmp_path / "a.npz", packed=False, x=images))
-    values, _, _ = check_source(source)
-    np.testing.assert_array_equal(values, images.transpose(0, 2, 3, 1))
-    assert source.classes == ("all",)
 
 
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
@@ -202,17 +171,6 @@ def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     assert list(open_source(clean).digests(KEY)) == list(source.digests(KEY))
 
 
-def test_rows_without_a_unit(tmp_path: Path) -> None:
-    who = np.array(["a", "", "b", "b", "c", "c", "c"])
-    path = save_npz(tmp_path / "a.npz", packed=False, images=IMAGES, labels=LABELS, units=who)
-    with pytest.raises(SourceError, match=r"row 1.*has no unit"):
-        open_source(path, unit="unit")
-    source = open_source(path, unit="unit", skip_bad=True)
-    check_source(source)
-    assert units_of(source) == list("abbccc"[:1] + "bbccc")
-    assert source.skipped == 1
-
-
 def test_npy(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", POINTS)
     source = open_source(tmp_path / "a.npy")
@@ -246,15 +204,6 @@ def test_safetensors(tmp_path: Path) -> None:
         open_source(path)
 
 
-@pytest.mark.parametrize("cut", [4, 40, -3])
-def test_safetensors_cut_short(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "a.safetensors"
-    save_file({"embeddings": POINTS, "labels": LABELS}, path)
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(SourceError, match="cut short"):
-        open_source(path)
-
-
 def test_digests_are_of_the_values_whatever_holds_them(tmp_path: Path) -> None:
     folder = write_idx(tmp_path / "one", packed=True)
     digests = list(open_source(folder).digests(KEY))
@@ -281,9 +230,3 @@ def test_regrouping_keeps_rows_and_order(sizes: list[int], size: int) -> None:
     assert all(len(batch.labels) == size for batch in again[:-1])
     assert [row for batch in again for row in batch.labels] == list(range(first))
     assert all((batch.values[:, 0] == batch.labels).all() for batch in again)
-
-
-def test_fashion_mnist(fashion_mnist: Path) -> None:
-    source = open_source(fashion_mnist, split="test")
-    assert (len(source), source.shape, len(source.classes)) == (10_000, (28, 28, 1), 10)
-    assert next(source.batches(16)).values.mean() > 20

@@ -1,21 +1,18 @@
 from __future__ import annotations
 
 import csv
-import json
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tests.data.samples import check_source, picture, release_of
+from tests.data.samples import picture, release_of
 
-from understudy.core.errors import RunError, SourceError
+from understudy.core.errors import SourceError
 from understudy.core.types import Release
-from understudy.data import open_source, write_release
+from understudy.data import write_release
 from understudy.data.captions import open_captioned
 
 CLASSES = ("T-shirt/top", "test", "10")
@@ -25,7 +22,6 @@ CAPTIONS = [
     *('plain, with a comma and a "quote"', "déjà vu; 猫", "=1+1", "nan", "  spaces "),
     *(f"picture {row}" for row in range(5, 9)),
 ]
-SIDE = IMAGES.shape[1:3]
 
 
 def captioned(
@@ -88,70 +84,6 @@ def test_captions_come_back_with_their_images(
         assert [row_of(image) for image in read] == rows
 
 
-@pytest.mark.parametrize("format", ["png", "parquet"])
-@pytest.mark.parametrize("classes", [CLASSES, ("all",)])
-def test_the_labels_are_read_as_ever(tmp_path: Path, format: Any, classes: tuple[str, ...]) -> None:
-    write_release(captioned(classes=classes), tmp_path / "OUT" / "release", format=format)
-    for name in ("OUT", "OUT/release"):
-        for size in (None, SIDE):
-            source = open_source(tmp_path / name, size=size)
-            values, labels, _ = check_source(source)
-            assert source.classes == classes
-            for image, label in zip(values, labels, strict=True):
-                assert label == (LABELS[row_of(image)] if len(classes) > 1 else 0)
-    half = open_source(tmp_path / "OUT" / "release", size=5)
-    assert half.shape == (5, 5, 3)
-    assert open_source(tmp_path / "OUT" / "release" / "embeddings.safetensors").shape == (2,)
-
-
-def test_captions_are_no_manifest_wherever_the_images_lie(tmp_path: Path) -> None:
-    write_release(captioned(classes=("all",)), tmp_path / "r")
-    table = tmp_path / "r" / "captions.csv"
-    shutil.copy(table, tmp_path / "r" / "train")  # beside bare images, where a table is a manifest
-    assert len(open_source(tmp_path / "r" / "train")) == 9
-    write_release(captioned(), tmp_path / "classes")
-    (tmp_path / "classes" / "train").rename(tmp_path / "classes" / "images")
-    with pytest.raises(SourceError, match="is a folder inside a class folder"):
-        open_source(tmp_path / "classes")  # and not: nine images without labels
-    # A table with classes is a manifest under any name.
-    (tmp_path / "r" / "train" / "captions.csv").write_text("path,label\n000000.png,a\n000001.png,b")
-    assert open_source(tmp_path / "r" / "train").classes == ("a", "b")
-
-
-@pytest.mark.parametrize("format", ["png", "parquet"])
-def test_a_release_without_captions_says_nothing_of_them(tmp_path: Path, format: Any) -> None:
-    facts = write_release(captioned(captioned=False), tmp_path / "r", format=format)
-    assert "captions" not in facts
-    assert not (tmp_path / "r" / "captions.csv").exists()
-    assert open_captioned(tmp_path / "r") is None
-
-
-@pytest.mark.parametrize(
-    ("captions", "reason"),
-    [
-        (None, "expected 4, a row each, got none"),
-        (CAPTIONS[:7], "expected 4, a row each, got 3"),
-        ([*CAPTIONS[:5], "two\nlines", *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], "two\u2028lines", *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], " ", *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], None, *CAPTIONS[6:]], "not one line of text"),
-        ([*CAPTIONS[:5], "half \ud83d", *CAPTIONS[6:]], "cannot be written as UTF-8"),
-    ],
-)
-@pytest.mark.parametrize("format", ["png", "parquet"])
-def test_captions_that_are_not_one_line_a_row_are_refused(
-    tmp_path: Path, captions: Any, reason: str, format: Any
-) -> None:
-    with pytest.raises(RunError, match=reason):
-        write_release(captioned(captions), tmp_path / "r", format=format)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_captions_without_images_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no images that they could be of"):
-        write_release(captioned(images=None), tmp_path / "r")
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -173,22 +105,3 @@ def test_a_csv_that_was_changed_is_refused(tmp_path: Path, text: str, reason: st
 
     with pytest.raises(SourceError, match=reason):
         read()
-
-
-def test_datasets_finds_classes_and_captions(tmp_path: Path, quiet_datasets: Any) -> None:
-    load: Callable[..., Any] = quiet_datasets.load_dataset
-    write_release(captioned(), tmp_path / "png")
-    write_release(captioned(), tmp_path / "parquet", format="parquet")
-    loaded = load(str(tmp_path / "png"))["train"]  # the table of captions is no metadata of it
-    assert sorted(loaded.features["label"].names) == ["10", "T-shirt_top", "test~"]
-    assert sorted(map(row_of, map(np.asarray, loaded["image"]))) == list(range(9))
-    table = load("csv", data_files=str(tmp_path / "png" / "captions.csv"))["train"]
-    assert table["caption"][0] == CAPTIONS[0]
-    rows = load("parquet", data_dir=str(tmp_path / "parquet"))["train"]
-    assert rows.features["caption"] == quiet_datasets.Value("string")
-    (shard,) = (tmp_path / "parquet" / "data").iterdir()
-    noted = json.loads(pq.read_schema(shard).metadata[b"huggingface"])["info"]["features"]
-    assert quiet_datasets.Features.from_dict(noted) == rows.features
-    assert rows.features["label"].names == list(CLASSES)
-    assert list(rows["caption"]) == CAPTIONS
-    assert [row_of(np.asarray(image)) for image in rows["image"]] == list(range(9))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.data.samples import KEY, check_source, class_folders, encode, picture, read_all
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import ConfigError
 from understudy.core.ports import Source
 from understudy.data import open_source
 from understudy.data.holdout import HoldOut, split
@@ -93,11 +93,6 @@ def test_a_unit_is_never_parted(tmp_path: Path) -> None:
     assert not mine & theirs
     with pytest.raises(ConfigError, match="with its units"):
         split(open_source(tmp_path / "a.npz"), hold_out)
-
-
-def test_a_part_without_a_record_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="ask for another --hold-out"):
-        split(numbers(tmp_path / "a.npz", 2), HoldOut(bytes(32), 1e-6))
 
 
 def test_the_key_is_not_printed() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
 
 from understudy.core.errors import MissingExtra, SourceError
@@ -42,57 +41,6 @@ def test_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
     assert list(open_source(folder).digests(KEY)) == list(source.digests(KEY))
     with pytest.raises(SourceError, match=r"unit column 'who'.*patient"):
         open_source(saved, unit="who")
-
-
-def test_a_saved_dict_has_halves(tmp_path: Path, quiet_datasets: Any) -> None:
-    halves = quiet_datasets.DatasetDict(
-        train=dataset(quiet_datasets, [4, 2, 4, 2], None), extra=dataset(quiet_datasets, [2], None)
-    )
-    halves.save_to_disk(tmp_path / "saved")
-    source = open_source(tmp_path / "saved")
-    check_source(source)
-    assert source.classes == ("2", "4")
-    with pytest.raises(SourceError, match="no split 'test'; its splits are: train, extra"):
-        open_source(tmp_path / "saved", split="test")
-
-
-def test_bad_rows_of_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
-    good = encode(picture(0))
-    rows = {
-        "image": [{"bytes": data, "path": None} for data in (good, b"", good, good)],
-        "label": ["a", "b", "b", None],
-    }
-    features = quiet_datasets.Features(
-        {"image": quiet_datasets.Image(), "label": quiet_datasets.Value("string")}
-    )
-    quiet_datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
-    with pytest.raises(SourceError, match="row 1"):
-        open_source(tmp_path / "saved")
-    source = open_source(tmp_path / "saved", skip_bad=True)
-    check_source(source)
-    assert (len(source), source.skipped) == (2, 2)
-
-
-def test_an_image_column_of_another_name(tmp_path: Path, quiet_datasets: Any) -> None:
-    rows = {"photo": [Image.fromarray(picture(row)) for row in range(3)]}
-    features = quiet_datasets.Features({"photo": quiet_datasets.Image()})
-    quiet_datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
-    source = open_source(tmp_path / "saved")
-    check_source(source)
-    assert source.classes == ("all",)
-
-
-def test_no_image_column(tmp_path: Path, quiet_datasets: Any) -> None:
-    quiet_datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "saved")
-    with pytest.raises(SourceError, match="no column of encoded images; its columns are: text"):
-        open_source(tmp_path / "saved")
-
-
-def test_a_damaged_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
-    dataset(quiet_datasets, [1, 0], ["a", "b"]).save_to_disk(tmp_path / "saved")
-    next((tmp_path / "saved").glob("*.arrow")).unlink()
-    with pytest.raises(SourceError, match="cannot be read as a saved dataset"):
-        open_source(tmp_path / "saved")
 
 
 def test_an_unreachable_hub_says_what_else_to_do(quiet_datasets: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from tests.data.samples import KEY, check_source, class_folders, encode, picture
 from tests.data.test_webdataset import write as write_tar
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
-from understudy.data.image_decoding import converted_channels, decode
+from understudy.data.image_decoding import converted_channels
 from understudy.data.labels import label_column_of
 
 ATTRIBUTES = ["Smiling", "Male", *(f"Attribute_{n}" for n in range(38))]
@@ -116,14 +114,6 @@ def table(path: Path, **columns: Any) -> Path:
     return path
 
 
-def test_a_usual_name_or_the_only_declared_column_is_used_as_ever(tmp_path: Path) -> None:
-    place = tmp_path / "a.parquet"
-    source = open_source(table(place, label=[0, 1, 0], patient=["a", "b", "b"]))
-    assert (source.classes, label_column_of(source)) == (("0", "1"), "label")
-    source = open_source(table(place, sick=[True, False, True], patient=["a", "b", "b"]))
-    assert (source.classes, label_column_of(source)) == (("False", "True"), "sick")
-
-
 def test_values_that_nobody_declared_as_classes_are_not_published_unasked(tmp_path: Path) -> None:
     place = table(tmp_path / "a.parquet", patient=["ann", "bob", "bob"])
     with pytest.raises(SourceError, match="--label patient, for one; or --label none"):
@@ -131,11 +121,6 @@ def test_values_that_nobody_declared_as_classes_are_not_published_unasked(tmp_pa
     assert open_source(place, unit="patient").classes == ("all",)
     assert open_source(place, label="none").classes == ("all",)
     assert open_source(place, label="patient").classes == ("ann", "bob")
-
-
-def test_two_usual_names_are_ambiguous(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="2 columns could hold the class: label, labels"):
-        open_source(table(tmp_path / "a.parquet", label=[0, 1], labels=[1, 0]))
 
 
 @pytest.mark.parametrize("name", ["score", "label"])
@@ -155,38 +140,6 @@ def test_real_numbers_are_no_classes(tmp_path: Path, name: str) -> None:
         open_source(folder, label=asked)
     (folder / "manifest.csv").write_text("\n".join([*lines[:3], "2.png,turbo"]))
     assert open_source(folder, label=name).classes == ("0.5", "1.0", "turbo")
-
-
-def test_real_numbers_in_json_are_no_classes(tmp_path: Path) -> None:
-    members = [("0.png", encode(picture(0))), ("0.json", b'{"age": 0.5}')]
-    with pytest.raises(SourceError, match="'age' holds real numbers"):
-        open_source(write_tar(tmp_path / "a.tar", members), label="age")
-    with pytest.raises(SourceError, match=r"no class in the field 'sex' of its JSON.*age"):
-        open_source(tmp_path / "a.tar", label="sex")
-
-
-def test_an_array_of_any_name(tmp_path: Path) -> None:
-    images = np.stack([picture(row) for row in range(4)])
-    signs = np.array([-1, 1, 1, -1])
-    np.savez(tmp_path / "a.npz", images=images, labels=[0, 1, 2, 3], smiling=signs, age=signs / 3)
-    source = open_source(tmp_path / "a.npz", label="smiling")
-    _, labels, _ = check_source(source)
-    assert (source.classes, labels.tolist()) == (("-1", "1"), [0, 1, 1, 0])
-    with pytest.raises(SourceError, match="holds real numbers"):
-        open_source(tmp_path / "a.npz", label="age")
-    with pytest.raises(SourceError, match=r"no label array 'sex'.*smiling"):
-        open_source(tmp_path / "a.npz", label="sex")
-
-
-def test_a_dataset_without_columns_has_none_to_choose(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "a")
-    with pytest.raises(SourceError, match=r"no column 'Smiling'.*leave out --label"):
-        open_source(folder, label="Smiling")
-    with pytest.raises(SourceError, match="leave out --label"):
-        open_source("procedural:leaves", label="Smiling")
-    source = open_source(folder, label="none")
-    check_source(source)
-    assert source.classes == ("all",)
 
 
 # What the owner declares
@@ -218,19 +171,6 @@ def test_an_undeclared_class_is_named_with_the_remedy(tmp_path: Path) -> None:
         open_source("procedural:leaves?count=4", classes=["a", "b"])
 
 
-def test_a_source_of_a_plug_in_is_declared_too() -> None:
-    pytest.importorskip("aggdraw")
-    name = "playhouse:pet-status?homes=2&per_home=3"
-    plain = open_source(name, size=16)
-    values, labels, _ = check_source(plain)
-    classes = ("owl", *reversed(plain.classes))
-    source = open_source(name, size=16, classes=classes, channels=1)
-    grey, renumbered, _ = check_source(source)
-    names = [classes[label] for label in renumbered]
-    assert names == [plain.classes[label] for label in labels]
-    np.testing.assert_array_equal(grey, converted_channels(values, 1))
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: int) -> None:
     folder = tmp_path / "a"
@@ -250,15 +190,3 @@ def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: in
         np.testing.assert_array_equal(check_source(source)[0], converted_channels(images, channels))
     with pytest.raises(ConfigError, match="channels is 1"):
         open_source(folder, channels=2)
-
-
-def test_arrays_turn_grey_as_encoded_images_do() -> None:
-    images = np.stack([picture(row, 40, 40) for row in range(3)])
-    decoded = [decode(encode(image), channels=1) for image in images]
-    np.testing.assert_array_equal(converted_channels(images, 1), np.stack(decoded))
-    file = BytesIO()
-    Image.fromarray(images[0]).convert("L").save(file, "PNG")
-    np.testing.assert_array_equal(
-        decode(file.getvalue(), channels=3),
-        converted_channels(converted_channels(images[:1], 1), 3)[0],
-    )

@@ -1,14 +1,13 @@
 """Datasets of other packages, found by their prefix."""
 
 import sys
-from importlib.metadata import EntryPoint
 from types import ModuleType
 
 import numpy as np
 import pytest
 from tests.data.samples import check_source
+from tests.plugin_packages import install
 
-from understudy.core import entry_points
 from understudy.core.entry_points import SOURCES
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch
@@ -48,13 +47,19 @@ def open_stripes(name, size, *, split, unit):
     return None if "nothing" in name else Stripes(name, size, split)
 
 
-def register(monkeypatch, *values, prefix="stripes"):
-    points = [EntryPoint(prefix, value, SOURCES) for value in values]
-    monkeypatch.setattr(entry_points, "entry_points", lambda group: points)
+@pytest.fixture
+def register(tmp_path, monkeypatch):
+    """Install a package that registers a source."""
+
+    def of(value, prefix="stripes"):
+        install(tmp_path, "somebody", {}, {SOURCES: {prefix: value}})
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return of
 
 
-def test_an_installed_prefix_opens(monkeypatch):
-    register(monkeypatch, f"{__name__}:open_stripes")
+def test_an_installed_prefix_opens(register, monkeypatch):
+    register(f"{__name__}:open_stripes")
     module = ModuleType(__name__)
     module.open_stripes = open_stripes
     monkeypatch.setitem(sys.modules, __name__, module)
@@ -69,24 +74,13 @@ def test_an_installed_prefix_opens(monkeypatch):
         open_source("stripes:nothing")
 
 
-def test_a_plugin_that_does_not_import_is_named(monkeypatch):
-    register(monkeypatch, "other.no_such_module:opener")
+def test_a_plugin_that_does_not_import_is_named(register):
+    register("other.no_such_module:opener")
     with pytest.raises(SourceError, match=r"other\.no_such_module.*cannot be loaded"):
         open_source("stripes:some")
 
 
-def test_a_prefix_has_one_owner(monkeypatch):
-    register(monkeypatch, "somebody.else:opener", prefix="playhouse")
+def test_a_prefix_has_one_owner(register):
+    register("somebody.else:opener", prefix="playhouse")
     with pytest.raises(SourceError, match=r"by somebody \(somebody\.else:opener\) and understudy"):
         open_source("playhouse:world")
-
-
-def test_the_playhouse_needs_no_installation(monkeypatch):
-    register(monkeypatch)
-    assert len(open_source("playhouse:world?count=3")) == 3
-
-
-def test_other_names_with_a_colon_are_still_paths(monkeypatch, tmp_path):
-    register(monkeypatch)
-    with pytest.raises(SourceError, match="no such file"):
-        open_source(tmp_path / "stripes:some")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
-from tests.data.samples import check_source, claiming, encode, picture, read_all, units_of
+from tests.data.samples import check_source, encode, picture, read_all, units_of
 
-from understudy.core.errors import MissingExtra, SourceError
+from understudy.core.errors import SourceError
 from understudy.data import open_source
 
 ROWS = [["path", "label", "patient"], ["b.png", "dög", "p1"], ["a.png", "cat", "p2"]]
@@ -61,32 +60,6 @@ def test_latin_1_is_offered_and_read(folder: Path) -> None:
     assert open_source(f"{folder}/manifest.csv?encoding=cp1252").classes == ("cat", "dög")
 
 
-@pytest.mark.parametrize("numbers", [["0,5", "1,5"], ["0.5", "1.5"], ["1", "2,25"]])
-def test_decimal_commas_are_measurements_and_no_classes(folder: Path, numbers: list[str]) -> None:
-    rows = [["path", "dose"], ["a.png", numbers[0]], ["b.png", numbers[1]]]
-    (folder / "manifest.csv").write_text(lines(";", rows))
-    with pytest.raises(SourceError, match="'dose' holds real numbers"):
-        open_source(folder, label="dose")
-
-
-def test_empty_rows_and_spaces_about_names_do_not_count(folder: Path) -> None:
-    (folder / "manifest.csv").write_text(lines(";").replace("label;", " label ;") + ";;\n;;\n\n")
-    assert len(open_source(folder)) == 2
-
-
-def test_paths_of_windows(folder: Path) -> None:
-    (folder / "sub").mkdir()
-    (folder / "a.png").rename(folder / "sub" / "a.png")
-    (folder / "manifest.csv").write_text(lines().replace("a.png", "sub\\a.png"))
-    assert len(open_source(folder)) == 2
-
-
-def test_a_column_that_comes_twice_is_refused(folder: Path) -> None:
-    (folder / "manifest.csv").write_text("path,label,label\na.png,x,y\nb.png,z,y\n")
-    with pytest.raises(SourceError, match="column 'label' twice"):
-        open_source(folder)
-
-
 def test_an_excel_workbook(folder: Path) -> None:
     rows: list[list[object]] = [["path", "label", "patient"], ["b.png", 2.0, 17], [None] * 3]
     workbook(folder / "list.xlsx", [*rows, ["a.png", 1, 18.0]])
@@ -96,35 +69,3 @@ def test_an_excel_workbook(folder: Path) -> None:
     assert labels.tolist() == [1, 0]
     assert units_of(source) == ["17", "18"]
     assert len(open_source(folder / "list.xlsx")) == 2
-
-
-def test_a_sheet_named_manifest_comes_first(folder: Path) -> None:
-    path = workbook(folder / "manifest.xlsx", [["nothing"]], "notes")
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.load_workbook(path)
-    sheet = book.create_sheet("Manifest")
-    for row in ROWS:
-        sheet.append(row)
-    book.save(path)
-    assert open_source(folder).classes == ("cat", "dög")
-
-
-def test_what_is_no_workbook(folder: Path) -> None:
-    (folder / "manifest.xlsx").write_bytes(b"PK\x03\x04 not really")
-    with pytest.raises(SourceError, match=r"manifest\.xlsx: is no zip archive"):
-        open_source(folder)
-    with zipfile.ZipFile(folder / "manifest.xlsx", "w") as archive:
-        archive.writestr("hello.txt", "hello")
-    with pytest.raises(SourceError, match=r"cannot be read as an Excel workbook"):
-        open_source(folder)
-    path = folder / "manifest.xlsx"
-    path.write_bytes(claiming(path.read_bytes(), unpacked=1 << 29))
-    with pytest.raises(SourceError, match="zip bomb"):
-        open_source(folder)
-
-
-def test_a_missing_reader_names_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workbook(folder / "manifest.xlsx", [list(row) for row in ROWS])
-    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    with pytest.raises(MissingExtra, match=r"understudy\[excel\]"):
-        open_source(folder)

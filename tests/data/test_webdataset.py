@@ -11,7 +11,6 @@ from tests.data.samples import KEY, check_source, class_folders, encode, picture
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
-from understudy.data.webdataset import brace_expand
 
 Members = list[tuple[str, bytes]]
 
@@ -61,50 +60,6 @@ def test_units_come_from_json(tmp_path: Path) -> None:
     assert units_of(source) == ["0", "0", "1", "1"]
     with pytest.raises(SourceError, match="no value in the unit column 'patient'"):
         open_source(tmp_path / "a.tar", unit="patient")
-
-
-def test_several_tars(tmp_path: Path) -> None:
-    for shard in range(3):
-        write(tmp_path / "set" / f"train-{shard:03d}.tar", samples("cls", first=4 * shard))
-    write(tmp_path / "set" / "test-000.tar", samples("cls"))
-    assert len(open_source(tmp_path / "set")) == 12
-    assert len(open_source(tmp_path / "set", split="test")) == 4
-    check_source(open_source(f"{tmp_path}/set/train-{{000..001}}.tar"))
-    with pytest.raises(SourceError, match=r"train-003\.tar: there is no such file"):
-        open_source(f"{tmp_path}/set/train-{{000..003}}.tar")
-
-
-def test_braces() -> None:
-    assert brace_expand("a-{08..10}.tar") == ["a-08.tar", "a-09.tar", "a-10.tar"]
-    assert brace_expand("{a,b}-{0..1}") == ["a-0", "a-1", "b-0", "b-1"]
-    assert brace_expand("plain.tar") == ["plain.tar"]
-    for wrong in ("{2..1}", "{0..999999999}"):
-        with pytest.raises(SourceError, match="no range"):
-            brace_expand(wrong)
-
-
-@pytest.mark.parametrize(
-    ("members", "reason"),
-    [
-        ([("9.png", b""), ("9.cls", b"9")], "zero bytes"),
-        ([("9.png", encode(picture(9)))], "no label"),
-        ([("9.cls", b"9")], "0 images"),
-        ([("9.png", encode(picture(9))), ("9.jpg", b"x"), ("9.cls", b"9")], "2 images"),
-        ([("9.png", encode(picture(9))), ("9.json", b"{")], "damaged label"),
-        ([("9.png", encode(picture(9))), ("9.json", b"[1]")], "damaged label"),
-        ([("9.png", encode(picture(9))), ("9.json", b"[" * 90_000)], "damaged label"),
-        ([("9.png", encode(picture(9))), ("9.cls", b"\xff")], "damaged label"),
-        ([("9.png", encode(picture(9))), ("9.png", b""), ("9.cls", b"9")], "two members"),
-        ([("9.png", encode(picture(9))), ("9.cls", b"9" * 2_000_000)], "2,000,000 bytes"),
-    ],
-)
-def test_bad_samples(tmp_path: Path, members: Members, reason: str) -> None:
-    path = write(tmp_path / "a.tar", samples("cls") + members)
-    with pytest.raises(SourceError, match=reason):
-        open_source(path)
-    source = open_source(path, skip_bad=True)
-    check_source(source)
-    assert (len(source), source.skipped) == (4, 1)
 
 
 def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:

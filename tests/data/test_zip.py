@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture, units_of
+from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import SourceError
 from understudy.data import open_source
-from understudy.data.encoded_images import RecordSource
 
 
 def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
@@ -35,37 +34,6 @@ def test_class_folders_in_an_archive_are_those_of_the_folder(tmp_path: Path, ins
     np.testing.assert_array_equal(labels, expected_labels)
     assert list(source.digests(KEY)) == list(same.digests(KEY))
     assert {path.name for path in tmp_path.iterdir()} == {"pets", "data.zip"}  # nothing unpacked
-
-
-def test_flat_images_halves_and_manifests(tmp_path: Path) -> None:
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    for seed in range(3):
-        (flat / f"{seed}.png").write_bytes(encode(picture(seed)))
-    assert open_source(packed(flat)).classes == ("all",)
-    (flat / "manifest.csv").write_text("path;label;who\n2.png;a;p\n0.png;b;q\n")
-    source = open_source(packed(flat), unit="who")
-    values, labels, _ = check_source(source)
-    assert labels.tolist() == [0, 1]
-    assert units_of(source) == ["p", "q"]
-    np.testing.assert_array_equal(values[0], picture(2))
-    halves = tmp_path / "halves"
-    class_folders(halves / "train", rows=3)
-    class_folders(halves / "test", rows=2)
-    for half, rows in (("train", 6), ("test", 4)):
-        assert len(open_source(packed(halves), split=half)) == rows  # type: ignore[arg-type]
-
-
-def test_what_packers_leave_behind_is_passed_over_and_counted(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "pets")
-    litter = ["__MACOSX/pets/cat/._0.png", "cat/.DS_Store", "dog/Thumbs.db", "cat/notes.txt"]
-    for name in litter:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"\0\5\26\7")
-    for source in (open_source(packed(folder)), open_source(folder)):
-        assert isinstance(source, RecordSource)
-        assert (len(source), source.classes, source.skipped) == (6, ("cat", "dog"), 0)
-        assert source.stray == 4
 
 
 def test_units_in_an_archive(tmp_path: Path) -> None:
@@ -121,47 +89,3 @@ def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
     path.write_bytes(claiming(path.read_bytes(), packed=10_000_000))
     with pytest.raises(SourceError, match="overlap"):
         open_source(path)
-
-
-def test_an_encrypted_archive_says_so(tmp_path: Path) -> None:
-    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
-    content = bytearray(path.read_bytes())
-    content[content.index(b"PK\1\2") + 8] |= 1
-    path.write_bytes(content)
-    with pytest.raises(SourceError, match="is encrypted"):
-        open_source(path)
-
-
-def test_a_damaged_member_is_named(tmp_path: Path) -> None:
-    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
-    content = bytearray(path.read_bytes())
-    content[60] ^= 255
-    path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"a/1\.png: is damaged in the archive"):
-        open_source(path)
-
-
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        ("?window=40", "CENTRE,WIDTH"),
-        ("?window=40,0", "width of 1 or more"),
-        ("?window=nan,5", "CENTRE,WIDTH"),
-        ("?frames=2", "first or all"),
-        ("?axis=3", "0 .sagittal"),
-        ("?slices=2", "add axis=2"),
-        ("?axis=1&slices=4:2", "are none"),
-        ("?axis=1&slices=x", "FIRST:LAST"),
-        ("?encoding=ebcdic", "utf-8, utf-16"),
-        ("?windows=1,2", "unknown option 'windows'"),
-        ("?window=1,2&window=1,2", "comes twice"),
-        ("?", "NAME=VALUE"),
-    ],
-)
-def test_the_options_of_a_name_are_checked(tmp_path: Path, query: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        open_source(f"{class_folders(tmp_path / 'x')}{query}")
-
-
-def test_a_name_with_a_question_mark_is_a_path_where_there_is_one(tmp_path: Path) -> None:
-    assert len(open_source(class_folders(tmp_path / "what?"))) == 6

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,3 +223,22 @@ class DeviceSite:
     def rows(self, kind: str) -> list[Any]:
         with self.home.settings.open_ledger() as ledger:
             return [row for row in ledger.rows() if row.kind == kind]
+
+
+def child(work: Callable[[], None]) -> int:
+    """A process of its own that does this and ends."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return process
+
+
+def kill(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)

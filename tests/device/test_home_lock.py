@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.device.device_site import DeviceSite, save_photo
-from tests.device.test_device_wire import child
+from tests.device.device_site import DeviceSite, child, save_photo
 
 from understudy.device.home_folder import DeviceHome
 from understudy.device.photo_store import add_photos, photo_files, references, stored_photos

@@ -24,8 +24,7 @@ from understudy.device.installed_models import DeviceModel, model_index, offer_m
 from understudy.device.model_check import MULTIPLICATIONS, VALUES, check_model
 from understudy.device.model_trial import _believed, check_boxes, judged, try_model
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
-from understudy.metrics.networks import small_cnn
-from understudy.metrics.networks.architectures import instance_resnet, mobilenet_v2
+from understudy.metrics.networks.architectures import instance_resnet
 from understudy.metrics.networks.detector import one_stage_detector
 from understudy.metrics.networks.onnx_export import onnx_bytes
 
@@ -60,11 +59,6 @@ def trials(folder: Path, models: list[tuple[str, ModelKind, bytes]], side: int) 
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {name.partition(".")[0]: tuple(rest) for name, *rest in lines}
-
-
-def test_there_are_forty_models_of_each_danger_and_no_two_alike() -> None:
-    assert len({one.name for one in HOSTILE}) == len(HOSTILE) >= 100
-    assert len(hostile_models.DETECTORS) >= 10
 
 
 @pytest.mark.parametrize(
@@ -120,6 +114,7 @@ def largest_work() -> bytes:
     return before([*layers, node("Conv", [f"v{count}", "z"], ["x"])], weights)
 
 
+@pytest.mark.slow
 def test_what_passes_the_check_stays_within_the_bounds_of_a_trial(tmp_path: Path) -> None:
     models: list[tuple[str, ModelKind, bytes]] = [
         ("values", "classifier", largest_values()),
@@ -230,12 +225,8 @@ def test_a_refusal_quotes_nothing_of_the_model() -> None:
 
 
 HONEST: list[tuple[ModelKind, int, Callable[..., Any]]] = [
-    ("classifier", 32, small_cnn),
     ("classifier", 64, instance_resnet),
-    ("classifier", 256, instance_resnet),
-    ("classifier", 64, lambda shape, classes: mobilenet_v2(shape, classes, width=16)),
     ("detector", 32, one_stage_detector),
-    ("detector", 256, one_stage_detector),
 ]
 """The networks that `serve` and the device itself train."""
 

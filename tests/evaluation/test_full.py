@@ -1,7 +1,6 @@
 """What --full, --lpips and --dp-sgd measure: each figure beside itself computed another way."""
 
 import json
-import sys
 import warnings
 from dataclasses import dataclass
 
@@ -11,16 +10,12 @@ from tests.run.blobs import SHAPE, blobs, folder_of
 from tests.run.samples import embeddings
 
 import understudy
-from understudy.core.errors import ConfigError, InputError, MissingExtra, RunError
 from understudy.core.results import Evaluation
 from understudy.data import open_source
 from understudy.evaluation.embedding_pass import load_features
-from understudy.evaluation.leakage_adapter import affordable
 from understudy.metrics.dp_sgd import dp_sgd
 from understudy.metrics.labelled import Labelled
-from understudy.metrics.leakage import mutual_information, regional_mutual_information
 from understudy.metrics.similarity import ssim
-from understudy.report import read_evaluation
 
 torch = pytest.importorskip("torch")
 DCT = "embedded:dct?coefficients=60"
@@ -45,13 +40,6 @@ def gather(source):
 def apart(one, two):
     """All distances, written out."""
     return np.sqrt(((one[:, None].astype(np.float64) - two[None]) ** 2).sum(axis=2))
-
-
-def entropy(image):
-    """Of 32 steps of light, in bits: what an image tells of itself."""
-    counts = np.bincount(image.ravel() // 8, minlength=32)
-    parts = counts[counts > 0] / counts.sum()
-    return -(parts * np.log2(parts)).sum()
 
 
 def script(module, inputs, file):
@@ -123,49 +111,6 @@ def test_attributes_of_private_rows_are_inferred_beyond_those_of_strangers(world
     assert 0 < gain.low < gain.value < gain.high
 
 
-def test_semantic_similarity_is_the_mean_cosine_of_all_pairs(world):
-    ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in world.features)
-    means = (ours @ ours.T).mean(), (ours @ theirs.T).mean()
-    assert world.figure("(SIM)") == pytest.approx(means)
-
-
-def test_pairs_that_stand_out_are_chosen_alike_on_both_sides(world):
-    """Synthetic rows hit themselves; of held-out rows, those with the smallest ratios count."""
-    order = np.sort(world.pixels, axis=1)
-    few = np.argsort(order[:, 0] / order[:, 1], kind="stable")[:24]
-    pairs = world.test.values[few], world.real.values[world.pixels.argmin(axis=1)[few]]
-    far = np.abs(pairs[0].astype(float) - pairs[1]).mean() / 127.5
-    assert world.figure("perceptual distance") == pytest.approx((0.0, far))
-    assert world.found.find(
-        "perceptual distance, mean of the 24 pairs that stand out most",
-        measured="torchscript:apart.pt",
-    )
-    entropies = [entropy(image) for image in world.real.values[:24]]
-    words = " information in bits"
-    assert world.figure(words, "mutual")[0] == pytest.approx(np.mean(entropies))
-    for start, measure in (("mutual", mutual_information), ("reg", regional_mutual_information)):
-        one, two = world.figure(words, start)
-        assert one > two == pytest.approx(measure(*pairs).mean())
-
-
-def test_the_curve_ends_with_the_model_that_learnt_from_all_rows(world):
-    accuracy = world.found.find("balanced accuracy, trained on the release").value
-    (curve,) = [one for one in world.found.curves if one.group == "utility"]
-    assert curve.x == (100.0, 200.0)
-    assert curve.y[-1] == accuracy
-    (confusion,) = world.found.settings["confusion"]
-    counts = np.array(confusion["counts"])
-    assert np.mean(np.diag(counts) / counts.sum(axis=1)) == accuracy
-    assert read_evaluation(world.found.as_dict()).settings == world.found.settings
-
-
-def test_rows_of_a_reconstruction_are_what_is_affordable():
-    assert affordable(28 * 28) == (5000, 127_551)
-    few, searched = affordable(256 * 256 * 3)
-    assert (few, searched) == (1594, 1595)
-    assert few * searched * 256 * 256 * 3 <= 5e11
-
-
 def test_dp_sgd_keeps_the_releases_promise(tmp_path):
     pytest.importorskip("opacus")
     options = {
@@ -185,31 +130,3 @@ def test_dp_sgd_keeps_the_releases_promise(tmp_path):
     assert one.value == made.result.balanced
     assert one.baseline == found.find("balanced accuracy, trained on the release").baseline
     assert found.settings["dp_sgd"]["steps"] == made.steps
-
-
-def test_what_cannot_be_measured_is_refused_before_anything_is(tmp_path, monkeypatch):
-    real = folder_of(tmp_path / "real", blobs(0, 20))
-    test = folder_of(tmp_path / "test", blobs(1, 20))
-    place = folder_of(tmp_path / "out", blobs(2, 20), release=True)
-
-    # What gets there fails otherwise.
-    monkeypatch.setattr("understudy.evaluation.evaluate.embed_dataset", None)
-
-    def refused(error, words, **options):
-        with pytest.raises(error, match=words):
-            understudy.evaluate(place, real=real, test=test, **options)
-        assert not (place / "owner" / "evaluation.json").exists()
-
-    refused(InputError, "no such file", lpips=tmp_path / "none.pt")
-    maps = script(torch.nn.Conv2d(3, 2, 3), 1, tmp_path / "maps.pt")
-    refused(InputError, "cannot run", lpips=maps)
-    refused(ConfigError, "add --full", dp_sgd=True)
-    refused(RunError, "states no epsilon", networks=["cnn"], dp_sgd=True)
-    facts = {"epsilon": 1.0, "delta": 1e-5}
-    (place / "release" / "privacy.json").write_text(
-        json.dumps(
-            {**json.loads((place / "release" / "privacy.json").read_text()), "guarantee": facts}
-        )
-    )
-    monkeypatch.setitem(sys.modules, "opacus", None)
-    refused(MissingExtra, r"understudy\[bench\]", networks=["cnn"], dp_sgd=True)

@@ -87,7 +87,7 @@ def alone(case):
 
 def others_of(case, name):
     found = {"extremes": extremes(case), "alone": alone(case)}
-    return found | ({"many": case.records(3_000, seed=5)} if name in QUICK else {})
+    return found | ({"many": case.records(1_000, seed=5)} if name in QUICK else {})
 
 
 def differences(case, records, others, folder):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.backends.tiny_onnx import save as save_onnx
-from tests.methods.shapes_world import folder_of_shapes
+from tests.methods.shapes_world import file_of_stripes, folder_of_shapes
 from tests.plugin_packages import install
 from tests.run.samples import class_folders
 
@@ -68,6 +68,7 @@ def world(tmp_path):
     folder_of_shapes(tmp_path / "public", (80, 80), 2)
     base = str(tmp_path / "base")
     shapes = {"source": str(tmp_path / "shapes"), "public": str(tmp_path / "public")}
+    shapes["contrast"] = str(file_of_stripes(tmp_path / "contrast.npz"))
     return {
         "clustering": {"settings": {"clusters": 1}},
         "alignment": {"base": base, "settings": {"clusters": 2}},

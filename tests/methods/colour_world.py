@@ -63,12 +63,7 @@ class Painter:
         return np.stack([self._square(PALETTE[c], r) for c, r in zip(colours, rngs, strict=True)])
 
     def vary(
-        self,
-        images: NDArray[np.uint8],
-        prompts: Sequence[str],
-        *,
-        strength: float,
-        seed: int = 0,
+        self, images: NDArray[np.uint8], prompts: Sequence[str], *, strength: float, seed: int = 0
     ) -> NDArray[np.uint8]:
         self.painted += len(prompts)
         found = []
@@ -167,10 +162,7 @@ class Squares:
     shape: tuple[int, ...] = (SIDE, SIDE, 3)
 
     def __init__(
-        self,
-        colours: Mapping[str, Sequence[str]],
-        per_unit: int | None = None,
-        seed: int = 0,
+        self, colours: Mapping[str, Sequence[str]], per_unit: int | None = None, seed: int = 0
     ) -> None:
         self.classes = tuple(sorted(colours))
         self.has_units = per_unit is not None

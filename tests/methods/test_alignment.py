@@ -12,11 +12,7 @@ from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.methods.alignment.algorithm import (
-    METHOD,
-    AlignmentParams,
-    alignment,
-)
+from understudy.methods.alignment.algorithm import METHOD, AlignmentParams, alignment
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.metrics.fidelity import frechet_distance
 from understudy.privacy.account import Account
@@ -92,13 +88,6 @@ def test_the_domain_gap_closes(sets, tmp_path, partition, clusters):
         np.testing.assert_allclose(mean, true, atol=0.45)
 
 
-def test_it_closes_at_epsilon_one_too(sets, tmp_path):
-    (source, values, labels), (base, before, own) = sets
-    rows, found, made = released(source, base, tmp_path, epsilon=1.0)
-    assert stages(made) == ["clip radius", "gap"]
-    assert distance(rows, found, values, labels) < 0.6 * distance(before, own, values, labels)
-
-
 def test_variances_are_aligned_where_asked(sets, tmp_path):
     (source, values, labels), (base, _, _) = sets
     total = {}
@@ -114,10 +103,10 @@ def test_variances_are_aligned_where_asked(sets, tmp_path):
 
 
 def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
-    """The middle of five runs: one in fifty keeps more than 0.4 of its noise."""
+    """The middle of three runs: one in twenty keeps more than 0.4, and is run again."""
     (source, *_), (base, *_) = sets
     parts = {True: [], False: []}
-    for shrink, run in itertools.product(parts, range(5)):
+    for shrink, run in itertools.product(parts, range(3)):
         place = tmp_path / f"{shrink}-{run}"
         rows, _, made = released(source, base, place, epsilon=0.003, shrink=shrink)
         assert np.isfinite(rows).all()
@@ -197,38 +186,6 @@ def test_what_clipping_cuts_off_a_cluster_gap_is_found_again(tmp_path):
     assert errors_of_gaps(tmp_path, 400, 1.0, own_gap=3.0, clip_radius=0.45).max() < 0.03
 
 
-def test_a_clipping_radius_that_is_asked_for_is_used(sets, tmp_path):
-    """Four times the radius, four times the noise, and no budget for measuring one."""
-    (source, *_), (base, *_) = sets
-    noise = {}
-    for radius in (1.0, 4.0):
-        folder = tmp_path / str(radius)
-        _, _, made = released(source, base, folder, 1.0, clusters=1, clip_radius=radius)
-        assert stages(made) == ["gap"]
-        noise[radius] = made.facts["noise_in_a_gap"]
-    assert noise[4.0] > 2 * noise[1.0]
-
-
-def test_without_classes_there_is_one_gap(sets, tmp_path):
-    (source, values, _), (base, before, _) = sets
-    rows, found, made = released(source, base, tmp_path, conditional=False, clusters=1)
-    assert not found.any()
-    assert made.facts["rows_per_class"] == {"all": len(before)}
-    np.testing.assert_allclose(rows.mean(axis=0), values.mean(axis=0), atol=0.3)
-
-
-def test_classes_are_as_large_as_noisy_counts_say(sets, tmp_path):
-    (_, values, labels), (base, _, _) = sets
-    few = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:200]])
-    np.savez(
-        tmp_path / "some.npz", embeddings=values[few], labels=np.array(["cat", "dog"])[labels[few]]
-    )
-    _, found, made = released(tmp_path / "some.npz", base, tmp_path, options={"count": 1000})
-    assert len(found) == 1000
-    assert (found == 0).sum() == pytest.approx(750, abs=10)
-    assert made.facts["noisy_rows"] == pytest.approx(800, abs=10)
-
-
 def test_clusters_are_as_large_as_noisy_counts_say(tmp_path):
     """Nine in ten private rows are of the first mode, half of the base set is."""
     rng = np.random.default_rng(0)
@@ -275,15 +232,6 @@ def test_images_come_out_as_bright_as_the_private_ones(scans, tmp_path, adjacenc
     assert stages(made) == ["gap"]
     np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
     assert np.abs(np.subtract(brightness(base), brightness(source))).max() > 40
-
-
-def test_a_partition_of_its_own_encoder(scans, tmp_path):
-    source, base = scans
-    options = {**DCT, "cluster_encoder": "embedded:dct?coefficients=9"}
-    images, _, made = released(source, base, tmp_path, MUCH, options, clusters=2)
-    assert images.shape[1:] == SHAPE
-    assert stages(made) == ["gap", "cluster gaps"]
-    np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
 
 
 def test_units_of_several_images(tmp_path):
@@ -429,14 +377,6 @@ def test_the_run_says_whether_classes_are_drawn_apart_before_anything_is_paid(si
         assert "--method clustering" in fit.warning
 
 
-def test_fewer_pictures_are_drawn_where_a_smaller_count_is_asked_for(site):
-    params = AlignmentParams(first=100, clusters=1)
-    site.context = dataclasses.replace(site.context, count=20)
-    release = alignment(site.materials(params), params)
-    assert release.count == 20
-    assert len(site.generator.asked) == 2 * 64
-
-
 def test_a_killed_run_draws_and_pays_nothing_twice(site):
     params = AlignmentParams(first=30, clusters=2, partition="matched")
 
@@ -484,43 +424,6 @@ def test_what_the_decoder_refuses_costs_nothing(site):
     assert site.charges() == []
 
 
-def test_a_base_set_without_classes_says_what_it_shows(site):
-    context = dataclasses.replace(site.context, classes=("all",), phrases=())
-    with pytest.raises(ConfigError, match="template=a photo of a dog"):
-        METHOD.stages(AlignmentParams(), context)
-    METHOD.stages(AlignmentParams(template="a red dog"), context)
-    METHOD.stages(AlignmentParams(), dataclasses.replace(context, phrases=("hot dog",)))
-
-
-def test_the_owner_may_watch(site):
-    seen = {}
-    params = AlignmentParams(first=40)
-    alignment(site.materials(params, watch=lambda words, rows: seen.update({words: rows})), params)
-    assert list(seen) == ["base set", "aligned"]
-    assert seen["base set"].shape == seen["aligned"].shape
-    assert not np.array_equal(seen["base set"], seen["aligned"])
-
-
-@pytest.mark.slow
-def test_the_mini_studio_does_it_all(tiny_studio, one_thread, tmp_path):
-    source = class_folders(tmp_path / "scans", {"cat": 8, "dog": 8}, (64, 64, 3))
-    made = synthesize(
-        source,
-        epsilon=1.0,
-        out=tmp_path / "out",
-        method="alignment",
-        count=6,
-        encoder=f"embedded:studio?folder={tiny_studio}",
-        generator=f"embedded:studio?folder={tiny_studio}&steps=1",
-        decoder=f"embedded:studio?folder={tiny_studio}&steps=1",
-        ledger=str(tmp_path / "ledger.db"),
-        settings={"first": 4, "noise_level": 2},
-    )
-    (batch,) = open_source(made.release).batches(100)
-    assert batch.values.shape == (6, 64, 64, 3)
-    assert stages(made) == ["gap"]
-
-
 # The plan
 
 
@@ -546,23 +449,6 @@ def test_the_default_plan_is_one_release_with_less_noise_than_the_papers():
     assert 3.72 < 1 / plan.stage_mu("gap") <= 3.74
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, ["gap"]),
-        ({"clusters": 4}, ["gap", "cluster gaps"]),
-        ({"second_moment": True}, ["gap", "spread"]),
-        (
-            {"clusters": 4, "partition": "matched", "lloyd_steps": 2},
-            ["gap", "votes 1", "votes 2", "lloyd 1", "lloyd 2", "cluster gaps"],
-        ),
-        ({"partition": "matched"}, ["gap"]),
-    ],
-)
-def test_stages_follow_the_settings(settings, expected):
-    assert list(weights_of(METHOD.stages(AlignmentParams(**settings), known()))) == expected
-
-
 def test_a_norm_that_nobody_knows_is_asked_for():
     embeddings = Context((16,), public=False, mu=0.27, classes=("cat", "dog"), base=True)
     assert list(weights_of(METHOD.stages(AlignmentParams(), embeddings))) == ["clip radius", "gap"]
@@ -571,31 +457,6 @@ def test_a_norm_that_nobody_knows_is_asked_for():
     assert METHOD.settle(AlignmentParams(), embeddings).clip_radius is None
     assert METHOD.settle(AlignmentParams(clip_radius=2.0), embeddings).clip_radius == 2.0
     assert METHOD.settle(AlignmentParams(), known()).clip_radius == 1.5
-
-
-def test_a_clip_norm_above_what_embeddings_can_have_is_refused():
-    bound = known().encoder.norm_bound
-    with pytest.raises(ConfigError, match=f"clip_norm=.* is above {bound:g}.* embedded:dct"):
-        METHOD.stages(AlignmentParams(clip_norm=1.01 * bound), known())
-    METHOD.stages(AlignmentParams(clip_norm=bound), known())
-
-
-def test_clusters_by_what_can_be_paid():
-    assert METHOD.settle(AlignmentParams(), known()).clusters == 1
-    assert METHOD.settle(AlignmentParams(), known(mu=1.2)).clusters == 5
-    other = load_encoder("embedded:dct?coefficients=4", shape=SHAPE)
-    assert METHOD.settle(AlignmentParams(), known(cluster_encoder=other)).clusters == 5
-    assert METHOD.settle(AlignmentParams(clusters=3), known()).clusters == 3
-
-
-def test_a_base_set_that_is_given_needs_no_generator():
-    assert METHOD.roles(AlignmentParams(), frozenset())["generator"] == "embedded:studio"
-    assert "generator" not in METHOD.roles(AlignmentParams(), frozenset({"base"}))
-
-
-def test_the_papers_partition_is_refused_with_the_reason():
-    with pytest.raises(ConfigError, match=r"not differentially private.*partition=public"):
-        AlignmentParams(partition="paper")
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.methods.evolution.arithmetic import (
-    averaged,
-    probabilities,
-    ranked,
-    resampled,
-    schedule,
-    spread_over,
-)
+from understudy.methods.evolution.arithmetic import averaged, probabilities, ranked, resampled
 
 noisy = hnp.arrays(
     np.float64,
     st.tuples(st.integers(1, 4), st.integers(1, 12)),
     elements=st.floats(-1e6, 1e6, allow_subnormal=False),
 )
-
-
-def test_degrees_fall_linearly_from_the_first_to_the_last_round():
-    assert schedule(0.8, 0.2, 4) == pytest.approx([0.8, 0.6, 0.4, 0.2])
-    assert schedule(0.8, 0.2, 1) == [0.8]
 
 
 def test_look_ahead_embeddings_are_averaged_over_the_variations_of_a_candidate():
@@ -35,26 +23,11 @@ def test_look_ahead_embeddings_are_averaged_over_the_variations_of_a_candidate()
     assert np.isfinite(averaged(huge)).all()
 
 
-def test_the_threshold_is_taken_off_the_votes():
-    votes = np.array([[5.0, 3.0, 1.0, -4.0], [2.0, 2.0, 2.0, 1.0]])
-    assert probabilities(votes, 1.0)[0] == pytest.approx([4 / 6, 2 / 6, 0, 0])
-    assert probabilities(votes, 0.0)[0] == pytest.approx([5 / 9, 3 / 9, 1 / 9, 0])
-    assert probabilities(votes, 1.0)[1] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
-
-
 @pytest.mark.parametrize("votes", [[-3.0, -1.0], [0.0, 0.0], [1.0, 0.5]])
 def test_votes_that_are_all_noise_leave_every_candidate_as_likely(votes):
     # Defect 10 of the field: a crash on negative votes or an empty class.
     found = probabilities(np.array([votes, [9.0, 0.0]]), 1.0)
     assert found.tolist() == [[0.5, 0.5], [1.0, 0.0]]
-
-
-@given(votes=noisy, threshold=st.floats(0, 1e6))
-def test_any_votes_give_probabilities(votes, threshold):
-    found = probabilities(votes, threshold)
-    assert found.shape == votes.shape
-    assert (found >= 0).all()
-    assert found.sum(axis=1) == pytest.approx(np.ones(len(votes)))
 
 
 @given(votes=noisy, count=st.integers(1, 30), seed=st.integers(0, 99))
@@ -83,12 +56,3 @@ def test_the_top_ranks_are_those_with_the_most_votes_negative_ones_too():
     votes = np.array([[1.0, 7.0, -2.0, 3.0], [-5.0, -1.0, -9.0, -2.0]])
     assert ranked(votes, 2).tolist() == [[1, 3], [1, 3]]
     assert ranked(votes, 4).tolist() == [[1, 3, 0, 2], [1, 3, 0, 2]]
-
-
-@given(size=st.integers(1, 20), count=st.integers(0, 70), seed=st.integers(0, 99))
-def test_places_are_taken_in_rounds(size, count, seed):
-    found = spread_over(size, count, np.random.default_rng(seed))
-    assert len(found) == count
-    times = np.bincount(found, minlength=size)
-    assert times.max() - times.min() <= 1
-    assert len(set(found[:size].tolist())) == min(size, count)

@@ -5,25 +5,18 @@ import json
 import numpy as np
 import pytest
 from tests.methods.test_clustering import MUCH, clouds, planned, released  # noqa: F401
-from tests.run.samples import class_folders, embeddings
+from tests.run.samples import embeddings
 
 from understudy import resample, synthesize
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
-from understudy.methods.base import Context, weights_of
-from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
 from understudy.methods.clustering.samplers import label_classifier
-from understudy.methods.clustering.samplers.label_classifier import (
-    LabelClassifier,
-    samples_of,
-)
+from understudy.methods.clustering.samplers.label_classifier import LabelClassifier, samples_of
 from understudy.methods.dp_descent import Descent
-from understudy.planning.dry import dry_run
 from understudy.privacy.queries import ClippedGradients
-from understudy.run.config import make_config
 from understudy.steps.gaussians import Mixture
-from understudy.steps.space import Leading, whitening
+from understudy.steps.space import Leading
 
 CLASSIFIER = {"labels": "classifier"}
 
@@ -39,14 +32,6 @@ def sides(tmp_path_factory):
     labels = np.repeat(["left", "right"], 1200)
     np.savez(path, embeddings=values.astype(np.float32), labels=labels)
     return path
-
-
-@pytest.mark.parametrize(("dim", "steps"), [(512, 80), (1280, 80), (3969, 20)])
-def test_long_gradients_are_asked_for_less_often(dim: int, steps: int) -> None:
-    params = ClusteringParams(labels="classifier")
-    context = Context(shape=(dim,), public=True, mu=1.0, classes=tuple("abcdefghij"))
-    names = [stage.name for stage in METHOD.stages(params, context)]
-    assert sum(name.startswith("label gradient") for name in names) == steps
 
 
 @pytest.fixture
@@ -90,78 +75,6 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.fixture(scope="module")
-def rectified(tmp_path_factory):
-    """Two classes of rectified features, half of them zero, and public ones of no class."""
-    rng = np.random.default_rng(2)
-    labels, root = np.repeat([0, 1], 1500), rng.normal(size=(12, 12)) / 4
-    means = np.stack([np.linspace(-1, 1, 12), np.linspace(-0.2, 0.4, 12)])
-
-    def cut(latent):
-        return (np.maximum(latent + rng.normal(size=latent.shape) @ root, 0) ** 2).astype("f4")
-
-    folder = tmp_path_factory.mktemp("rectified")
-    values = cut(means[labels])
-    np.savez(folder / "private.npz", embeddings=values, labels=labels)
-    np.savez(folder / "public.npz", embeddings=cut(np.repeat([means.mean(axis=0)], 900, axis=0)))
-    return folder / "private.npz", str(folder / "public.npz"), values
-
-
-def test_features_that_are_never_negative_keep_their_zeros(few_steps, rectified, tmp_path):
-    source, public, values = rectified
-    rows, labels, _ = released(source, tmp_path / "run", public=public, **CLASSIFIER)
-    assert rows.min() == 0.0
-    zeros = [(these == 0).mean(axis=0) for these in (rows, values)]
-    np.testing.assert_allclose(zeros[0], zeros[1], atol=0.15)  # samples are wider
-    assert np.bincount(labels).tolist() == pytest.approx([1500, 1500], abs=10)
-
-
-def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
-    rng = np.random.default_rng(4)
-    with np.load(rectified[1]) as file:
-        public = file["embeddings"]
-    coordinates = whitening(public, None, None)
-    settings = SpaceSettings(12, 12, None, whiten=True, bound=None, images=False)
-    space = EmbeddingSpace(None, settings, 2, 1.0, coordinates, np.zeros(12))
-    means = rng.normal(size=(2, 12))
-    mixture = Mixture(
-        np.arange(2), np.full(2, 0.5), means, np.eye(12)[None], np.zeros(2, dtype=np.int64)
-    )
-    samples = samples_of(space, mixture)
-    centre = coordinates.backward(means, None).mean(axis=0)
-    moved = public - centre
-    expected = 10 * moved / np.linalg.norm(moved, axis=1, keepdims=True)
-    points = space.forward(public)
-    inputs = samples.inputs(points)
-    np.testing.assert_allclose(inputs, expected, atol=1e-3)
-    shorter = samples.shortened(points)
-    evened = shorter.inputs(points)
-    np.testing.assert_allclose(np.linalg.norm(evened, axis=1), 10.0, rtol=1e-9)
-    leading, before = (np.linalg.eigvalsh(rows.T @ rows)[-1] for rows in (evened, inputs))
-    assert leading < 0.9 * before
-    for reader, together in ((samples, inputs), (shorter, evened)):
-        alone = np.concatenate([reader.inputs(points[k : k + 1]) for k in range(40)])
-        assert np.array_equal(alone, together[:40])  # to the last bit: records are independent
-
-
-@pytest.mark.parametrize("share", [0.2, 0.7])
-def test_the_classifier_gets_its_share_of_the_budget(share):
-    context = Context((6,), public=True, mu=0.3, classes=("a", "b"))
-    params = ClusteringParams(labels="classifier", labels_share=share)
-    weights = weights_of(METHOD.stages(params, context))
-    steps = [one for name, one in weights.items() if name.startswith("label gradient")]
-    assert sum(steps) == pytest.approx(share * sum(weights.values()))
-
-
-def test_a_plan_says_what_classes_can_carry_of_what_is_left(tmp_path):
-    source = embeddings(tmp_path / "small.npz")
-    noise = {}
-    for labels in ("mixture", "classifier"):
-        given = {"source": str(source), "out": tmp_path / "none", "settings": {"labels": labels}}
-        noise[labels] = dry_run(make_config(given | {"epsilon": 1.0})).carried[0].size_sd
-    assert noise["classifier"] == pytest.approx(noise["mixture"] / np.sqrt(0.3), rel=1e-6)
-
-
 def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeypatch):
     source = embeddings(tmp_path / "small.npz")
     rows, _, made = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
@@ -198,9 +111,3 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path, setting
             settings=CLASSIFIER | settings,
         )
     assert not (tmp_path / "out").exists()
-
-
-def test_images_are_refused(tmp_path):
-    source = class_folders(tmp_path / "scans")
-    with pytest.raises(ConfigError, match="releases images"):
-        synthesize(source, out=tmp_path / "out", epsilon=1.0, settings=CLASSIFIER)

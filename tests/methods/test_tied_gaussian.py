@@ -10,17 +10,14 @@ from tests.independence.worlds import Records
 pytest.importorskip("torch")
 
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import ConfigError
 from understudy.core.matching import Layout
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, stages_of, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.samplers.sampler import sampler_of
 from understudy.methods.clustering.samplers.tied_gaussian import (
     LEAST_DIM,
     MOST_DIM,
     TIED_STAGES,
-    TiedGaussianSampler,
     dimensions,
     measured,
     unexplained_part,
@@ -31,7 +28,6 @@ from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
-from understudy.steps.row_arithmetic import moving_average
 
 MUCH = 200.0  # an epsilon at which noise hardly matters
 SHAPE = (32, 32, 3)
@@ -177,14 +173,6 @@ def test_more_budget_and_more_records_pay_for_more_numbers() -> None:
     assert dimensions(0.3, 2000, 10) > dimensions(0.3, 2000, 40)
 
 
-def test_a_moving_average_keeps_a_constant_and_halves_nothing() -> None:
-    np.testing.assert_allclose(moving_average(np.full(9, 2.0), 5), 2.0)
-    spike = np.zeros(11)
-    spike[5] = 1.0
-    assert moving_average(spike, 5)[5] == pytest.approx(0.2)
-    assert moving_average(np.array([1.0, 3.0]), 9).tolist() == [2.0, 2.0]
-
-
 def test_what_classes_carry_grows_with_their_size() -> None:
     table = METHOD.explain(
         ClusteringParams(), context(classes=tuple("abcde")), lambda _: 10.0, None
@@ -202,24 +190,7 @@ def context(**more: Any) -> Context:
     return Context(SHAPE, encoder=encoder, decoder=decoder, **facts | more)
 
 
-def test_a_setting_of_a_mixture_is_refused_beside_the_codec_of_the_tied_gaussian() -> None:
-    with pytest.raises(ConfigError, match="clusters: a setting of a mixture"):
-        METHOD.stages(ClusteringParams(clusters=3), context())
-
-
-def test_models_of_blocks_that_are_matched_mean_one_gaussian_a_class() -> None:
-    sampler = sampler_of(ClusteringParams(), context())
-    assert isinstance(sampler, TiedGaussianSampler)
-    assert "embedded:energies" in sampler.reason
-
-
 def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:
     roles = METHOD.roles(ClusteringParams(clusters=3), frozenset())
     assert roles["encoder"] == "embedded:dct"
     assert METHOD.roles(ClusteringParams(), frozenset())["encoder"] == "auto"
-
-
-def test_the_stages_take_the_whole_budget_and_have_names_of_their_own() -> None:
-    stages = METHOD.stages(ClusteringParams(), context())
-    assert stages == stages_of(TIED_STAGES)
-    assert sum(stage.weight for stage in stages) == 100

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels
 from understudy.metrics.attacks import Shadows
-from understudy.metrics.discriminant import DISCRIMINANT
 from understudy.metrics.networks import classifier_training, recipes
-from understudy.metrics.networks.classifier import Classifier, accuracy, statistics
+from understudy.metrics.networks.classifier import Classifier, accuracy
 from understudy.metrics.networks.classifier_training import train_on_embeddings, train_on_images
-from understudy.metrics.utility import Network
 
 
 def points(n: int, seed: int, *, d: int = 12, classes: int = 4) -> tuple[Embeddings, Labels]:
@@ -86,22 +82,6 @@ def test_images_are_learned(
     assert accuracy(classifier, *pictures(300, 2)) > 0.95
 
 
-def test_every_network_has_a_name_and_a_recipe() -> None:
-    assert set(get_args(classifier_training.ImageNetwork)) == set(recipes.IMAGES)
-    assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer", DISCRIMINANT}
-
-
-@pytest.mark.slow
-def test_few_rows_are_seen_more_often() -> None:
-    told: list[tuple[int, int]] = []
-    x, y = pictures(200, 1)
-    train_on_images(x, y, classes=3, progress=lambda *now: told.append(now))
-    assert told[-1] == (150, 150)  # 300 steps of two batches a pass
-    usual = recipes.IMAGES["cnn"][1]
-    assert [usual.passes(rows) for rows in (1, 128, 1_000, 9_600, 60_000)] == [300, 300, 38, 4, 4]
-    assert recipes.EMBEDDINGS.passes(10) == 50
-
-
 def test_probabilities_agree_with_what_is_predicted() -> None:
     classifier = train_points(300, epochs=3)
     x, _ = points(700, 2)
@@ -131,12 +111,6 @@ def test_a_trainer_trains_shadow_models() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", [(28, 28, 3), (17, 30, 1)])
-def test_colour_and_odd_sizes(shape: tuple[int, int, int]) -> None:
-    classifier = train_on_images(*pictures(400, 1, shape), classes=3, epochs=6, batch=32)
-    assert accuracy(classifier, *pictures(200, 2, shape)) > 0.95
-
-
 def test_shuffled_labels_stay_at_chance() -> None:
     x, y = points(2000, 1)
     np.random.default_rng(3).shuffle(y)
@@ -157,156 +131,6 @@ def test_the_seed_decides_everything(train: Callable[..., Classifier]) -> None:
     assert not np.array_equal(first, weights(train(seed=6, epochs=2)))
 
 
-@pytest.mark.parametrize("train", [train_points, train_pictures])
-def test_global_generators_are_untouched(train: Callable[..., Classifier]) -> None:
-    def state() -> tuple[object, ...]:
-        numpy_state = np.random.get_state(legacy=False)
-        return (torch.get_rng_state().tolist(), repr(numpy_state), random.getstate())
-
-    before = state()
-    train(epochs=1)
-    assert state() == before
-
-
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_fewer_rows_than_a_batch(n: int) -> None:
-    assert len(train_points(n, epochs=2).predict(points(7, 2)[0])) == 7
-    assert len(train_pictures(n, epochs=2).predict(pictures(7, 2)[0])) == 7
-
-
-def test_no_batch_of_one_row() -> None:
-    # 65 rows in batches of 64 would leave one row, which batch normalisation refuses.
-    assert train_points(65, batch=64, epochs=1).classes == 4
-    assert [len(part) for part in classifier_training.even_batches(65, 64)] == [33, 32]
-
-
-def test_every_row_is_seen_once_an_epoch() -> None:
-    seen = np.concatenate(list(classifier_training.even_batches(1000, 64)))
-    assert np.array_equal(np.sort(seen), np.arange(1000))
-
-
-def test_constant_features_are_left_out() -> None:
-    x, y = points(600, 1)
-    x[:, 3] = 7.0
-    classifier = train_on_embeddings(x, y, classes=4)
-    xt, yt = points(400, 2)
-    xt[:, 3] = 1e6
-    assert accuracy(classifier, xt, yt) > 0.95
-
-
-def test_scale_and_offset_do_not_matter() -> None:
-    x, y = points(600, 1)
-    xt, yt = points(400, 2)
-    scale = np.logspace(-4, 4, x.shape[1]).astype(np.float32)
-    classifier = train_on_embeddings(x * scale + 3 * scale, y, classes=4)
-    assert accuracy(classifier, xt * scale + 3 * scale, yt) > 0.95
-
-
-def test_statistics_in_blocks() -> None:
-    x = np.random.default_rng(0).normal(3, 2, (5000, 700)).astype(np.float32)
-    mean, deviation = statistics(x)
-    np.testing.assert_allclose(mean, x.mean(0, dtype=np.float64), rtol=1e-9)
-    np.testing.assert_allclose(deviation, x.std(0, dtype=np.float64), rtol=1e-9)
-    images = pictures(50, 0, (16, 20, 3))[0]
-    mean, deviation = statistics(images)
-    np.testing.assert_allclose(mean, images.mean((0, 1, 2)))
-    np.testing.assert_allclose(deviation, images.std((0, 1, 2)))
-
-
-def test_augmentation_shifts_each_image_by_itself() -> None:
-    image = torch.zeros(28, 28, 1, dtype=torch.uint8)
-    image[10, 10] = 255
-    change = classifier_training._augmentation((28, 28, 1), shift=True, flip=False)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        moved = change(image.expand(500, 28, 28, 1))
-    places = torch.nonzero(moved[..., 0])
-    assert len(places) == 500
-    for axis in (1, 2):
-        assert set(places[:, axis].tolist()) == {8, 9, 10, 11, 12}
-    assert len({tuple(place) for place in places[:, 1:].tolist()}) == 25
-
-
-def test_flips_mirror_about_half() -> None:
-    image = torch.arange(20).expand(400, 20, 20)[..., None].to(torch.uint8)
-    change = classifier_training._augmentation((20, 20, 1), shift=False, flip=True)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        flipped = change(image)
-    mirrored = (flipped == image.flip(2)).flatten(1).all(1)
-    same = (flipped == image).flatten(1).all(1)
-    assert bool((mirrored ^ same).all())
-    assert 150 < int(mirrored.sum()) < 250
-
-
-def test_the_rate_climbs_then_falls_to_nothing() -> None:
-    rates = [recipes.rate_at(step, 100, 0.2) for step in range(101)]
-    assert int(np.argmax(rates)) == 20
-    assert max(rates) == 1.0
-    assert rates[0] < 0.1
-    assert rates[-1] == pytest.approx(0, abs=1e-9)
-    assert recipes.rate_at(0, 1, 0.0) == 1.0
-
-
-@pytest.mark.parametrize(("averages", "averaged"), [(0.88, True), (0.5, False)])
-def test_the_last_weights_are_averaged_unless_an_epoch_was_clearly_better(
-    monkeypatch: pytest.MonkeyPatch, averages: float, averaged: bool
-) -> None:
-    """Of ten epochs the last two; of 100 images 0.9 has a standard error of 0.03."""
-    scores, states = iter([0.1, 0.9, *[0.3] * 8, averages]), []
-
-    def score(classifier: Classifier, *validation: object) -> float:
-        states.append(weights(classifier))
-        return next(scores)
-
-    monkeypatch.setattr(classifier_training, "accuracy", score)
-    given = train_pictures(100, network="resnet-in", epochs=10, validation=pictures(100, 2))
-    expected = (states[8] + states[9]) / 2 if averaged else states[1]
-    np.testing.assert_allclose(weights(given), expected, atol=1e-6)
-    assert not np.allclose(states[1], (states[8] + states[9]) / 2, atol=1e-6)
-
-
 X, Y = points(10, 0)
-NAN = np.where(np.arange(120).reshape(10, 12) == 5, np.nan, X).astype(np.float32)
 BOTH_INFINITIES = X.copy()
 BOTH_INFINITIES[:2, 0] = np.inf, -np.inf
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "options", "message"),
-    [
-        (X[:0], Y[:0], {}, "nothing to train on"),
-        (X[:, :0], Y, {}, "nothing to train on"),
-        (X, Y[:9], {}, "10 rows need 10 labels"),
-        (X, Y + 4, {}, "labels must be in 0..3"),
-        (X, Y - 4, {}, "labels must be in 0..3"),
-        (NAN, Y, {}, "NaN"),
-        (BOTH_INFINITIES, Y, {}, "NaN"),
-        (X[0], Y, {}, r"\(n, d\)"),
-        (X, Y, {"epochs": 0}, "epochs must be at least 1"),
-        (X, Y, {"batch": 1}, "the batch at least 2"),
-    ],
-)
-def test_bad_embeddings(x: Embeddings, y: Labels, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        train_on_embeddings(x, y, classes=4, **options)
-
-
-def test_bad_images() -> None:
-    x, y = pictures(10, 0)
-    with pytest.raises(InputError, match="uint8"):
-        train_on_images(x.astype(np.float32), y, classes=3)
-    with pytest.raises(InputError, match="at least 16 pixels"):
-        train_on_images(x[:, :10], y, classes=3)
-    with pytest.raises(InputError, match="there are"):
-        train_on_images(x, y, classes=3, network="vgg")  # type: ignore[arg-type]
-
-
-def test_another_shape_is_refused() -> None:
-    classifier = train_points(20, epochs=1)
-    with pytest.raises(InputError, match="the same encoder"):
-        classifier.predict(X[:, :5])
-    with pytest.raises(InputError, match="10 rows, 3 labels"):
-        accuracy(classifier, X, Y[:3])
-    with pytest.raises(InputError, match="0 rows"):
-        accuracy(classifier, X[:0], Y[:0])

@@ -13,7 +13,6 @@ from understudy.metrics import declared
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = " ".join((DOCS / "metrics.md").read_text(encoding="utf-8").split())
 METRICS = declared()
-ATTACKS = [metric for metric in METRICS.values() if metric.group == "attack"]
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -28,11 +27,6 @@ def test_a_metric_is_declared_whole_and_named_in_the_documents(metric: Metric) -
     baseline = f"; baseline: {metric.baseline}" if metric.baseline else ""
     line = f"- `{metric.key}`: {metric.title} ({'in %, ' * bool(metric.unit)}{better}{baseline})"
     assert line in PAGE
-
-
-def test_a_name_belongs_to_one_metric() -> None:
-    names = [metric.title for metric in METRICS.values()]
-    assert len(set(names)) == len(names)
 
 
 def test_a_value_says_what_its_metric_says() -> None:
@@ -63,8 +57,3 @@ def test_a_number_on_a_limit_keeps_to_it(better: str, number: float, grade: str)
     fair = 0.5 if better == "higher" else 0.85
     limits = Thresholds(good=0.8, fair=fair, better=better, of="it")  # type: ignore[arg-type]
     assert limits.grade(number) == grade
-
-
-def test_what_no_verdict_goes_by_has_no_limits() -> None:
-    with pytest.raises(ValueError, match="no verdict goes by recall"):
-        _ = METRICS["recall"].limits

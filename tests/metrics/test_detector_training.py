@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
 
-from understudy.core.errors import InputError
 from understudy.core.types import Found, Images
-from understudy.metrics.networks import detector_training, mobilenet_v2
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50, one_stage_detector
-from understudy.metrics.networks.detector_training import (
-    BoxAugmentation,
-    BoxGoals,
-    augmented,
-    detection_loss,
-    train_detector,
-)
-from understudy.playhouse import Home
+from understudy.metrics.networks.detector_training import BoxGoals, detection_loss, train_detector
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -55,73 +44,8 @@ def test_rectangles_are_found() -> None:
     assert detector_ap50(detector, *squares(60, 2)) > 0.9
 
 
-def test_the_seed_alone_decides_and_torch_is_left_as_it_was() -> None:
-    images, _ = squares(4, 3)
-    state = torch.get_rng_state()
-    first, again, other = trained(0, 1).maps(images), trained(0, 1).maps(images), trained(1, 1)
-    assert (first == again).all()
-    assert (first != other.maps(images)).any()
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_of_all_epochs_the_best_on_validation_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of four epochs that are scored so, the second one's weights are those that are given."""
-    scores, states = iter([0.1, 0.9, 0.3, 0.2]), []
-
-    def score(detector: BoxNetwork, *validation: object) -> float:
-        states.append(copy.deepcopy(detector.model.state_dict()))
-        return next(scores)
-
-    monkeypatch.setattr(detector_training, "detector_ap50", score)
-    best = trained(epochs=4, validation=squares(1, 4)).model.state_dict()
-    same = [all(torch.equal(best[key], state[key]) for key in best) for state in states]
-    assert same == [False, True, False, False]
-
-
 def goals(truth: list[Found], side: int = 32) -> BoxGoals:
     return BoxGoals.of(truth, (side, side))
-
-
-def test_boxes_move_with_their_pixels() -> None:
-    """After any change the box of the rectangle is where its colour is."""
-    images, truth = squares(64, 5)
-    how = BoxAugmentation(light=0.0, sensor_noise=0.0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        changed, boxes = augmented(torch.from_numpy(images), goals(truth), how)
-    errors = []
-    for image, box, label in zip(
-        changed.numpy(), boxes.sides[:, 0], boxes.labels[:, 0], strict=True
-    ):
-        if label < 0:
-            continue
-        pixels = image[:, :, int(label)] > 195
-        rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
-        read = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
-        errors.append(np.abs(read - box.numpy() * 32).max())
-    assert len(errors) > 50
-    assert max(errors) <= 1.5
-
-
-def test_other_cameras_change_pixels_and_no_box() -> None:
-    images, truth = squares(8, 3)
-    how = BoxAugmentation(scale=1.0, shift=0, flip=False, light=0, sensor_noise=0, camera=True)
-    changed, boxes = augmented(torch.from_numpy(images), goals(truth), how)
-    assert torch.allclose(boxes.sides, goals(truth).sides)
-    assert (changed - torch.from_numpy(images)).abs().mean() > 5
-
-
-def test_a_box_that_is_nearly_gone_is_dropped() -> None:
-    images, _ = squares(1, 5)
-    truth = [boxed([0, 0, 8, 8], 0)]
-    how = BoxAugmentation(scale=1.0, shift=0.25, flip=False)
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        labels = [
-            int(augmented(torch.from_numpy(images), goals(truth), how)[1].labels[0, 0])
-            for _ in range(40)
-        ]
-    assert {-1, 0} == set(labels)
 
 
 def test_the_loss_is_least_where_map_and_boxes_agree() -> None:
@@ -166,58 +90,3 @@ def test_onnx_equals_torch_and_is_small(side: int) -> None:
     assert maps.shape == (4, 6, 16, 16)
     assert np.abs(maps - wanted).max() < 1e-4
     assert len(data) <= 1e6
-
-
-def test_a_mobile_network_of_half_its_width_goes_into_onnx_too() -> None:
-    ort = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
-    from understudy.metrics.networks.onnx_export import onnx_bytes
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = mobilenet_v2((32, 32, 3), 4, width=16)
-        images = torch.rand(8, 3, 32, 32) * 255
-        network.train()(images / 128 - 1)
-    network.eval()
-    mean, gain = np.full(3, 128, np.float32), np.full(3, 1 / 128, np.float32)
-    data = onnx_bytes(network, (32, 32, 3), mean, gain)
-    (scores,) = ort.InferenceSession(data).run(None, {"images": images.numpy()})
-    with torch.inference_mode():
-        wanted = network(images / 128 - 1).numpy()
-    assert np.abs(scores - wanted).max() < 1e-4
-    assert len(data) <= 2.5e6
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [("images", "uint8"), ("truth", "has its boxes"), ("labels", "from 0 on")],
-)
-def test_what_cannot_be_trained_on_is_refused(change: str, reason: str) -> None:
-    images, truth = squares(4, 0)
-    arguments = {
-        "images": (images.astype(np.float32), truth, 2),
-        "truth": (images, truth[:-1], 2),
-        "labels": (images, truth, 1),
-    }[change]
-    with pytest.raises(InputError, match=reason):
-        train_detector(*arguments[:2], classes=arguments[2])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("shape", [(16, 16, 3), (66, 66, 3), (1024, 1024, 3)])
-def test_images_of_other_sizes_are_refused(shape: tuple[int, int, int]) -> None:
-    with pytest.raises(InputError, match="pixels"):
-        one_stage_detector(shape, 1)
-
-
-@pytest.mark.slow
-def test_a_bottle_of_a_home_is_found() -> None:
-    """400 labelled photos of a home: the oracle of SpinML's bottle task."""
-    home = Home(0, task="bottle")
-    drawn = [home.draw(day) for day in range(500)]
-    images = np.stack([one.image for one in drawn])
-    truth = [
-        Found(one.instances[0].box[None], np.zeros(1, np.int64), np.ones(1, np.float32))
-        for one in drawn
-    ]
-    detector = train_detector(images[:400], truth[:400], classes=1)
-    assert detector_ap50(detector, images[400:], truth[400:]) > 0.95

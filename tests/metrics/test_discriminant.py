@@ -7,24 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.metrics.discriminant import (
-    EncodedClassifier,
-    fit_discriminant,
-    image_discriminant,
-    shrunk_covariance,
-)
+from understudy.metrics.discriminant import shrunk_covariance
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import utility, utility_report
-
-
-def clouds(count: int, dim: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Two clouds that differ along one number, among others that are large and correlated."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(count) % 2
-    common = rng.normal(0, 30, (count, 1))
-    values = 3.0 + rng.normal(0, 1, (count, dim)) + common * np.linspace(1, 2, dim)
-    values[:, 0] += 3.0 * labels
-    return values.astype(np.float32), labels
 
 
 @pytest.mark.parametrize(("count", "dim"), [(400, 6), (30, 60), (5, 40)])
@@ -33,35 +18,6 @@ def test_the_covariance_is_that_of_ledoit_and_wolf(count: int, dim: int) -> None
     rows = np.random.default_rng(0).normal(size=(count, dim)) * np.linspace(0.5, 3, dim)
     expected = covariance.ledoit_wolf(rows, assume_centered=True)[0]
     np.testing.assert_allclose(shrunk_covariance(rows), expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("count", [12, 400])
-def test_it_sees_what_lies_within_a_shared_correlation(count: int) -> None:
-    train, test = clouds(count, 20, 0), clouds(1000, 20, 1)
-    labels = fit_discriminant(*train, 2).predict(test[0])
-    assert (labels == test[1]).mean() > (0.75 if count < 100 else 0.92)
-
-
-def test_a_number_that_never_changes_and_a_class_without_samples_say_nothing() -> None:
-    values, labels = clouds(200, 5, 0)
-    values[:, 3] = 7.0
-    classifier = fit_discriminant(values, labels * 2, 4)
-    values[:, 3] = -1e6
-    assert set(classifier.predict(values)) == {0, 2}
-    assert np.isneginf(classifier.scores(values)[:, [1, 3]]).all()
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ([0, 0, 0], "found samples of one"),
-        ([0, 1, 2], r"labels must be in 0\.\.1"),
-        ([], "a label"),
-    ],
-)
-def test_what_cannot_be_fitted_is_refused(labels: list[int], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        fit_discriminant(np.zeros((3, 2), np.float32), np.array(labels, np.int64), 2)
 
 
 class MeanEncoder:
@@ -89,14 +45,3 @@ def test_it_is_scored_like_a_network() -> None:
     assert report.synthetic[0].balanced == report.real[0].balanced == result.balanced
     with pytest.raises(InputError, match="needs an encoder"):
         utility(train, test, network="discriminant")
-
-
-def test_its_probabilities_sum_to_one_and_other_shapes_are_refused() -> None:
-    train = coloured(90, 0)
-    classifier = image_discriminant(MeanEncoder(), train.values, train.labels, 3)
-    assert isinstance(classifier, EncodedClassifier)
-    probabilities = classifier.probabilities(train.values)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    assert (probabilities.argmax(axis=1) == classifier.predict(train.values)).all()
-    with pytest.raises(InputError, match=r"of shape \(4, 4, 3\), found \(5, 5, 3\)"):
-        classifier.predict(np.zeros((1, 5, 5, 3), np.uint8))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.core.errors import InputError, MissingExtra
 from understudy.metrics.dp_sgd import _untrained, dp_sgd
 from understudy.metrics.networks import recipes
 from understudy.metrics.utility import Labelled
@@ -72,12 +70,6 @@ def test_images_are_learned_by_the_networks_that_mix_no_rows() -> None:
         assert len(found.result.confusion) == 2
 
 
-def test_at_a_tiny_epsilon_nothing_is_learned() -> None:
-    hidden = dp_sgd(cloud(1000, 1), cloud(900, 2), network="two-layer", **{**EASY, "epsilon": 0.05})
-    assert hidden.result.accuracy < 0.8
-    assert hidden.noise > 10
-
-
 def test_batch_normalisation_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     build, recipe = recipes.IMAGES["resnet9"]
     narrow = functools.partial(build, width=4)
@@ -89,45 +81,3 @@ def test_batch_normalisation_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     kinds = {type(one) for one in _untrained("resnet9", data).model.modules()}
     assert torch.nn.BatchNorm2d not in kinds
     assert torch.nn.GroupNorm in kinds
-
-
-def test_the_seed_decides_and_global_state_stays() -> None:
-    options = {**QUICK, "network": "two-layer"}
-    before = torch.get_rng_state()
-    first, again, other = (
-        dp_sgd(cloud(200, 1), cloud(300, 2), seed=seed, **options).result for seed in (1, 1, 2)
-    )
-    assert first == again
-    assert first.log_loss != other.log_loss
-    assert torch.equal(before, torch.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon must be above 0"),
-        ({"epsilon": float("inf")}, "epsilon must be above 0"),
-        ({"delta": 1.0}, "delta in"),
-        ({"epochs": 0}, "epochs, batch"),
-        ({"lr": 0.0}, "epochs, batch"),
-        ({"network": "cnn"}, "does not read rows"),
-    ],
-)
-def test_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        dp_sgd(cloud(20, 1), cloud(20, 2), **{**EASY, "network": "two-layer", **options})
-
-
-def test_rows_that_do_not_fit() -> None:
-    data = cloud(20, 1)
-    empty = Labelled(data.values[:0], data.labels[:0], data.classes)
-    with pytest.raises(InputError, match="0 to test"):
-        dp_sgd(data, empty, network="two-layer", **EASY)
-    with pytest.raises(InputError, match="one size and colour"):
-        dp_sgd(data, pictures(20, 1), network="two-layer", **EASY)
-
-
-def test_without_opacus_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opacus", None)  # as if it were not installed
-    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[bench\]'"):
-        dp_sgd(cloud(20, 1), cloud(20, 2), network="two-layer", **QUICK)

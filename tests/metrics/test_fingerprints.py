@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from understudy.metrics.fingerprints import (
-    area_means,
     copied,
     nearest_hashes,
     perceptual_hashes,
@@ -35,38 +34,6 @@ def test_blank_images_are_nobodys_copies():
     grey = blank.copy()
     grey[1, :, :, 0] = 0  # one colour, still nothing in it
     assert not copied(pixel_digests(grey), pixel_digests(grey)).any()
-
-
-def test_twins_are_rows_that_a_set_holds_twice():
-    drawn = pictures(0)
-    drawn[5] = drawn[30]
-    assert np.flatnonzero(twins(pixel_digests(drawn))).tolist() == [5, 30]
-
-
-@pytest.mark.parametrize("shape", [(48, 40, 3), (28, 28, 1), (7, 33, 3)])
-def test_area_means_keep_the_mean_and_are_exact_where_parts_divide(shape):
-    images = np.random.default_rng(0).integers(0, 256, (5, *shape), dtype=np.uint8)
-    made = area_means(images, 4)
-    assert made.shape == (5, 4, 4, shape[2])
-    assert made.mean(axis=(1, 2)) == pytest.approx(images.mean(axis=(1, 2)), rel=1e-5)
-    if shape[0] % 4 == shape[1] % 4 == 0:
-        blocks = images.reshape(5, 4, shape[0] // 4, 4, shape[1] // 4, shape[2])
-        assert made == pytest.approx(blocks.mean(axis=(2, 4)), rel=1e-5)
-    same = area_means(images, 64, smaller=True)
-    assert np.array_equal(same, images)
-
-
-def test_hashes_stay_where_pictures_hardly_change():
-    drawn = pictures(0)
-    rng = np.random.default_rng(1)
-    grain = np.clip(drawn + rng.normal(0, 6, drawn.shape), 0, 255).astype(np.uint8)
-    lighter = np.clip(drawn * 0.8 + 20, 0, 255).astype(np.uint8)
-    own = perceptual_hashes(drawn)
-    for changed in (grain, lighter, drawn[:, ::2, ::2]):
-        assert np.bitwise_count(own ^ perceptual_hashes(changed)).max() <= 6
-    others = np.bitwise_count(own[:, None] ^ own[None])[~np.eye(40, dtype=bool)]
-    assert others.min() > 10
-    assert 28 < others.mean() < 36
 
 
 @pytest.mark.parametrize("block", [7, 2048])

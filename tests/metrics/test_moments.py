@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from understudy.core.errors import InputError
 from understudy.metrics.fidelity import frechet_distance, frechet_interval
 from understudy.metrics.moments import Moments, MomentSums
 
@@ -24,26 +23,6 @@ def test_any_batches_give_the_same_moments(cuts):
     assert found.mean == pytest.approx(everything.mean(axis=0), rel=1e-12)
     assert found.covariance == pytest.approx(np.cov(everything, rowvar=False), rel=1e-9)
     assert Moments.of(everything).covariance == pytest.approx(found.covariance, rel=1e-9)
-
-
-def test_sums_of_parts_merge():
-    one, two = MomentSums(5), MomentSums(5)
-    one.add(rows(seed=1))
-    two.add(rows(40, seed=2))
-    one.merge(two)
-    one.merge(MomentSums(5))
-    everything = np.concatenate([rows(seed=1), rows(40, seed=2)])
-    assert one.count == 540
-    assert one.moments().covariance == pytest.approx(np.cov(everything, rowvar=False), rel=1e-9)
-
-
-def test_what_has_no_moments_is_refused():
-    sums = MomentSums(3)
-    sums.add(np.zeros((1, 3)))
-    with pytest.raises(InputError, match="two or more"):
-        sums.moments()
-    with pytest.raises(InputError, match="finite"):
-        sums.add(np.full((1, 3), np.nan))
 
 
 def test_a_bootstrap_interval_holds_the_distance_that_more_rows_have():

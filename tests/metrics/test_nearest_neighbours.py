@@ -48,16 +48,6 @@ def test_precision_recall_density_and_coverage_are_the_published_ones(k):
 
 
 @pytest.mark.usefixtures("block")
-def test_a_copy_has_everything_and_a_stranger_nothing():
-    real, _ = two_sets()
-    same = coverage(real, real)
-    assert (same.precision, same.recall, same.coverage) == (1, 1, 1)
-    assert same.density >= 1
-    far = coverage(real, real + 50)
-    assert (far.precision, far.recall, far.density, far.coverage) == (0, 0, 0, 0)
-
-
-@pytest.mark.usefixtures("block")
 def test_the_nearest_row_and_how_far_it_is():
     rows, queries = two_sets()
     every = cdist(queries, rows)
@@ -80,19 +70,3 @@ def test_a_copy_is_at_no_distance_and_no_row_is_its_own_neighbour():
     reach = kth_squares(one, 1)
     assert reach[:10] == pytest.approx(0, abs=1e-4)
     assert reach[10:90].min() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("real", "synthetic", "words"),
-    [
-        (np.zeros((3, 2)), np.zeros((9, 2)), "more than 5 rows, found 3"),
-        (np.zeros((9, 2)), np.zeros((9, 3)), "2 and of 3"),
-        (np.full((9, 2), np.inf), np.zeros((9, 2)), "finite"),
-        (np.zeros((0, 2)), np.zeros((9, 2)), "n at least 1"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(real, synthetic, words):
-    with pytest.raises(InputError, match=words):
-        coverage(real, synthetic)
-    with pytest.raises(InputError, match="k must be 1"):
-        coverage(real, synthetic, k=0)

@@ -5,7 +5,6 @@ import pytest
 from scipy.linalg import sqrtm
 
 from understudy.metrics.fidelity import (
-    clip_score,
     frechet_distance,
     inception_score,
     kernel_distance,
@@ -61,47 +60,3 @@ def test_the_inception_score_is_its_formula():
         for part in np.split(p, 10)
     ]
     assert inception_score(p).value == pytest.approx(np.mean(parts), abs=1e-4)
-
-
-class Given:
-    """A CLIP for torchmetrics that has seen everything: row after row, whatever it is shown."""
-
-    config = None
-
-    def __init__(self, images, texts):
-        self.rows = {"images": iter(images), "texts": iter(texts)}
-
-    def to(self, device):
-        return self
-
-    def get_image_features(self, pixels):
-        return self._next("images", len(pixels))
-
-    def get_text_features(self, tokens, mask):
-        return self._next("texts", len(tokens))
-
-    def _next(self, kind, count):
-        import torch
-
-        return torch.from_numpy(np.stack([next(self.rows[kind]) for _ in range(count)]))
-
-
-def test_the_clip_score_is_torchmetrics():
-    torch = pytest.importorskip("torch")
-    theirs = pytest.importorskip("torchmetrics.multimodal.clip_score")
-    rng = np.random.default_rng(1)
-    images = rng.normal(size=(70, DIM))
-    texts = images + 1.5 * rng.normal(size=(70, DIM))  # no cosine is below 0: see `clip_score`
-    model = Given(images, texts)
-
-    def processor(images=None, text=None, **_):
-        rows = len(images or text)
-        names = ("pixel_values", "input_ids", "attention_mask")
-        return {name: torch.zeros(rows, 1) for name in names}
-
-    metric = theirs.CLIPScore(lambda: (model, processor))
-    for rows in (50, 20):
-        metric.update([torch.zeros(3, 2, 2)] * rows, ["a caption"] * rows)
-    found = clip_score(images, texts)
-    assert 40 < found.value < 70
-    assert found.value == pytest.approx(float(metric.compute()), abs=1e-4)

@@ -25,18 +25,14 @@ def one_run(seed, mu=MU, canaries=4000):
 
 @pytest.mark.parametrize(("audit", "least"), [(pairs, 0.3), (one_run, 0.2)])
 def test_the_gaussian_mechanism_keeps_its_promise_and_is_seen_to(audit, least):
-    found = [audit(seed) for seed in range(20)]
+    found = [audit(seed) for seed in range(8)]
     assert not any(one.broken for one in found)
     assert np.median([one.epsilon for one in found]) >= least
 
 
 @pytest.mark.parametrize("audit", [pairs, one_run])
 def test_a_sixth_of_the_noise_is_caught(audit):
-    assert all(audit(seed, mu=6 * MU).broken for seed in range(5))
-
-
-def test_half_the_noise_is_caught_by_pairs():
-    assert all(pairs(seed, mu=2 * MU, runs=100_000).broken for seed in range(5))
+    assert all(audit(seed, mu=6 * MU).broken for seed in range(3))
 
 
 def test_the_threshold_is_chosen_on_other_runs_than_it_is_judged_on():
@@ -47,13 +43,6 @@ def test_the_threshold_is_chosen_on_other_runs_than_it_is_judged_on():
         for _ in range(80)
     ]
     assert np.mean(np.array(found) > 0) <= 0.12
-
-
-def test_what_is_no_experiment_is_refused():
-    with pytest.raises(InputError, match="20 runs or more"):
-        audit_pairs(np.zeros(5), np.zeros(50), delta=0)
-    with pytest.raises(InputError, match="20 canaries or more"):
-        audit_one_run(np.zeros(30), np.zeros(29, bool), delta=0)
 
 
 def test_a_claim_of_gaussian_dp_is_refuted_from_fewer_runs():

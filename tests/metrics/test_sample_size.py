@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.core.errors import InputError
-from understudy.metrics.sample_size import accuracy_by_size, halvings
-from understudy.metrics.utility import Labelled, utility
+from understudy.metrics.sample_size import accuracy_by_size
+from understudy.metrics.utility import Labelled
 
 
 def cloud(n: int, seed: int, spread: float = 3.0) -> Labelled:
@@ -37,46 +36,3 @@ def test_more_rows_are_better() -> None:
     assert curve.spreads[0] > 0
     accuracies = [one.balanced for one in curve.results[0]]
     assert curve.spreads[0] == pytest.approx(np.std(accuracies, ddof=1))
-
-
-def test_the_whole_is_what_utility_trains_on() -> None:
-    data, test = cloud(300, 1), cloud(300, 2)
-    curve = accuracy_by_size(data, test, network="two-layer", sizes=(300,), seeds=(4,), epochs=3)
-    assert curve.results[0] == (utility(data, test, network="two-layer", seed=4, epochs=3),)
-
-
-def test_small_parts_get_as_many_steps() -> None:
-    told: list[tuple[int, int]] = []
-    accuracy_by_size(
-        cloud(1000, 1),
-        cloud(50, 2),
-        network="two-layer",
-        sizes=(10, 300, 1000),
-        seeds=(0, 1),
-        epochs=2,
-        progress=lambda *now: told.append(now),
-    )
-    whole = 2 * (20 + 7 + 2)  # 10 rows: ten times as many epochs and no more
-    assert told == [(i, whole) for i in range(1, whole + 1)]
-
-
-def test_halvings() -> None:
-    assert halvings(1000) == (125, 250, 500, 1000)
-    assert halvings(60000) == (1875, 3750, 7500, 15000, 30000, 60000)
-    assert halvings(40) == (40,)
-
-
-def test_the_usual_epochs_are_the_recipes() -> None:
-    told: list[tuple[int, int]] = []
-    data = cloud(60, 1)
-    accuracy_by_size(data, data, network="two-layer", progress=lambda *now: told.append(now))
-    assert told[-1] == (50, 50)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "seeds"), [((0, 5), (0,)), ((21,), (0,)), ((), (0,)), ((5,), ())]
-)
-def test_refused(sizes: tuple[int, ...], seeds: tuple[int, ...]) -> None:
-    data = cloud(20, 1)
-    with pytest.raises(InputError, match="sizes must be in 1 to 20"):
-        accuracy_by_size(data, data, network="two-layer", sizes=sizes, seeds=seeds)

@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.__main__ import parse
-from benchmarks.domains import (
-    DEFAULTS,
-    Domains,
-    default_sets,
-    divided,
-    everyday_names,
-    everyday_split,
-    folder_set,
-    in_colour,
-    shaped,
-    spread,
-)
+from benchmarks.domains import Domains, folder_set
 from benchmarks.medians import Summary, largest_fall, left_out_medians, print_falls
-from benchmarks.strangers import (
-    Asked,
-    Setting,
-    chosen_sets,
-    exported_accuracy,
-    released_accuracy,
-    report,
-    trained_accuracy,
-)
-from benchmarks.tables import Skipped
 from PIL import Image
-from tests.metrics.test_judges import labelled
-from tests.run.samples import QUICK, class_folders
-from tests.run.stripes import CLASSES, striped_npz
-from tests.run.stripes import stripes as striped_images
 
 from understudy.core.errors import InputError
-from understudy.metrics.networks.onnx_export import onnx_bytes
-from understudy.metrics.utility import Labelled
-from understudy.run.synthesize import synthesize
 
 
 def stripes(folder: Path, colour: int, count: int = 30, side: int = 16) -> Path:
@@ -68,191 +35,6 @@ def domains(tmp_path_factory: pytest.TempPathFactory) -> Domains:
     folder = tmp_path_factory.mktemp("sets")
     names = ("red", "green")
     return Domains([folder_set(stripes(folder / name, at)) for at, name in enumerate(names)], 12)
-
-
-def test_a_part_of_a_set_has_every_class_in_its_proportion() -> None:
-    labels = np.repeat([0, 1], [90, 30])
-    data = Labelled(np.arange(120).reshape(120, 1, 1, 1), labels, ("many", "few"))
-    part = spread(data, 40)
-    assert np.bincount(part.labels).tolist() == [30, 10]
-    assert np.array_equal(part.labels, labels[part.values.ravel()])
-    assert spread(data, None) is spread(data, 120) is data
-    train, test = divided(data)
-    assert np.bincount(test.labels).tolist() == [18, 6]
-    assert sorted([*train.values.ravel(), *test.values.ravel()]) == list(range(120))
-    assert np.array_equal(divided(data)[1].values, test.values)
-
-
-def test_a_folder_has_its_own_halves_or_a_fifth_is_set_aside(tmp_path: Path) -> None:
-    whole = folder_set(stripes(tmp_path / "whole", 0), records=20)
-    assert [len(half.labels) for half in whole.split] == [20, 12]
-    stripes(tmp_path / "halves" / "train", 0, side=100)
-    stripes(tmp_path / "halves" / "test", 0, count=5, side=80)
-    train, test = folder_set(tmp_path / "halves").split
-    assert train.values.shape == (60, 64, 64, 3)
-    assert test.values.shape == (10, 64, 64, 3)  # of the training images' size, whatever its own
-    assert folder_set(tmp_path / "halves", channels=1).split[0].values.shape[3] == 1
-
-
-def test_the_everyday_classes_are_drawn_with_a_seed_from_all_zips(tmp_path: Path) -> None:
-    stripes(tmp_path / "images", 0, count=5)
-    files = sorted((tmp_path / "images").rglob("*.png"))
-    for part in range(2):
-        with ZipFile(tmp_path / f"part-{part}.zip", "w") as archive:
-            for kind in range(8):
-                for file in files:
-                    archive.write(file, f"kind-{part}{kind}/{file.parent.name}-{file.name}")
-    names = everyday_names(tmp_path)
-    assert len(names) == 10
-    assert {name[5] for name in names} == {"0", "1"}
-    assert everyday_names(tmp_path) == names
-    train, test = everyday_split(tmp_path, None)
-    assert train.classes == names
-    assert (len(train.labels), len(test.labels)) == (80, 20)
-
-
-def test_sets_are_named_or_all_that_are_there(tmp_path: Path) -> None:
-    present = default_sets(tmp_path)
-    assert {"homes", "drawings"} <= set(present) <= {"homes", "drawings", "fashion_mnist"}
-    stripes(tmp_path / "hands", 0, count=1)
-    stripes(tmp_path / "mine", 0, count=1)
-    chosen, domains = chosen_sets(("drawings", str(tmp_path / "mine")), tmp_path, None, None)
-    assert [each.name for each in chosen] == ["drawings", "mine"]
-    assert domains.names == [*present, "mine"]
-    everything, _ = chosen_sets((), tmp_path, None, None)
-    assert [each.name for each in everything] == list(present)
-    with pytest.raises(Skipped, match="eurosat: not in"):
-        chosen_sets(("eurosat",), tmp_path, None, None)
-    (tmp_path / "other").mkdir()
-    stripes(tmp_path / "other" / "mine", 0, count=1)
-    twice = tuple(str(tmp_path / name) for name in ("mine", "other/mine"))
-    with pytest.raises(InputError, match="two sets have one name"):
-        chosen_sets(twice, tmp_path, None, None)
-
-
-def test_images_are_taken_for_the_domain_that_they_look_like(domains: Domains) -> None:
-    red, green = (each.split[1].values for each in domains.sets)
-    assert domains.shares(red)["red"] > 0.9
-    assert domains.shares(green)["green"] > 0.9
-    assert domains.shares(np.concatenate([red, green]))["red"] == pytest.approx(0.5, abs=0.1)
-    assert min(domains.recalls().values()) > 0.9
-
-
-def test_images_are_brought_to_a_shape() -> None:
-    grey = np.full((2, 8, 8, 1), 60, np.uint8)
-    assert np.array_equal(shaped(grey, (16, 16, 3)), np.full((2, 16, 16, 3), 60))
-    assert np.array_equal(shaped(grey.repeat(3, axis=3), (8, 8, 1)), grey)
-    assert shaped(grey, (8, 8, 1)) is grey
-
-
-def test_a_benchmark_that_was_stopped_goes_on(
-    domains: Domains, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, sets = tmp_path / "results", domains.sets
-    asked = Asked([1.0, 8.0], seeds=1, epochs=1, out=out, sheets=tmp_path / "sheets")
-    setting = Setting("dct", {"encoder": "embedded:dct", "decoder": "embedded:dct"})
-    summaries = report(sets, [setting], domains, asked)
-    printed = capsys.readouterr().out
-    assert printed.count("median of 2") == 2
-    assert "largest fall" in printed
-    assert "of other code" not in printed
-    assert [(each.name, each.epsilon) for each in summaries] == [
-        *(("red", 1.0), ("green", 1.0), ("red", 8.0), ("green", 8.0)),
-    ]
-    assert len(json.loads((out / "results.json").read_text())) == 4
-    assert len(list((tmp_path / "sheets").iterdir())) == 4
-    assert all(sum(each.domains.values()) == pytest.approx(1) for each in summaries)
-
-    stored = out / "red" / "dct" / "8-0.json"
-    (out / "green" / "dct" / "8-0.json").unlink()  # it was stopped before the last run
-    times = stored.stat().st_mtime_ns
-    again = report(sets, [setting], domains, asked)
-    assert again[:3] == summaries[:3]
-    assert again[3].seconds != summaries[3].seconds
-    assert stored.stat().st_mtime_ns == times
-
-    content = json.loads(stored.read_text())
-    content["answer"]["code"] = "older"
-    stored.write_text(json.dumps(content))
-    report(sets[:1], [setting], domains, asked)
-    assert "1 of the runs are of other code" in capsys.readouterr().out
-    report(
-        sets[:1],
-        [replace(setting, overrides={**setting.overrides, "clusters": "1"})],
-        *(domains, asked),
-    )
-    assert stored.stat().st_mtime_ns != times  # another question
-
-
-def test_a_set_that_gives_no_release_is_named_and_passed_over(
-    domains: Domains, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = Asked([1.0], seeds=1, epochs=1, out=tmp_path / "results")
-    wrong = Setting("wrong", {"nosuch": "1"})
-    assert report(domains.sets[:1], [wrong], domains, asked) == []
-    assert "no release" in capsys.readouterr().out
-
-
-def test_a_setting_is_a_name_and_pairs() -> None:
-    setting = Setting.read("dct=encoder=embedded:dct,clusters=2", ["noise=3"])
-    assert setting.options == {
-        "encoder": "embedded:dct",
-        "settings": {"noise": "3", "clusters": "2"},
-    }
-    assert Setting.read("default").options == {}
-    for words in ("=a=b", "name=a"):
-        with pytest.raises(InputError, match="NAME=KEY=VALUE"):
-            Setting.read(words)
-
-
-def test_the_command_line_takes_sets_and_folders_and_epsilons(tmp_path: Path) -> None:
-    words = ["strangers", "hands", str(tmp_path), "--epsilon", "0.5,1", "--epsilon", "8"]
-    (one,) = parse([*words, "--setting", "a=b=c", "--setting", "default"])
-    assert one.parts == ["hands", str(tmp_path)]
-    assert one.options == {"epsilon": [0.5, 1.0, 8.0], "setting": ["a=b=c", "default"]}
-    assert set(DEFAULTS) == set(one.module.PARTS)
-    with pytest.raises(SystemExit):
-        parse(["noise", str(tmp_path)])
-
-
-def test_an_exported_classifier_is_scored_as_it_is_in_memory(
-    domains: Domains, tmp_path: Path
-) -> None:
-    model = domains.classifier
-    images = np.concatenate([in_colour(each.split[1].values) for each in domains.sets])
-    labels = np.arange(len(images)) // len(domains.sets[0].split[1].labels)
-    test = Labelled(images, 1 - labels, ("green", "red"))  # in another order than the model's
-    data = onnx_bytes(model.model, model.shape, model.mean.numpy(), model.gain.numpy())
-    (tmp_path / "model.onnx").write_bytes(data)
-    accuracy = float(np.mean(list(domains.recalls().values())))
-    assert exported_accuracy(tmp_path / "model.onnx", domains.names, test) == accuracy
-
-
-def test_the_classifier_of_a_run_is_left_out_where_it_is_the_judge(tmp_path: Path) -> None:
-    images = class_folders(tmp_path / "run" / "release", {"cat": 2, "dog": 2})
-    assert trained_accuracy(images.parent, labelled(4), 0) is None
-
-
-def test_the_classifiers_of_a_run_are_scored_on_real_images(tmp_path: Path) -> None:
-    private = striped_npz(tmp_path / "private.npz", 90)
-    given: dict[str, Any] = {"epsilon": 50.0, "count": 30, "progress": "none"}
-    given["ledger"] = str(tmp_path / "ledger.db")
-    synthesize(private, out=tmp_path / "run", **given)
-    images, labels = striped_images(200, seed=3)
-    test = Labelled(images, 2 - labels, CLASSES[::-1])
-    released = released_accuracy(tmp_path / "run", test)
-    assert released is not None
-    assert released > 0.6
-    trained = trained_accuracy(tmp_path / "run", test, 0)
-    assert trained is not None
-    assert trained > 0.5
-    files = {
-        (tmp_path / "run" / f"{name}.onnx").read_bytes() for name in ("statistics", "classifier")
-    }
-    assert len(files) == 2
-    without = {**given, "encoder": "embedded:dct", "settings": QUICK}
-    synthesize(private, out=tmp_path / "other", **without)
-    assert released_accuracy(tmp_path / "other", test) is None
 
 
 # Arithmetic
@@ -289,12 +71,3 @@ def test_a_fall_is_against_the_best_at_a_smaller_epsilon(
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].split()[-4:] == ["50.0", "49.0", "60.0", "1.0"]
     assert lines[-1].split()[-2:] == ["3.0", "*"]
-
-
-def test_ratios_and_the_largest_other_domain() -> None:
-    shares = {"hands": 0.7, "clothing": 0.2, "eurosat": 0.1}
-    one = Summary("hands", "default", 8.0, 1644, 0.8, 0.01, 0.96, None, 0.9, 30, 50, shares, 0.99)
-    assert one.ratio == pytest.approx(0.8 / 0.96)
-    assert one.released_ratio == pytest.approx(0.9 / 0.96)
-    assert one.wrong == ("clothing", 0.2)
-    assert replace(one, domains={"hands": 1.0}).wrong == ("", 0.0)

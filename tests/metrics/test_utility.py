@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.core.types import Batch, SyntheticBatch
 from understudy.metrics.networks.classifier import Classifier
-from understudy.metrics.utility import (
-    Labelled,
-    UtilityResult,
-    fit,
-    gather,
-    mean_and_spread,
-    score,
-    utility,
-    utility_report,
-)
+from understudy.metrics.utility import Labelled, score, utility, utility_report
 
 NAMES = ("cat", "dog", "eel")
 
@@ -58,19 +45,6 @@ def test_a_class_that_the_release_lacks_is_named() -> None:
             cloud(50, 2, ("cat", "eel", "dog", "fox")),
             network="two-layer",
         )
-
-
-def test_a_class_without_rows_may_be_missing() -> None:
-    test = cloud(100, 2)
-    padded = Labelled(test.values, test.labels, (*NAMES, "gnu"))
-    assert utility(cloud(500, 1), padded, network="two-layer", epochs=20).accuracy > 0.9
-
-
-def test_a_class_without_test_rows_has_no_score() -> None:
-    result = utility(cloud(1000, 1), cloud(300, 2, ("dog", "eel")), network="two-layer")
-    assert result.per_class["cat"] is None
-    assert result.accuracy > 0.95
-    assert result.balanced > 0.95
 
 
 def test_balanced_accuracy_weighs_classes_alike() -> None:
@@ -135,101 +109,3 @@ def test_training_on_both_and_keeping_the_classifiers() -> None:
     again = score(kept[1][2], test, release.classes, n_train=300, seed=4)
     assert again == report.real[0]
     assert set(alone.as_dict()) | {"both"} == set(report.as_dict())
-
-
-def test_scores_beyond_accuracy() -> None:
-    test = cloud(400, 2)
-    classifier = fit(cloud(1000, 1, spread=2), network="two-layer", epochs=5)
-    result = score(classifier, test, NAMES, n_train=1000)
-    table = np.array(result.confusion)
-    assert table.sum() == 400
-    assert result.accuracy == pytest.approx(np.trace(table) / 400)
-    assert table.sum(axis=1).tolist() == np.bincount(test.labels).tolist()
-    p = classifier.probabilities(test.values)
-    truth = np.eye(3)[test.labels]
-    assert result.brier == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
-    assert result.log_loss == pytest.approx(-np.log(p[truth == 1]).mean())
-    assert 0 < result.ece < 1
-    assert mean_and_spread([result, result], "ece") == (pytest.approx(result.ece), 0)
-
-
-def test_report_as_json() -> None:
-    data = cloud(200, 1)
-    report = utility_report(data, data, cloud(90, 2), network="two-layer", seeds=(0, 1), epochs=1)
-    found = json.loads(json.dumps(report.as_dict()))
-    assert found["kind"] == "owner-only"
-    for side in ("synthetic", "real"):
-        assert all(run["kind"] == "owner-only" for run in found[side]["runs"])
-        assert found[side]["accuracy"] == pytest.approx(
-            np.mean([run["accuracy"] for run in found[side]["runs"]])
-        )
-
-
-def test_mean_and_spread() -> None:
-    def results(*values: float) -> list[UtilityResult]:
-        return [UtilityResult(v, {}, v, 1, "cnn", 0) for v in values]
-
-    assert mean_and_spread(results(0.5)) == (0.5, 0.0)
-    mean, spread = mean_and_spread(results(0.2, 0.4, 0.9))
-    assert (mean, spread) == pytest.approx((0.5, 0.36055512754639896))  # statistics.stdev
-
-
-def test_at_most_draws_over_all_rows() -> None:
-    train = cloud(900, 1)
-    order = np.argsort(train.labels, kind="stable")  # as a release that writes class after class
-    ordered = Labelled(train.values[order], train.labels[order], NAMES)
-    result = utility(ordered, cloud(300, 2), network="two-layer", at_most=300)
-    assert result.n_train == 300
-    assert result.accuracy > 0.95
-
-
-def test_images_go_to_an_image_network() -> None:
-    rng = np.random.default_rng(0)
-    y = np.arange(300) % 2
-    x = (rng.integers(0, 100, (300, 16, 16, 3)) + 100 * y[:, None, None, None]).astype(np.uint8)
-    data = Labelled(x, y, ("dark", "light"))
-    assert utility(data, data, network="cnn", epochs=4).accuracy > 0.95
-
-
-def test_gather_every_kind_of_rows() -> None:
-    x, y = np.ones((2, 3), np.float32), np.array([0, 1])
-    images = np.zeros((2, 16, 16, 1), np.uint8)
-
-    def batches() -> Iterator[Batch | SyntheticBatch | tuple[np.ndarray, np.ndarray]]:
-        yield Batch(x, y)
-        yield SyntheticBatch(y, embeddings=2 * x, images=images)
-        yield 3 * x, y
-
-    found = gather(batches(), ["a", "b"], of="embeddings")
-    assert found.values[:, 0].tolist() == [1, 1, 2, 2, 3, 3]
-    assert found.labels.tolist() == [0, 1] * 3
-    assert found.classes == ("a", "b")
-    assert gather([SyntheticBatch(y, images=images)], ["a", "b"]).values.shape == images.shape
-
-
-def test_gather_refuses() -> None:
-    x, y = np.ones((2, 3), np.float32), np.array([0, 1])
-    with pytest.raises(InputError, match="no classes"):
-        gather([(x, y)], ())
-    with pytest.raises(InputError, match="no rows"):
-        gather([], ("a",))
-    with pytest.raises(InputError, match="no images"):
-        gather([SyntheticBatch(y, embeddings=x)], ("a", "b"))
-    with pytest.raises(InputError, match="differ in shape"):
-        gather([(x, y), (x[:, :2], y)], ("a", "b"))
-
-
-def test_bad_requests() -> None:
-    data = cloud(20, 1)
-    with pytest.raises(InputError, match="no network 'svm'"):
-        utility(data, data, network="svm")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="at_most"):
-        utility(data, data, network="two-layer", at_most=0)
-    with pytest.raises(InputError, match="seeds is empty"):
-        utility_report(data, data, data, network="two-layer", seeds=())
-    narrow = Labelled(data.values[:, :4], data.labels, data.classes)
-    with pytest.raises(InputError, match="the same encoder"):
-        utility(data, narrow, network="two-layer")
-    empty = Labelled(data.values[:0], data.labels[:0], data.classes)
-    with pytest.raises(InputError, match="test split has no rows"):
-        utility(data, empty, network="two-layer")

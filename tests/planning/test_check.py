@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, embeddings, save, tree
+from tests.run.samples import class_folders, save, tree
 from typer.testing import CliRunner
 
-import understudy
 from understudy.cli.main import app
 from understudy.core.errors import SourceError
 from understudy.data import encoded_images
@@ -113,28 +112,6 @@ def test_what_a_class_can_carry_is_that_of_the_plan(
         assert result.carried[epsilon] == {"cat": of_100, "dog": None}
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
-    for label in ("a", "b"):
-        (tmp_path / label).mkdir()
-        for number in range(12):
-            image = np.full((8, 8, 1), number + 99 * (label == "b"), np.uint8)
-            save(image, tmp_path / label / f"case_{number // 3:04d}_{number % 3}.png")
-    options = {"unit_from_name": r"case_(\d+)"} if named else {}
-    result = checked(tmp_path, **options)
-    assert ("grouped names" in kinds(result)) is not named
-    assert "--unit-from-name 'case_(\\d+)'" in str(result.command)
-
-
-def test_classes_that_look_like_people_are_told(tmp_path: Path) -> None:
-    for patient in range(30):
-        (tmp_path / f"p{patient}").mkdir()
-        save(np.full((8, 8, 1), patient, np.uint8), tmp_path / f"p{patient}" / "x.png")
-    (problem,) = (one for one in checked(tmp_path).problems if one.kind == "class names")
-    assert "--label none --unit-from folder" in problem.message
-    assert "class names" not in kinds(checked(tmp_path, label="none", unit_from="folder"))
-
-
 def test_images_without_classes_are_told_until_that_is_declared(tmp_path: Path) -> None:
     class_folders(tmp_path, {"cat": 30})
     for image in (tmp_path / "cat").iterdir():
@@ -144,26 +121,6 @@ def test_images_without_classes_are_told_until_that_is_declared(tmp_path: Path) 
     assert (problem.kind, problem.message) == ("no classes", ONE_CLASS)
     assert checked(tmp_path).options["label"] == "none"
     assert checked(tmp_path, label="none").problems == ()
-
-
-def test_what_cannot_be_opened_is_one_problem(tmp_path: Path) -> None:
-    result = checked(tmp_path / "nothing")
-    assert (kinds(result), result.command, result.ready) == ({"cannot be opened": 1}, None, False)
-    class_folders(tmp_path / "one", {"cat": 3})
-    assert "one class 'cat'" in checked(tmp_path / "one").problems[0].message
-
-
-def test_arrays_are_checked_too(tmp_path: Path) -> None:
-    path = embeddings(tmp_path / "x.npz")
-    with np.load(path) as arrays:
-        changed = dict(arrays)
-    changed["embeddings"] = changed["embeddings"].copy()
-    changed["embeddings"][1] = changed["embeddings"][0]
-    np.savez(path, **changed)
-    result = checked(path)
-    assert result.ready
-    assert kinds(result) == {"equal files": 1}
-    assert sum(result.classes.values()) == result.images > 100
 
 
 def test_every_image_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,49 +149,3 @@ def test_the_command_prints_it_and_exits_by_it(tmp_path: Path) -> None:
     assert content["kind"] == "owner-only"
     assert content["classes"] == {"cat": 131, "dog": 23}
     assert {problem["kind"] for problem in content["problems"]} >= {"bad files", "mixed sizes"}
-
-
-def test_a_run_says_what_it_passed_over(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "x", {"cat": 40, "dog": 40})
-    for number in range(12):
-        (folder / "cat" / f"empty-{number:02d}.png").write_bytes(b"")
-    warnings: list[str] = []
-
-    class Events:
-        def step(self, *_: Any, **__: Any) -> Any:
-            return self
-
-        def __call__(self, done: int) -> None:
-            del done
-
-        def finish(self) -> None: ...
-
-        def warning(self, message: str) -> None:
-            warnings.append(message)
-
-    understudy.synthesize(
-        folder,
-        out=tmp_path / "out",
-        epsilon=1.0,
-        ledger=str(tmp_path / "l.db"),
-        settings={"clusters": 1, "components": 8},
-        count=20,
-        skip_bad=True,
-        progress=Events(),
-    )
-    (message,) = (one for one in warnings if "passed over" in one)
-    lines = message.splitlines()
-    assert lines[0] == "12 bad files were passed over:"
-    assert len(lines) == 12
-    assert lines[1].endswith("empty-00.png: is empty (zero bytes)")
-    assert lines[-1].strip() == "and 2 more"
-
-
-@pytest.mark.slow
-def test_ten_thousand_images_take_at_most_twenty_seconds(tmp_path: Path) -> None:
-    import time
-
-    class_folders(tmp_path / "x", {"cat": 5_000, "dog": 5_000}, (64, 64, 3))
-    start = time.process_time()
-    assert checked(tmp_path / "x").images == 10_000
-    assert time.process_time() - start < 20

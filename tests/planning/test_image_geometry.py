@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.run.samples import QUICK, class_folders, release_pixels, tree
+from tests.run.samples import QUICK, release_pixels
 from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError, InputError, SourceError
+from understudy.core.errors import InputError
 from understudy.data import open_source
-from understudy.planning.check import SourceCheck, check_source
-from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommend
-from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 
 TALL = (1307, 1100)
@@ -52,12 +49,6 @@ def folders(
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As chest X-rays often come: large, no squares, grey, and stored in colour."""
     return folders(tmp_path_factory.mktemp("scans") / "scans", [TALL] * 3)
-
-
-def checked(source: Path, **options: Any) -> SourceCheck:
-    return check_source(
-        make_config({"source": str(source), "out": "out", "epsilon": 8.0, **options})
-    )
 
 
 def planned(source: Path, ledger: Path, **options: Any) -> Recommendation:
@@ -95,91 +86,6 @@ def test_a_side_and_a_fit_are_proposed(
     assert geometry.side in PROPOSED_SIDES
 
 
-def losses(sizes: dict[tuple[int, int], int], *asked: Any, **colours: int) -> dict[str, str]:
-    return dict(ImageGeometry(sizes, **colours).losses(*asked))
-
-
-def test_what_a_size_loses_is_said_in_pixels_of_the_original() -> None:
-    assert losses({TALL: 9}, 64, "pad", None) == {
-        "size": "details finer than 20 pixels of the original are lost "
-        "(82 at 16, 41 at 32, 27 at 48, 14 at 96, 10 at 128)",
-        "fit": "nothing is cut off, and 16% of a sample is black (with crop 16% of an image is "
-        "cut off, at both ends of its longer side)",
-    }
-    cropped = losses({TALL: 9}, 64, "crop", None)
-    assert cropped["size"].startswith("details finer than 17 pixels of the original are lost")
-    assert cropped["fit"].startswith("16% of an image is cut off, at both ends of its longer side")
-    assert "one side by up to 1.2 times" in losses({TALL: 9}, 64, "stretch", None)["fit"]
-
-
-def test_of_mixed_sizes_the_range_is_said_and_what_is_enlarged() -> None:
-    mixed = {(480, 640): 5, (1280, 960): 4, (20, 20): 2}
-    words = losses(mixed, 64, "pad", None)
-    assert words["size"].startswith("details finer than 1 to 20 pixels of the original are lost")
-    assert "up to 80 at 16" in words["size"]
-    assert words["size"].endswith("; 2 smaller images are enlarged, which adds no detail")
-    assert words["fit"].startswith("nothing is cut off, and up to 25% of a sample is black")
-    shown = ImageGeometry(mixed).sizes_in_words
-    assert shown == "480 x 640 (5), 1280 x 960 (4), 20 x 20 (2); 4 portrait, 5 landscape, 2 square"
-
-
-def test_tiny_images_lose_nothing() -> None:
-    words = losses({(9, 9): 7}, 16, "stretch", 1, grey=7)
-    assert words == {
-        "size": "no detail is lost; 7 smaller images are enlarged, which adds no detail"
-    }
-
-
-def test_what_grey_loses() -> None:
-    assert "nothing is lost" in losses({(9, 9): 7}, None, "stretch", 1, colourless=7)["channels"]
-    lost = losses({(9, 9): 7}, None, "stretch", 1, colourless=3, grey=2)["channels"]
-    assert lost == "the colour of 2 images is lost"
-    assert losses({(9, 9): 7}, None, "stretch", 3, colourless=7) == {}
-
-
-def test_a_check_proposes_grey_where_all_images_are(scans: Path, tmp_path: Path) -> None:
-    result = checked(scans)
-    found = {problem.kind: problem for problem in result.problems}
-    assert found["large images"].blocking
-    assert "1307 x 1100" in found["large images"].message
-    assert "all 6 images are grey" in found["grey stored in colour"].message
-    assert dict(result.options) == {
-        "classes": ("clear", "ill"), "channels": 1, "size": 64, "fit": "pad",
-    }  # fmt: skip
-    assert result.shape == (64, 64, 1)
-    assert "--channels 1 --size 64 --fit pad" in str(result.command)
-    assert list(result.losses) == ["--size 64", "--fit pad", "--channels 1"]
-    coloured = folders(tmp_path / "one", [(9, 9)] * 2)
-    Image.new("RGB", (9, 9), (90, 80, 90)).save(coloured / "ill" / "pink.png")
-    assert checked(coloured).options["channels"] == 3
-    assert "grey stored in colour" not in {one.kind for one in checked(coloured).problems}
-
-
-def test_grey_files_beside_greys_in_colour_are_all_grey(tmp_path: Path) -> None:
-    root = folders(tmp_path / "x", [(20, 20)] * 3)
-    Image.new("L", (20, 20), 90).save(root / "ill" / "grey.png")
-    Image.new("RGB", (20, 20), (90, 90, 90)).save(root / "ill" / "lossy.webp", quality=40)
-    result = checked(root)
-    assert result.options["channels"] == 1
-    assert result.stored == "20 x 20 (8); 1 grey, 7 grey stored in colour"
-    assert [one.kind for one in result.problems if "colour" in one.kind] == [
-        "grey stored in colour"
-    ]
-    assert checked(root, channels=3).options.get("channels") is None
-    assert "grey stored in colour" not in {one.kind for one in checked(root, channels=3).problems}
-
-
-def test_arrays_in_colour_whose_channels_are_equal_are_grey(tmp_path: Path) -> None:
-    planes = np.random.default_rng(0).integers(0, 255, (40, 12, 12, 1), dtype=np.uint8)
-    labels = np.arange(40) % 2
-    np.savez(tmp_path / "grey.npz", images=np.repeat(planes, 3, axis=3), labels=labels)
-    assert checked(tmp_path / "grey.npz").options["channels"] == 1
-    planes = np.repeat(planes, 3, axis=3)
-    planes[7, 0, 0] = (9, 99, 9)
-    np.savez(tmp_path / "colour.npz", images=planes, labels=labels)
-    assert checked(tmp_path / "colour.npz").options["channels"] == 3
-
-
 def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Path) -> None:
     result = planned(scans, tmp_path / "l.db")
     reasons = {choice.option: choice.reason for choice in result.choices}
@@ -199,15 +105,6 @@ def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Pa
     assert "image size 64 x 64, colour channels 1" in " ".join(ended.output.split()).replace(
         ";", ","
     )
-
-
-def test_a_plan_says_what_declared_options_lose(scans: Path, tmp_path: Path) -> None:
-    result = planned(scans, tmp_path / "l.db", size=32, fit="crop")
-    notes = " ".join(result.notes)
-    assert "--size 32: details finer than 34 pixels" in notes
-    assert "--fit crop: 16% of an image is cut off" in notes
-    assert "--size" not in [choice.option.split()[0] for choice in result.choices]
-    assert "--size 32 --fit crop" in str(result.command)
 
 
 # What runs
@@ -238,24 +135,6 @@ def test_without_a_size_a_run_is_refused_with_the_command_before_anything_is_spe
         assert command(*shlex.split(typed)[1:], "--dry-run").exit_code == 0
 
 
-def test_a_password_is_not_in_a_refusal(tmp_path: Path) -> None:
-    mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40)])
-    given = {"source": str(mixed), "out": "out", "epsilon": 1.0}
-    with pytest.raises(SourceError) as caught:
-        dry_run(make_config({**given, "ledger": "postgresql://owner:hunter2@127.0.0.1:1/l"}))
-    assert "hunter2" not in str(caught.value)
-
-
-def test_large_images_are_the_business_of_models_that_are_named(tmp_path: Path) -> None:
-    large = folders(tmp_path / "x", [(140, 150)] * 2)
-    given = {"source": str(large), "out": tmp_path / "out", "epsilon": 1.0}
-    given |= {"ledger": str(tmp_path / "l.db"), "settings": QUICK}
-    with pytest.raises(ConfigError, match="the images are 140 x 150"):
-        dry_run(make_config(given))
-    for more in ({"decoder": "none"}, {"encoder": "embedded:dct"}, {"size": 140}):
-        dry_run(make_config({**given, **more}))
-
-
 @pytest.mark.parametrize("channels", [None, 1])
 def test_scans_stored_in_colour_make_the_release_that_was_declared(
     tmp_path: Path, channels: Any
@@ -274,37 +153,6 @@ def test_scans_stored_in_colour_make_the_release_that_was_declared(
     assert origins["image size"] == ([32, 32], "declared")
     assert origins["image fit"] == ("pad", "declared")
     assert origins["colour channels"] == ((1, "declared") if channels else (3, "inferred"))
-
-
-def test_a_plan_and_a_check_change_nothing_that_a_run_does(scans: Path, tmp_path: Path) -> None:
-    given = {"source": str(scans), "out": tmp_path / "out", "epsilon": 8.0, "size": 48}
-    given |= {"ledger": str(tmp_path / "l.db")}
-    before, pixels = (
-        dry_run(make_config(given)),
-        [batch.values for batch in open_source(scans, size=48).batches(4)],
-    )
-    files = tree(scans)
-    proposed = planned(scans, tmp_path / "l.db", size=48)
-    assert checked(scans, size=48).options["channels"] == 1
-    assert "--channels 1" in [choice.option for choice in proposed.choices]
-    assert dry_run(make_config(given)) == before
-    assert {one.name: one.value for one in before.premises}["colour channels"] == 3
-    for batch, same in zip(open_source(scans, size=48).batches(4), pixels, strict=True):
-        np.testing.assert_array_equal(batch.values, same)
-    assert tree(scans) == files
-    with Ledger(tmp_path / "l.db") as ledger:
-        assert list(ledger.rows()) == []
-
-
-def test_a_run_says_how_many_images_it_stretches(tmp_path: Path) -> None:
-    source = folders(tmp_path / "x", [(40, 60), (50, 50), (52, 50)])
-    given = {"source": str(source), "out": tmp_path / "out", "epsilon": 8.0, "size": 16}
-    given |= {"ledger": str(tmp_path / "l.db"), "settings": QUICK}
-    (note,) = [one for one in dry_run(make_config(given)).notes if "stretched" in one]
-    assert note.startswith("2 images of another ratio are stretched")
-    assert not [
-        one for one in dry_run(make_config({**given, "fit": "crop"})).notes if "stretched" in one
-    ]
 
 
 # --fit wherever a size is given
@@ -349,58 +197,3 @@ def test_a_planted_border_is_cropped_padded_or_squeezed(tmp_path: Path) -> None:
     assert (padded[8:-8, -1:] == (0, 0, 250)).all()
     assert (stretched[:, :1] == (250, 0, 0)).all()
     assert (stretched[:, 9:11] == 120).all()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "audit {source} --fit pad",
-        "check {source} --fit pad",
-        "plan {source} --epsilon 1 --fit pad",
-        "synthesize {source} --epsilon 1 --out {out} --fit pad",
-        "select {source} --keep 50% --out {out} --fit pad",
-        "ledger show {source} --fit pad",
-        "ledger set-budget {source} --epsilon 1 --fit pad",
-        "studio fit-niqe {source} --out {out}.npz --fit pad",
-    ],
-)
-def test_every_command_that_takes_a_size_takes_a_fit(tmp_path: Path, words: str) -> None:
-    source = class_folders(tmp_path / "x", {"cat": 3, "dog": 3})
-    typed = words.format(source=source, out=tmp_path / "out").split()
-    typed += ["--ledger", str(tmp_path / "l.db")] if "ledger" in words else []
-    ended = CliRunner().invoke(app, typed)
-    assert isinstance(ended.exception, ConfigError), ended.output
-    assert "--fit pad is how images are brought to a size: add --size" in str(ended.exception)
-
-
-def test_a_fit_reaches_a_ledger_a_selection_and_an_audit(tmp_path: Path) -> None:
-    mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40)] * 4)
-    sized, ledger = ("--size", "16", "--fit", "crop"), ("--ledger", str(tmp_path / "l.db"))
-    ended = CliRunner().invoke(
-        app, ["ledger", "set-budget", str(mixed), "--epsilon", "1", *sized, *ledger]
-    )
-    assert ended.exit_code == 0, ended.output
-    assert CliRunner().invoke(app, ["ledger", "show", str(mixed), *sized, *ledger]).exit_code == 0
-    kept = understudy.select(
-        mixed, out=tmp_path / "kept", keep="50%", size=16, fit="crop", candidates_public=True
-    )
-    cropped = np.concatenate([b.values for b in open_source(mixed, size=16, fit="crop").batches(9)])
-    originals = {image.tobytes() for image in cropped}
-    released = release_pixels(kept.release.parent).values()
-    assert len(list(released)) == 8
-    assert {image.tobytes() for image in released} <= originals
-    with pytest.raises(InputError, match="runs"):  # which is looked at after the options
-        understudy.audit(mixed, size=16, fit="crop", runs=1)
-
-
-def test_a_release_of_embeddings_is_evaluated_at_the_size_that_was_declared(
-    tmp_path: Path,
-) -> None:
-    mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40)] * 20)
-    understudy.synthesize(
-        mixed, out=tmp_path / "out", epsilon=50.0, ledger=str(tmp_path / "l.db"), size=16,
-        fit="pad", decoder="none", settings=QUICK,
-    )  # fmt: skip
-    test = folders(tmp_path / "test", [(40, 60), (60, 40)] * 20, seed=1)
-    found = understudy.evaluate(tmp_path / "out", real=mixed, test=test, attacks=False)
-    assert any(one.group == "fidelity" for one in found.values)

@@ -14,7 +14,7 @@ from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.planning.benchmark_results import benchmark_results, nearest_results
+from understudy.planning.benchmark_results import benchmark_results
 from understudy.planning.dry import dry_run
 from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
@@ -58,16 +58,6 @@ def test_without_help_it_is_clustering_and_the_command_is_one_that_runs(
         assert list(ledger.rows()) == []
 
 
-def test_what_was_counted_in_private_records_says_so(scans: Path) -> None:
-    facts = {fact.name: fact for fact in planned(scans).facts}
-    assert (facts["images"].value, facts["images"].private) == ("150", True)
-    assert facts["class sizes"].private
-    assert facts["read as"].private
-    assert not facts["epsilon asked for"].private
-    declared = {fact.name: fact for fact in planned(scans, size=8, channels=1).facts}
-    assert (declared["read as"].value, declared["read as"].private) == ("8 x 8 x 1", False)
-
-
 def test_a_public_set_of_the_same_classes_is_aligned_and_another_one_is_not(
     scans: Path, tmp_path: Path
 ) -> None:
@@ -80,27 +70,6 @@ def test_a_public_set_of_the_same_classes_is_aligned_and_another_one_is_not(
     assert result.plan is not None
     assert result.plan.method == "alignment"
     assert chosen(planned(scans, public=str(other)))[0] == "--method clustering"
-
-
-@pytest.mark.parametrize(
-    ("generator", "method"),
-    [
-        ("embedded:studio", "alignment"),
-        pytest.param("hf:a/model", "evolution", marks=pytest.mark.slow),
-    ],
-)
-def test_a_generator_that_is_at_hand_is_used(scans: Path, generator: str, method: str) -> None:
-    result = planned(scans, generator=generator, base="none")
-    assert chosen(result)[0] == f"--method {method}"
-    assert {one.method for one in result.expected} == {method}
-
-
-def test_embeddings_need_no_encoder(tmp_path: Path) -> None:
-    vectors = embeddings(tmp_path / "vectors.npz")
-    result = planned(vectors)
-    assert (result.obstacle, chosen(result)[0]) == (None, "--method clustering")
-    assert "--encoder" not in (result.command or "")
-    assert {one.kind for one in result.expected} == {"embeddings"}
 
 
 def test_embeddings_of_large_classes_get_a_classifier_and_images_do_not(
@@ -139,48 +108,6 @@ def test_a_password_is_not_repeated(scans: Path) -> None:
     result = planned(scans, ledger="postgresql://owner:hunter2@127.0.0.1:1/ledger")
     assert "hunter2" not in json.dumps(result.as_dict(), default=list)
     assert result.obstacle is not None
-
-
-def test_small_classes_are_named(scans: Path) -> None:
-    (note,) = [note for note in planned(scans).notes if "little can be known" in note]
-    assert "dog" in note
-    assert "cat" not in note
-    assert not [note for note in planned(scans, epsilon=8.0).notes if "little can be known" in note]
-
-
-def test_what_has_to_be_mended_comes_first(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    result = planned(tmp_path / "empty")
-    assert (result.command, result.plan, result.expected) == (None, None, ())
-    assert result.problems
-
-
-def test_as_text_and_as_json(scans: Path, tmp_path: Path) -> None:
-    words = ["plan", str(scans), "--epsilon", "1", "--ledger", str(tmp_path / "ledger.db")]
-    shown = CliRunner().invoke(app, [*words, "--progress", "none"])
-    assert shown.exit_code == 0, shown.output
-    for part in ("private: for the owner alone", "noise / sensitivity", "nothing was spent"):
-        assert part in shown.output
-    assert re.search(r"^to run it: understudy synthesize", shown.output, re.MULTILINE)
-    content = json.loads(CliRunner().invoke(app, [*words, "--json", "--progress", "none"]).stdout)
-    assert content["kind"] == "owner-only"
-    assert content["plan"]["epsilon"] == 1.0
-    assert content["expected"][0]["command"] in shown.output
-    missing = CliRunner().invoke(app, ["plan", str(scans)])
-    assert "epsilon is missing" in str(missing.exception)
-
-
-def test_the_nearest_benchmarks_come_first() -> None:
-    like = {"images": 50_000, "classes": 10, "side": 32}
-    first, *_ = nearest_results("clustering", "embedded:dct", "images", **like, epsilon=8.0)
-    assert (first.data, first.epsilon) == ("small grey images, a public benchmark", 10.0)
-    first, *_ = nearest_results("clustering", "onnx:x.onnx", "images", **like, epsilon=1.0)
-    assert (first.data, first.encoder, first.epsilon) == (
-        "satellite tiles, a public benchmark",
-        "onnx",
-        1.0,
-    )
-    assert nearest_results("another", "", "images", **like, epsilon=1.0) == ()
 
 
 def test_every_result_stands_in_the_documents(repository: Path) -> None:

@@ -18,20 +18,3 @@ def test_synthesize_protects_homes(tmp_path):
     told = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
     assert "home" in json.dumps(told)
     assert len(list((tmp_path / "out" / "release").rglob("*.png"))) >= 20
-
-
-def test_the_test_half_goes_beside_it(tmp_path):
-    words = ["--test", f"{NAME}&split=test", "--size", "32", "--unit", "home", "--dry-run"]
-    words += ["--epsilon", "1"]
-    places = ["--out", str(tmp_path / "out"), "--ledger", str(tmp_path / "ledger.db")]
-    ended = CliRunner().invoke(app, ["synthesize", NAME, *words, *places])
-    assert ended.exit_code == 0, ended.output
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_wrong_name_is_bad_input(tmp_path):
-    ended = CliRunner().invoke(
-        app, ["synthesize", "playhouse:cats", "--epsilon", "1", "--out", str(tmp_path / "o")]
-    )
-    assert ended.exit_code != 0
-    assert "playhouse:pet-status" in ended.output + str(ended.exception)

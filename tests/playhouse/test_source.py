@@ -1,10 +1,8 @@
 """The playhouse by name: sources that stream and read again identically."""
 
-import numpy as np
 import pytest
 from tests.data.samples import check_source
 
-from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.playhouse import World, open_playhouse
 
@@ -27,44 +25,6 @@ def test_homes_hold_to_what_sources_must(name, classes):
     assert values.shape == (12, 32, 32, 3)
     assert units.tolist() == ["home-0", "home-1", "home-2"] * 4
     assert len({image.tobytes() for image in values}) == 12
-
-
-def test_the_public_world_holds_to_it_too():
-    source = open_source("playhouse:world?count=12&size=32")
-    _, labels, units = check_source(source)
-    assert source.classes == ("bottle", "dog", "person", "two-objects")
-    assert units is None
-    assert len(set(labels)) > 1
-    dogs = open_source("playhouse:world?count=5&target=dog")
-    assert dogs.classes == ("dog",)
-
-
-def test_it_knows_how_to_speak_of_its_classes():
-    pets = open_source(f"playhouse:pet-status?{SMALL}")
-    assert pets.phrases == ("dog eating", "dog playing", "dog sitting", "dog sleeping")
-    assert open_source(f"playhouse:bottle?{SMALL}").phrases == ("medicine bottle",)
-    assert open_source("playhouse:world?count=5&target=person,dog").phrases == ("dog", "person")
-
-
-def test_defaults():
-    source = open_source("playhouse:pet-status")
-    assert len(source) == 1000
-    assert source.shape == (64, 64, 3)
-    assert source.has_units
-    assert len(open_source("playhouse:world")) == 4000
-
-
-def test_a_row_is_a_picture():
-    source = open_playhouse(f"playhouse:pet-status?{SMALL}")
-    values, labels, units = check_source(source)
-    for row in (0, 7, 11):
-        picture = source.drawn_image(row)
-        assert (picture.image == values[row]).all()
-        assert picture.label == labels[row]
-        assert picture.unit == units[row]
-        assert picture.caption
-    with pytest.raises(IndexError):
-        source.drawn_image(12)
 
 
 def test_splits_are_other_pictures_of_the_same_homes():
@@ -91,44 +51,3 @@ def test_other_homes_and_other_streets():
     worlds = [open_playhouse(f"playhouse:world?seed={seed}&count=2") for seed in (0, 1)]
     assert (worlds[0].drawn_image(0).image == World().draw(0).image).all()
     assert (worlds[0].drawn_image(0).image != worlds[1].drawn_image(0).image).any()
-
-
-def test_images_of_another_size():
-    name = f"playhouse:pet-status?{SMALL}"
-    square = open_source(name, size=48)
-    assert square.shape == (48, 48, 3)
-    assert square.drawn_image(0).image.shape == (48, 48, 3)  # drawn, not resampled
-    wide = open_source(name, size=(24, 40))
-    values, _, _ = check_source(wide)
-    assert values.shape == (12, 24, 40, 3)
-    assert np.ptp(values) > 100
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "playhouse:cats",
-        "playhouse:pet-status?homes=none",
-        "playhouse:pet-status?homes=0",
-        "playhouse:pet-status?count=3",
-        "playhouse:pet-status?gap=9",
-        "playhouse:pet-status?split=both",
-        "playhouse:pet-status?seed=-1",
-        "playhouse:pet-status?size=3",
-        "playhouse:world?homes=3",
-        "playhouse:world?target=cat",
-    ],
-)
-def test_names_that_do_not_exist_are_refused(name):
-    with pytest.raises(ConfigError):
-        open_source(name)
-
-
-def test_the_unit_is_the_home():
-    assert open_source("playhouse:pet-status", unit="home").has_units
-    with pytest.raises(SourceError, match="'patient'"):
-        open_source("playhouse:pet-status", unit="patient")
-    with pytest.raises(SourceError, match="none"):
-        open_source("playhouse:world", unit="home")
-    with pytest.raises(ConfigError, match="1 row or more"):
-        next(open_source("playhouse:world?count=1").batches(0))

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from scipy.ndimage import binary_dilation
 
-from understudy.core.errors import ConfigError, MissingExtra
-from understudy.playhouse import SEGMENT_CLASSES, World, canvas, colours
-from understudy.playhouse.attributes import PLACES, TARGETS, choose, values_of
+from understudy.playhouse import SEGMENT_CLASSES, World
+from understudy.playhouse.attributes import TARGETS
 from understudy.playhouse.dice import Dice
-from understudy.playhouse.grammar import read_caption
 from understudy.playhouse.render import TARGET_KEYPOINTS, render
-from understudy.playhouse.scene import Light, main_colour
+from understudy.playhouse.scene import Light
 from understudy.playhouse.staging import sample_scene
 
 EVERYTHING = World(targets=TARGETS)
@@ -47,88 +45,6 @@ def test_another_process_draws_the_same():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     assert int(told) == World().draw(5).image.sum()
-
-
-def test_sizes_show_the_same_scene():
-    small, large = World(32).draw(3), World(128).draw(3)
-    assert large.image.shape == (128, 128, 3)
-    shrunk = large.image.reshape(32, 4, 32, 4, 3).mean(axis=(1, 3))
-    assert np.abs(shrunk - small.image).mean() < 6
-    assert small.attributes == large.attributes
-    for one, other in zip(small.instances, large.instances, strict=True):
-        np.testing.assert_allclose(one.box * 4, other.box, atol=5)
-        np.testing.assert_allclose(one.keypoints[:, :2] * 4, other.keypoints[:, :2], atol=1e-3)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_settled_attributes_are_kept(target):
-    for key, values in values_of(target).items():
-        for value in values:
-            asked = {"target": target, key: value}
-            assert asked.items() <= EVERYTHING.draw_as(1, **asked).attributes.items()
-
-
-def test_an_empty_room_shows_no_target_and_says_none():
-    empty = World(targets=("empty",))
-    rooms = [empty.draw(seed) for seed in range(40)]
-    shown = {SEGMENT_CLASSES[value] for room in rooms for value in np.unique(room.segments)}
-    assert {"wall", "floor", "furniture", "lamp"} <= shown
-    assert not shown & set(TARGET_KEYPOINTS)
-    assert all(room.instances == () and room.attributes["target"] == "empty" for room in rooms)
-    read = [read_caption(room.caption) for room in rooms]
-    assert all(
-        "target" not in said and said.items() <= room.attributes.items()
-        for said, room in zip(read, rooms, strict=True)
-    )
-    assert len({room.caption for room in rooms}) > 20
-    assert len({room.image.tobytes() for room in rooms}) == 40
-
-
-def test_an_empty_room_has_what_was_asked_for():
-    room = World().draw_as(3, target="empty", wall="blue", furniture="sofa, lamp")
-    assert room.attributes["wall"] == "blue"
-    assert {"furniture", "lamp"} <= {SEGMENT_CLASSES[value] for value in np.unique(room.segments)}
-    with pytest.raises(ConfigError, match="'status' is no attribute of the target 'empty'"):
-        World().draw_as(3, target="empty", status="eating")
-
-
-def test_the_example_of_the_caption_can_be_asked_for():
-    asked = {
-        "target": "dog",
-        "coat": "brown",
-        "status": "sleeping",
-        "place": "sofa",
-        "wall": "blue",
-        "furniture": "lamp, plant",
-    }
-    picture = World().draw_as(0, **asked)
-    assert asked.items() <= picture.attributes.items()
-    assert picture.label == 0
-    shown = {SEGMENT_CLASSES[index] for index in np.unique(picture.segments)}
-    assert {"wall", "dog", "furniture", "lamp", "plant"} <= shown
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"target": "cat"},
-        {"target": "dog", "coat": "violet"},
-        {"target": "dog", "shirt": "red"},
-        {"target": "dog", "furniture": "lamp, throne"},
-        {"target": "dog", "status": "eating", "place": "bed"},
-        {"target": "person", "status": "barking"},
-    ],
-)
-def test_what_the_world_does_not_have_is_refused(asked):
-    with pytest.raises(ConfigError):
-        World().draw_as(0, **asked)
-
-
-def test_a_world_needs_sense():
-    with pytest.raises(ConfigError, match="pixels"):
-        World(8)
-    with pytest.raises(ConfigError, match="targets"):
-        World(targets=("cat",))
 
 
 @pytest.mark.parametrize("kind", ["dog", "person", "bottle", "frame"])
@@ -183,52 +99,3 @@ def test_boxes_and_keypoints_fit_the_masks(target):
             assert ((seen == 0) | ((x >= 0) & (x < 64) & (y >= 0) & (y < 64))).all()
             near = (x > left - 3) & (x < right + 3) & (y > top - 3) & (y < bottom + 3)
             assert (near | (seen == 0)).all()
-
-
-@pytest.mark.parametrize(
-    ("target", "axis", "low", "high"),
-    [("dog", 0, 0.40, 0.72), ("person", 1, 0.55, 0.98), ("bottle", 0, 0.10, 0.27)],
-)
-def test_targets_are_large_in_the_frame(target, axis, low, high):
-    boxes = [World(targets=(target,)).draw(seed).instances[0].box / 64 for seed in range(60)]
-    spans = sorted(box[2 + axis] - box[axis] for box in boxes)
-    assert low < spans[3]
-    assert spans[-4] < high
-
-
-@pytest.mark.parametrize("coat", colours.COATS)
-def test_a_dog_has_the_colour_it_is_said_to_have(coat):
-    found = np.array(
-        [
-            np.median(picture.image[picture.instances[0].mask], axis=0)
-            for picture in (
-                World().draw_as(seed, target="dog", coat=coat, light="bright") for seed in range(20)
-            )
-        ]
-    ).mean(axis=0)
-    nearest = min(colours.COATS, key=lambda name: np.abs(found - colours.COATS[name]).sum())
-    assert nearest == coat
-
-
-def test_targets_stand_out_from_walls_nobody_asked_for():
-    near = 0
-    for seed in range(100):
-        whole = scene("dog", seed)
-        near += colours.distance(main_colour(whole.actors[0].look), whole.room.wall) < 60
-    assert near <= 2
-
-
-def test_every_status_and_place_occurs():
-    seen = set()
-    for seed in range(500):
-        target = ("dog", "person")[seed % 2]
-        found = choose(target, {}, Dice(seed), Dice(seed, "vary"))
-        seen.add((f"{found['target']} {found['status']}", found["place"]))
-    wanted = {(key, place) for key, places in PLACES.items() for place in places if key != "thing"}
-    assert seen == wanted
-
-
-def test_what_is_missing_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "aggdraw", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[playhouse\]'"):
-        canvas.Canvas(64, (1, 0, 0, 0, 1, 0), (0, 0, 0))

@@ -22,14 +22,7 @@ import pytest
 from tests.privacy.conftest import BOTH_DATABASES, Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
-from understudy.privacy.accounting import (
-    Event,
-    Gaussian,
-    Laplace,
-    epsilon_of,
-    mu_of,
-    run_event,
-)
+from understudy.privacy.accounting import Event, Gaussian, Laplace, epsilon_of, mu_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, LedgerSpending, Preview
@@ -387,29 +380,6 @@ def test_a_dataset_without_rows_is_refused(ledger: Ledger) -> None:
         ledger.register(rows(0))
 
 
-def test_find_by_name_and_by_id(ledger: Ledger) -> None:
-    first = ledger.register(rows(20, name="photos"))
-    second = ledger.register(rows(20, seed=1, name="photos"))
-    third = ledger.register(rows(20, seed=2, name="scans"))
-    assert ledger.find("scans") == third
-    assert ledger.find(first.id) == first
-    assert ledger.find(second.id[:12]) == second
-    with pytest.raises(LedgerError, match="more than one dataset") as caught:
-        ledger.find("photos")
-    assert first.id in str(caught.value)
-    for unknown in ("nothing", ""):
-        with pytest.raises(LedgerError, match="no dataset called"):
-            ledger.find(unknown)
-
-
-@BOTH_DATABASES
-def test_a_strange_name_does_no_harm(ledger: Ledger) -> None:
-    name = "fotos ä\udcff\n'; DROP TABLE ledger_rows --\0"
-    assert ledger.register(rows(5, name=name)).name == name
-    assert ledger.find(name).name == name
-    assert ledger.verify() == []
-
-
 # What may be seen of it
 
 
@@ -525,10 +495,7 @@ DAMAGE: dict[str, tuple[str, list[str]]] = {
         "DELETE FROM ledger_rows WHERE seq > 7",
         ["row 8 is missing, at the end"],
     ),
-    "all rows cut off": (
-        "DELETE FROM ledger_rows",
-        ["rows 1 to 8 are missing, at the end"],
-    ),
+    "all rows cut off": ("DELETE FROM ledger_rows", ["rows 1 to 8 are missing, at the end"]),
     "a head set back with the rows": (
         "DELETE FROM ledger_rows WHERE seq > 5; UPDATE ledger_head SET count = 5, "
         "hash = (SELECT hash FROM ledger_rows WHERE seq = 5)",

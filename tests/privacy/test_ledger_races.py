@@ -143,9 +143,7 @@ def test_of_a_run_on_a_union_and_one_on_its_part_one_gets_the_last(site: Site) -
         assert ledger.verify() == []
 
 
-def test_processes_that_meet_an_empty_place_make_one_ledger(
-    new_site: Callable[[], Site],
-) -> None:
+def test_processes_that_meet_an_empty_place_make_one_ledger(new_site: Callable[[], Site]) -> None:
     sites = [new_site() for _ in range(PLACES)]
     left, right = race(race_to_register, [site.url for site in sites], [])
     assert left == right

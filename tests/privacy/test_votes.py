@@ -38,8 +38,7 @@ def cloud(kind, count, rng):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["sphere", "far away", "crowded", "twins", "all alike", "whole numbers"],
+    "kind", ["sphere", "far away", "crowded", "twins", "all alike", "whole numbers"]
 )
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e25])
 def test_float32_only_chooses_who_is_compared(kind, scale, monkeypatch):

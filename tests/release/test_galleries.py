@@ -6,14 +6,7 @@ import numpy as np
 from tests.run.samples import class_folders
 
 from understudy.data import open_source
-from understudy.release.galleries import (
-    farthest,
-    read_gallery,
-    release_samples,
-    sheets,
-    write_gallery,
-)
-from understudy.report import Sheet
+from understudy.release.galleries import farthest, read_gallery, sheets, write_gallery
 
 
 def test_the_farthest_are_those_that_no_image_is_like():
@@ -44,21 +37,3 @@ def test_a_gallery_is_read_back_with_its_worst(tmp_path: Path):
         assert one.name == other.name
         for side in ("real", "synthetic", "worst"):
             np.testing.assert_array_equal(getattr(one, side), getattr(other, side))
-
-
-def test_a_gallery_of_an_earlier_version_has_no_worst(tmp_path: Path):
-    image = np.zeros((1, 8, 8, 1), np.uint8)
-    write_gallery(tmp_path, (Sheet("cat", image, image, image),))
-    with np.load(tmp_path / "gallery.npz") as file:
-        old = {name: file[name] for name in file if not name.startswith("worst")}
-    np.savez(tmp_path / "gallery.npz", **old)
-    (one,) = read_gallery(tmp_path)
-    assert len(one.worst) == 0
-
-
-def test_samples_of_a_release_are_the_first_and_the_worst(tmp_path: Path):
-    samples = release_samples(open_source(class_folders(tmp_path / "out", {"cat": 40, "dog": 20})))
-    assert [(one.name, len(one.images), len(one.worst)) for one in samples] == [
-        ("cat", 16, 16),
-        ("dog", 16, 16),
-    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -54,47 +52,6 @@ def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make
     assert dict(found.facts)["epsilon"] == ("1", "4", "2")
 
 
-def test_other_features_are_another_figure_and_a_note(make: Make) -> None:
-    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8, "clip"))])
-    assert [one.value.name for one in found.shared] == ["accuracy"]
-    assert found.notes == (
-        "Measured with different features (a: dct; b: clip): those numbers do not compare.",
-    )
-
-
-def test_other_private_rows_are_a_note(make: Make) -> None:
-    other = replace(figures(0.8), settings={"features": "dct", "rows": {"private": 50}})
-    (note,) = compare_releases([make("a", 1, figures(0.6)), make("b", 4, other)]).notes
-    assert note.startswith("Measured with different rows (a: private: 100; b: private: 50)")
-
-
-def test_releases_that_are_alike_need_no_note(make: Make) -> None:
-    assert compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8))]).notes == ()
-
-
-@pytest.mark.parametrize(
-    ("change", "note"),
-    [
-        ({"receipt": {"unit": "rows sharing 'patient'"}}, "the epsilons do not compare"),
-        ({"receipt": {"adjacency": "replace-one"}}, "the epsilons do not compare"),
-        ({"receipt": {"delta": 1e-6}}, "the epsilons do not compare"),
-        ({"count": 7}, "rows of the releases differ (a: 60,000; b: 7)"),
-        ({"classes": ("x",)}, "The classes differ"),
-    ],
-)
-def test_what_stands_against_comparing_is_said(
-    make: Make, change: dict[str, Any], note: str
-) -> None:
-    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8), **change)])
-    assert len(found.notes) == 1
-    assert note in found.notes[0]
-
-
-def test_what_was_not_measured_is_said(make: Make) -> None:
-    found = compare_releases([make("a", 1, None), make("b", 4, figures(0.8))])
-    assert "Not measured yet: a." in found.notes[0]
-
-
 def test_the_trade_is_drawn_by_method_in_the_order_of_epsilon(make: Make) -> None:
     found = compare_releases(
         [
@@ -109,17 +66,3 @@ def test_the_trade_is_drawn_by_method_in_the_order_of_epsilon(make: Make) -> Non
         ("alignment", [2], [0.7]),
     ]
     assert list(plot.lines[0].notes) == ["early", "late"]
-
-
-def test_one_epsilon_is_no_curve(make: Make) -> None:
-    assert compare_releases([make("a", 1, figures(0.6)), make("b", 1, figures(0.8))]).trades == ()
-
-
-def test_for_programs(make: Make) -> None:
-    broken = Evaluation((metric_value("utility", "accuracy", math.nan),))
-    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, broken)])
-    rows = found.rows()
-    assert [row["release"] for row in rows] == ["a"] * 3 + ["b"]
-    read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert read["figures"][-1]["value"] is None
-    assert read["facts"]["b"]["epsilon"] == "4"

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from understudy.core.errors import InputError, RunError
-from understudy.core.results import Evaluation, Pairs
+from understudy.core.results import Evaluation
 from understudy.report import (
-    OwnerRecord,
     RunRecord,
-    owner_json,
-    owner_report,
-    privacy_json,
     public_documents,
-    public_json,
     public_report,
-    read_evaluation,
-    read_owner,
     read_record,
-    read_score,
 )
 from understudy.report.json_models import EvaluationFile, PrivacyFile
-from understudy.report.tables import explained
 
 
 def stored(record: RunRecord) -> dict[str, object]:
@@ -79,19 +67,6 @@ def test_a_file_of_an_earlier_version_lacks_what_it_did_not_say(record: RunRecor
     assert read_record(content).title == "A synthetic dataset"
 
 
-@pytest.mark.parametrize("part", ["guarantee", "data", "stages", "software", "models"])
-def test_a_file_that_is_not_whole_is_refused(record: RunRecord, part: str) -> None:
-    content = stored(record)
-    del content[part]
-    with pytest.raises(RunError, match=f"not whole .*{part}.*restore"):
-        read_record(content)
-
-
-def test_another_form_is_refused(record: RunRecord) -> None:
-    with pytest.raises(RunError, match="has the schema 'understudy-privacy/9'"):
-        read_record({**stored(record), "schema": "understudy-privacy/9"})
-
-
 def test_every_file_has_the_form_that_is_published(
     record: RunRecord, evaluation: Evaluation
 ) -> None:
@@ -103,88 +78,3 @@ def test_every_file_has_the_form_that_is_published(
         assert file.model_dump(mode="json", by_alias=True) == content
         told = model.model_json_schema(by_alias=True)
         assert set(content) == set(told["properties"])
-
-
-def test_an_evaluation_of_an_earlier_version_says_no_metrics(evaluation: Evaluation) -> None:
-    content = evaluation.as_dict()
-    del content["metrics"]
-    for row in content["figures"]:
-        del row["metric"], row["subject"]
-    read = read_evaluation(content)
-    assert [value.name for value in read.values] == [value.name for value in evaluation.values]
-    assert [value.better for value in read.values] == [value.better for value in evaluation.values]
-    assert explained(read.values) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"curves": None}, "curves: input should be a valid"),
-        ({"figures": [{"group": "fidelity"}]}, "figures.0.name: field required"),
-        ({"verdicts": [{"grade": "superb"}]}, "verdicts.0.group"),
-    ],
-)
-def test_what_is_wrong_with_an_evaluation_is_said(
-    evaluation: Evaluation, change: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(InputError, match=f"{words}.*evaluate the release again"):
-        read_evaluation({**evaluation.as_dict(), **change})
-
-
-def trained(recall: float) -> dict[str, Any]:
-    """What ``run.json`` holds of one training: 90 rows of a class are found, of ten others some."""
-    return {
-        "accuracy": 0.9 + 0.1 * recall,
-        "balanced": (1 + recall) / 2,
-        "per_class": {"many": 1.0, "few": recall, "none": None},
-        "confusion": [[90, 0, 0], [round(10 * (1 - recall)), round(10 * recall), 0], [0, 0, 0]],
-    }
-
-
-def test_a_score_is_read_with_its_baselines_and_its_recalls_the_lowest_first() -> None:
-    entry = {"model": "CNN", "synthetic": [trained(0.5), trained(0.7)], "real": [trained(0.9)]}
-    score = read_score(entry)
-    assert (score.synthetic, score.real) == (pytest.approx(0.8), pytest.approx(0.95))
-    assert (score.accuracy, score.accuracy_real) == (pytest.approx(0.96), pytest.approx(0.99))
-    assert (score.majority_balanced, score.majority) == (0.5, 0.9)
-    assert [recall.label for recall in score.recalls] == ["few", "many"]
-    assert score.recalls[0].synthetic == pytest.approx(0.6)
-
-
-def test_the_owners_record_read_back_makes_the_same_page(
-    record: RunRecord, owner: OwnerRecord
-) -> None:
-    run = {
-        "dataset": owner.dataset,
-        "rows": owner.rows,
-        "skipped": owner.skipped,
-        "spending": asdict(owner.spending),  # type: ignore[arg-type]
-        "accuracy": [
-            {"model": name, "synthetic": [trained(0.5), trained(0.7)], "real": [trained(0.9)]}
-            for name in ("small CNN", "ResNet-9")
-        ],
-        "seconds": dict(owner.seconds),
-        "settings": {"source": "elsewhere"},
-    }
-    read = replace(read_owner(json.loads(json.dumps(run))), sheets=owner.sheets)
-    again = tuple(replace(read.scores[0], model=name) for name in ("small CNN", "ResNet-9"))
-    assert owner_report(record, read) == owner_report(record, replace(owner, scores=again))
-    old = {name: part for name, part in run.items() if name not in ("dataset", "accuracy")}
-    assert read_owner(old).dataset == "elsewhere"
-    with pytest.raises(RunError, match=r"run\.json is not whole"):
-        read_owner({**run, "spending": {}})
-
-
-def test_the_reports_for_programs(
-    record: RunRecord, owner: OwnerRecord, evaluation: Evaluation, pairs: Pairs
-) -> None:
-    whole = replace(owner, evaluation=evaluation, pairs=pairs)
-    told = json.loads(json.dumps(owner_json(record, whole), allow_nan=False))
-    assert told["kind"] == "owner-only"
-    assert told["rows"] == 48_613
-    assert read_evaluation(told["evaluation"]).as_dict() == evaluation.as_dict()
-    assert told["nearest_pairs"]["rows"][13] == [91, 143]
-    assert [one["grade"] for one in told["verdicts"]] == ["good", "fair", "unknown", "poor"]
-    public = json.loads(json.dumps(public_json(record), allow_nan=False))
-    assert public["privacy"] == json.loads(json.dumps(privacy_json(record)))
-    assert [one["title"] for one in public["verdicts"]] == ["Guarantee", "Fitness for use"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,20 +9,9 @@ from understudy.core.types import Receipt
 from understudy.report import meaning
 
 
-def test_mu_composes_by_squares(receipt: Receipt) -> None:
-    assert meaning.composed_mu(receipt) == pytest.approx(0.2680511, rel=1e-12)
-
-
 def test_the_bound_of_a_gaussian_release(receipt: Receipt) -> None:
     # Phi(0.2680511 / 2), from a table of the normal distribution.
     assert meaning.guess_bound(receipt) == pytest.approx(0.553309, abs=2e-6)
-
-
-def test_the_bound_of_epsilon_and_delta_alone(receipt: Receipt) -> None:
-    bare = replace(receipt, stages=(), epsilon=math.log(3), delta=0.0)
-    assert meaning.guess_bound(bare) == pytest.approx(0.75)
-    # A group of two has twice the epsilon: 9 / 10.
-    assert meaning.guess_bound(bare, 2) == pytest.approx(0.9)
 
 
 def test_the_bound_is_reached_by_the_best_attack_on_randomised_response() -> None:
@@ -55,23 +43,3 @@ def test_the_bound_grows_with_the_group_and_never_passes_certainty(
 def test_a_stated_bound_is_never_less_than_the_number(value: float, text: str) -> None:
     assert meaning.stated(value) == text
     assert float(text) >= value
-
-
-@pytest.mark.parametrize(
-    ("words", "value", "text"),
-    [
-        (meaning.percent, 0.5533, "55.4 %"),  # rounded up
-        (meaning.percent, 0.75, "75.0 %"),
-        (meaning.percent, 1.0, "100.0 %"),
-        (meaning.number, 9.634287, "9.63429"),
-        (meaning.number, 100.0, "100"),
-        (meaning.number, 1.5e9, "1.5e9"),
-        (meaning.unit_in_words, "image", "one image"),
-        (meaning.unit_in_words, "rows sharing 'patient'", "all rows sharing 'patient'"),
-        (meaning.unit_in_words, "one household", "one household"),
-    ],
-)
-def test_numbers_and_units_in_words(
-    words: Callable[[object], str], value: object, text: str
-) -> None:
-    assert words(value) == text

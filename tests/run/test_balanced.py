@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.cli import show_run
 from understudy.evaluation.utility_adapter import measure_utility
 from understudy.metrics import verdicts
 from understudy.metrics.utility import CLASS_RECALL, Labelled
@@ -60,21 +59,6 @@ def test_what_a_run_states_is_balanced_accuracy_with_its_baselines(accuracy: Acc
     assert (score.majority_balanced, score.majority) == (pytest.approx(1 / 3), 0.9)
     assert (score.recalls[0].label, score.recalls[0].synthetic) == ("rare", 0)
     assert score.recalls[0].real > 0.9
-
-
-def test_the_terminal_shows_the_class_that_was_lost(
-    accuracy: Accuracy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    show_run._accuracy_table([accuracy])
-    head, model, balanced, plain, lowest = capsys.readouterr().out.splitlines()
-    assert "owner only" in head
-    assert "majority class" in head
-    assert model.startswith("two-layer network")
-    both = [f"{accuracy.synthetic:.1%}", f"{accuracy.real:.1%}"]
-    assert balanced.split() == ["balanced", "accuracy", *both, "33.3%"]
-    assert plain.split()[0] == "accuracy"
-    assert plain.split()[-1] == "90.0%"
-    assert lowest.split()[:4] == ["lowest", "recall:", "rare", "0.0%"]
 
 
 def test_an_evaluation_goes_by_balanced_accuracy_and_holds_every_recall() -> None:

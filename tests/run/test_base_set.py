@@ -7,17 +7,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tests.run.samples import class_folders
 
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 pytest.importorskip("skimage")
 
-import understudy
-from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
 from understudy.run import report
 from understudy.run.sample import base_set
@@ -68,23 +64,6 @@ def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path
     )
 
 
-def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path) -> None:
-    real = class_folders(tmp_path / "real", {"cat": 40, "dog": 40}, (32, 32, 3))
-    test = class_folders(tmp_path / "test", {"cat": 40, "dog": 40}, (32, 32, 3), seed=1)
-    for seed in (0, 1):
-        out = tmp_path / f"base-{seed}"
-        base_set(["cat", "dog"], out=out, count=40, model=model, seed=seed)
-        found = understudy.evaluate(
-            out, real=real, test=test, features="embedded:dct?coefficients=12", attacks=False
-        )
-        assert any(one.group == "fidelity" for one in found.values)
-    compared = report.compare_folders([tmp_path / "base-0", tmp_path / "base-1"])
-    facts = dict(compared.facts)
-    assert facts["epsilon"] == ("none: no private data",) * 2
-    assert compared.shared
-    assert not compared.notes
-
-
 def test_the_seed_decides_and_no_two_parts_share_their_noise(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,26 +80,3 @@ def test_the_seed_decides_and_no_two_parts_share_their_noise(
     assert all((images["a"][row] == images["b"][row]).all() for row in images["a"])
     assert any((images["a"][row] != images["c"][row]).any() for row in images["a"])
     assert (images["a"]["000000.png"] != images["a"]["000004.png"]).any()
-
-
-def test_as_parquet_the_captions_and_licences_are_columns(model: str, tmp_path: Path) -> None:
-    made = base_set(["cat", "dog"], out=tmp_path / "a", count=4, model=model, format="parquet")
-    rows = pq.read_table(made.release / "data").to_pydict()
-    assert rows["caption"] == ["a photo of a cat", "a photo of a dog"] * 2
-    assert len(set(rows["licence"])) == 1
-    assert open_source(made.release).classes == ("cat", "dog")
-
-
-def test_what_makes_no_sense_writes_nothing(model: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(ConfigError, match="one for each class"):
-        base_set(["cat", "dog"], out=out, count=1, model=model)
-    with pytest.raises(ConfigError, match="draws all 2 classes alike"):
-        base_set(["cat", "dog"], out=out, count=4, model=model, template="a photo")
-    with pytest.raises(ConfigError, match="found 1: cat"):
-        base_set(["cat"], out=out, count=4, model=model)
-    assert not out.exists()
-    out.mkdir()
-    (out / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="taken"):
-        base_set(["cat", "dog"], out=out, count=4, model=model)

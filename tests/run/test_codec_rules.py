@@ -1,33 +1,17 @@
 """``--encoder auto``: the encoder and decoder of a run that names none, and the reason."""
 
-import json
-
 import numpy as np
 import pytest
 from tests.run.samples import class_folders, embeddings
-from typer.testing import CliRunner
 
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.cli.main import app
-from understudy.data import open_source
-from understudy.methods.base import AUTO
-from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.planning.dry import dry_run
 from understudy.run import codec_rules
-from understudy.run.codec_rules import (
-    ANY_SHAPE,
-    RULES,
-    CodecRule,
-    choose_codec,
-    codec_roles,
-)
+from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
-from understudy.run.resample import resample
-from understudy.run.synthesize import synthesize
 
 DCT = "embedded:dct"
-ENERGIES = "embedded:energies"
 PHOTO = "embedded:photo"
 LARGE = CodecRule(
     codec=PHOTO,
@@ -67,11 +51,6 @@ def test_the_codec_goes_by_size_and_channels(two_rules, shape, codec):
     assert choice.reason.startswith(codec)
 
 
-def test_embeddings_alone_are_those_of_the_transform(two_rules):
-    assert choose_codec((64, 64, 3), images=False).codec == DCT
-    assert codec_roles({"decoder": "none"}, (64, 64, 3))["encoder"] == DCT
-
-
 def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, monkeypatch):
     def absent(name):
         return None if name == "diffusers" else object()
@@ -81,26 +60,6 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, mo
     assert choice.codec == DCT
     assert "pip install 'understudy[models]'" in choice.reason
     assert "64 x 64, colour" in choice.reason
-
-
-@pytest.mark.parametrize(
-    ("named", "roles"),
-    [
-        ({}, (ENERGIES, ENERGIES)),
-        ({"encoder": DCT}, (DCT, DCT)),
-        ({"encoder": f"{DCT}?coefficients=200"}, (f"{DCT}?coefficients=200", DCT)),
-        ({"encoder": PHOTO}, (PHOTO, PHOTO)),
-        ({"decoder": DCT}, (DCT, DCT)),
-        (
-            {"decoder": f"{PHOTO}?folder=mine"},
-            (PHOTO, f"{PHOTO}?folder=mine"),
-        ),
-        ({"encoder": "onnx:one.onnx"}, ("onnx:one.onnx", None)),
-        ({"encoder": "none"}, ("none", None)),
-    ],
-)
-def test_one_half_of_a_codec_brings_the_other(named, roles):
-    assert codec_roles(named, (64, 64, 3)) == dict(zip(("encoder", "decoder"), roles, strict=True))
 
 
 def test_every_image_has_a_rule_and_a_codec_that_opens_it():
@@ -116,33 +75,10 @@ def test_every_image_has_a_rule_and_a_codec_that_opens_it():
         assert decoder.decode(encoder.encode(images), seeds=seeds).shape == images.shape
 
 
-@pytest.mark.parametrize(
-    ("shape", "codec"),
-    [
-        ((64, 64, 3), ENERGIES),
-        ((64, 64, 1), ENERGIES),
-        ((16, 16, 3), ENERGIES),
-        ((48, 128, 3), ENERGIES),
-        ((28, 28, 1), DCT),
-        ((32, 32, 1), DCT),
-        ((8, 8, 3), DCT),
-        ((300, 300, 3), DCT),
-    ],
-)
-def test_the_codec_of_images_that_nobody_knows(shape, codec):
-    assert choose_codec(shape).codec == codec
-
-
 def config(source, tmp_path, **options):
     ledger = str(tmp_path / "ledger.db")
     given = {"source": str(source), "out": tmp_path / "out", "epsilon": 1.0, "ledger": ledger}
     return make_config({**given, **options})
-
-
-def test_a_linear_space_that_is_asked_for_has_the_transform():
-    for settings in ({"components": 20}, {"power": 0.5}):
-        assert METHOD.roles(ClusteringParams(**settings), frozenset())["encoder"] == DCT
-    assert METHOD.roles(ClusteringParams(), frozenset())["encoder"] == AUTO
 
 
 def test_the_plan_says_which_and_why_unless_one_is_named(tmp_path):
@@ -154,22 +90,3 @@ def test_the_plan_says_which_and_why_unless_one_is_named(tmp_path):
     vectors = embeddings(tmp_path / "vectors.npz")
     ready = prepare(config(vectors, tmp_path, encoder="auto"))
     assert ready.codec is None
-
-
-def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch):
-    source = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30}, (12, 10, 1))
-    synthesize(source, out=tmp_path / "out", epsilon=1, ledger=str(tmp_path / "l.db"), count=8)
-    settings = json.loads((tmp_path / "out/owner/run.json").read_text())["settings"]
-    assert (settings["encoder"], settings["decoder"]) == (DCT, DCT)
-    monkeypatch.setattr(codec_rules, "RULES", ())
-    more = resample(tmp_path / "out", out=tmp_path / "more", count=5)
-    assert len(open_source(more.release)) == 5
-
-
-def test_methods_say_what_auto_stands_for():
-    shown = CliRunner().invoke(app, ["methods"])
-    assert "auto: embedded:dct for grey images of up to 32 pixels a side" in shown.output
-    listed = json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)
-    said = {method["name"]: method["auto"] for method in listed}
-    assert DCT in said[METHOD.name]
-    assert said["evolution"] is None

@@ -72,27 +72,6 @@ def test_a_file_may_hold_every_option(tmp_path):
     assert config.as_options() == expected
 
 
-def test_a_unit_comes_from_one_place(tmp_path):
-    names = {"source": "a", "out": "b", "epsilon": 1.0}
-    config = make_config({**names, "unit_from_name": r"case_(\d+)"})
-    assert config.privacy.privacy_unit.name == r"rows sharing 'case_(\d+) of its name'"
-    assert make_config({**names, "unit_from": "folder"}).privacy.unit_column == "its folder"
-    with pytest.raises(ConfigError, match="say once whose image it is"):
-        make_config({**names, "unit": "patient", "unit_from": "folder"})
-    with pytest.raises(ConfigError, match="no regular expression"):
-        make_config({**names, "unit_from_name": "("})
-
-
-def test_a_fit_needs_a_size():
-    with pytest.raises(ConfigError, match=r"--fit pad .* add --size"):
-        make_config({"source": "a", "out": "b", "epsilon": 1.0, "fit": "pad"})
-
-
-def test_names_in_a_file_may_have_hyphens(tmp_path):
-    options = read_config(write(tmp_path / "run.yaml", {"dry-run": True, "unit-rows": 3}))
-    assert options == {"dry_run": True, "unit_rows": 3}
-
-
 def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
     with pytest.raises(ConfigError, match=r"'epsilom'.*Did you mean 'epsilon'\?"):
         read_config(write(tmp_path / "run.yaml", {"epsilom": 1}))
@@ -100,39 +79,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
         make_params(ClusteringParams, {"lloyd_step": 1})
     with pytest.raises(ConfigError, match=r"unknown option 'encodr'.*'encoder'"):
         make_config({"source": "a", "out": "b", "epsilon": 1.0, "encodr": "x"})
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("- a\n- b\n", "expected 'name: value' lines, found list"),
-        ("", "found NoneType"),
-        ("a: [1", "not a YAML file"),
-        ("epsilon: !!python/object/apply:os.getcwd []\n", "not a YAML file"),
-    ],
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, content, words):
-    path = write(tmp_path / "run.yaml", content)
-    with pytest.raises(ConfigError, match=words) as caught:
-        read_config(path)
-    assert str(path) in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"absent\.yaml.*No such file"):
-        read_config(tmp_path / "absent.yaml")
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00bad")
-    with pytest.raises(ConfigError, match="not a YAML file"):
-        read_config(tmp_path / "binary.yaml")
-
-
-@pytest.mark.parametrize("name", ["source", "out", "epsilon"])
-def test_source_out_and_epsilon_are_needed(name):
-    options = {"source": "a", "out": "b", "epsilon": 1.0}
-    with pytest.raises(ConfigError, match=f"{name} is missing"):
-        make_config({k: v for k, v in options.items() if k != name})
-    with pytest.raises(ConfigError, match=f"{name} is missing"):
-        make_config({**options, name: None})
 
 
 def test_text_becomes_the_type_that_is_wanted():
@@ -244,11 +190,3 @@ def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
 def test_declarations_that_make_no_sense(options, words):
     with pytest.raises(ConfigError, match=words):
         make_config({"source": "a", "out": "b", "epsilon": 1.0, **options})
-
-
-def test_classes_are_a_text_or_a_list():
-    asked = [
-        make_config({"source": "a", "out": "b", "epsilon": 1.0, "classes": c}).data.classes
-        for c in ("1, 0", [1, 0])
-    ]
-    assert asked == [("1", "0"), ("1", "0")]

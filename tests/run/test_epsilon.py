@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +63,6 @@ def site(tmp_path: Path) -> Site:
 )
 def test_words_for_a_part_of_a_budget(words: str, share: float | None) -> None:
     assert part_of_budget(words) == share
-
-
-@pytest.mark.parametrize("words", ["half", "0%", "101%", "-5%", "nan%", "%", "inf%", "1 0%"])
-def test_other_words_are_refused_with_those_that_there_are(words: str) -> None:
-    with pytest.raises(ConfigError, match="'rest', or a share such as 10%"):
-        make_config({"source": "a", "out": "b", "epsilon": words})
 
 
 def test_the_rest_and_shares_of_a_budget(site: Site) -> None:
@@ -156,13 +149,6 @@ def test_a_terminal_is_asked_once(
     assert (question in sys.stderr.getvalue()) == (not yes)  # type: ignore[attr-defined]
 
 
-def test_a_script_is_asked_nothing(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    RunPrinter().confirm(site.plan(1.0))
-    captured = capsys.readouterr()
-    assert "epsilon 1, delta 1e-05" in captured.out
-    assert captured.err == ""
-
-
 def test_the_ledger_says_the_largest_next_run(site: Site) -> None:
     site.set_budget(3.0)
     site.synthesize(1.0)
@@ -177,15 +163,3 @@ def test_the_ledger_says_the_largest_next_run(site: Site) -> None:
     assert f"{largest:g}" in shown("list")
     owner = json.loads((site.folder / "out" / "owner" / "run.json").read_text())
     assert owner["spending"]["remaining"] == largest
-
-
-def test_a_test_set_says_what_it_takes(site: Site) -> None:
-    pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
-    large = class_folders(site.folder / "large", {"cat": 20, "dog": 20}, (16, 16, 1))
-    notes: Callable[..., str] = lambda **more: " ".join(  # noqa: E731
-        site.plan(1.0, source=str(large), test=str(large), **more).notes
-    )
-    assert "--test trains two networks" in notes()
-    assert "small CNN on images" in notes()
-    assert "understudy evaluate" in notes()
-    assert "two-layer network" in notes(decoder="none")

@@ -9,10 +9,9 @@ from tests.run.samples import QUICK, class_folders, embeddings, noisy_values, wi
 
 import understudy
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import ConfigError, RunStopped
+from understudy.core.errors import RunStopped
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.privacy.queries import RecallCounts
 from understudy.report import read_record
 from understudy.run import report
 
@@ -115,32 +114,3 @@ def test_embeddings_and_units_of_several_images(tmp_path, kind):
     result = run(options.pop("source"), tmp_path, **options)
     assert [*result.quality.recalls] == ["cat", "dog", "eel"]
     assert result.quality.balanced_accuracy[2] > 0.6
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"quality_share": "60%"}, "quality_share is 50% at most, found 60%"),
-        ({"quality_share": "some"}, "quality_share is a share, such as 5% or 0.05"),
-        ({"quality_share": -0.1}, "quality_share is a share"),
-        ({"label": "none"}, "--quality-share pays for the recall of each class"),
-        ({"settings": {"conditional": False, **QUICK}}, "pays for the recall of each class"),
-    ],
-)
-def test_a_share_that_makes_no_sense_is_refused(scans, tmp_path, options, message):
-    flat = tmp_path / "flat"
-    if "label" in options:  # images without class folders
-        class_folders(tmp_path, {"flat": 3})
-    with pytest.raises(ConfigError, match=message):
-        run(flat if "label" in options else scans, tmp_path, **options)
-    assert not (tmp_path / "out").exists()
-    assert not (tmp_path / "ledger.db").exists()
-
-
-def test_a_unit_of_several_records_counts_once():
-    query = RecallCounts(np.array([[1.0, -1.0], [0.0, 0.0]]))
-    values = np.array([[1.0], [1.0], [-1.0], [1.0]], dtype=np.float32)
-    units = np.array([0, 0, 0, 1])
-    grid = query.grid(5.0)
-    total = query.integer_sum(values, np.array([0, 0, 0, 1]), units, grid) * grid
-    assert total.ravel() == pytest.approx([1 / 3, 2 / 3, 1, 0], abs=1e-4)

@@ -33,11 +33,6 @@ def register(site: Path, name: str, value: str, package: str = "mine-package") -
     install(site, package, {"mine_module": MODULE}, {METHODS: {name: value}})
 
 
-def test_the_methods_of_this_package_are_registered_like_those_of_others() -> None:
-    assert list(methods()) == list(BUILT_IN[METHODS])
-    assert [one.name for one in methods().values()] == list(methods())
-
-
 def test_a_method_of_another_package_stands_beside_the_built_in_ones(site: Path) -> None:
     register(site, "mine", "mine_module:mine")
     assert list(methods()) == sorted([*BUILT_IN[METHODS], "mine"])
@@ -53,13 +48,6 @@ def test_a_name_clash_is_refused_and_names_both_packages(site: Path) -> None:
     assert method("alignment").name == "alignment"
 
 
-def test_two_packages_from_outside_may_not_share_a_name_either(site: Path) -> None:
-    register(site, "mine", "mine_module:mine")
-    register(site, "mine", "mine_module:mine", package="other-package")
-    with pytest.raises(ConfigError, match=r"mine-package \(.*\) and other-package \("):
-        method("mine")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -73,11 +61,6 @@ def test_what_is_no_method_is_named(site: Path, name: str, value: str, message: 
     register(site, name, value)
     with pytest.raises(ConfigError, match=message):
         method(name)
-
-
-def test_an_unknown_method_gets_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match="clustering"):
-        method("clusterin")
 
 
 def test_the_project_declares_its_own_methods(repository: Path) -> None:

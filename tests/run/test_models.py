@@ -7,11 +7,10 @@ from tests.plugin_packages import install
 from tests.run.samples import QUICK, class_folders, embeddings
 
 from understudy.core.entry_points import METHODS
-from understudy.core.errors import ConfigError, SourceError
-from understudy.data import open_source
+from understudy.core.errors import SourceError
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run.config import make_config
-from understudy.run.models import names_of_roles, phrases_of
+from understudy.run.models import names_of_roles
 from understudy.run.prepare import prepare
 
 
@@ -26,11 +25,7 @@ def imagining(**roles):
 
 
 def test_a_role_left_open_gets_the_methods_default():
-    assert named() == {
-        "encoder": "embedded:dct",
-        "decoder": "embedded:dct",
-        "public": "procedural",
-    }
+    assert named() == {"encoder": "embedded:dct", "decoder": "embedded:dct", "public": "procedural"}
     assert named(public="none")["public"] is None
 
 
@@ -50,14 +45,6 @@ def test_a_model_in_a_folder_stands_for_the_same_model_in_other_roles():
     assert other["encoder"] == "embedded:studio"
     assert named(studio, generator=f"{mine}&steps=4")["encoder"] == mine
     assert named(studio, generator="embedded:studio?steps=4")["encoder"] == "embedded:studio"
-
-
-def test_what_a_method_has_no_use_for_is_refused():
-    with pytest.raises(ConfigError, match=r"clustering.*no use for --writer.*--encoder"):
-        named(writer="embedded:writer")
-    assert named(writer="none")["encoder"] == "embedded:dct"
-    with pytest.raises(ConfigError, match="--cluster-encoder"):
-        named(cluster_encoder="embedded:dct")
 
 
 def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypatch):
@@ -86,8 +73,3 @@ from understudy.methods.clustering.algorithm import METHOD
 ROLES = {"encoder": "embedded:dct", "decoder": "embedded:dct", "base": None}
 based = replace(METHOD, name="based", roles=lambda params, named: ROLES)
 """
-
-
-def test_a_source_may_know_how_to_speak_of_its_classes(tmp_path):
-    folder = class_folders(tmp_path / "scans", {"ice_cream": 2, "hot-dog": 2})
-    assert phrases_of(open_source(str(folder))) == ("hot dog", "ice cream")

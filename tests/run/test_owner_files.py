@@ -6,7 +6,7 @@ import stat
 
 import pytest
 from tests.backends.tiny_onnx import block_means
-from tests.methods.shapes_world import folder_of_shapes
+from tests.methods.shapes_world import file_of_stripes, folder_of_shapes
 from tests.run.samples import QUICK, class_folders, embeddings
 
 import understudy
@@ -95,13 +95,6 @@ def test_a_public_name_has_no_folder(name, public):
     assert public_name(public) == public
 
 
-def test_a_relative_folder_that_exists_is_no_name_of_a_hub(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ward7" / "clip").mkdir(parents=True)
-    assert public_name("hf:ward7/clip") == "hf:clip"
-    assert public_name("hf:ward8/clip") == "hf:ward8/clip"
-
-
 def released_bytes(folder):
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
@@ -120,6 +113,7 @@ def test_no_folder_of_the_owner_is_in_a_release(method, tmp_path):
     if method == "labelling":
         scans = folder_of_shapes(ward / "shapes", (70, 57), 1)
         given["public"] = str(folder_of_shapes(ward / "public", (80, 80), 2))
+        given["contrast"] = str(file_of_stripes(ward / "contrast.npz"))
     ledger = str(tmp_path / "ledger.db")
     options = {"epsilon": 30.0, "ledger": ledger, "method": method, "progress": "none", **given}
     out = tmp_path / "out"

@@ -2,10 +2,9 @@
 
 import pytest
 from tests.backends.tiny_onnx import block_fill, block_means, channel_means
-from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
+from tests.run.samples import QUICK, class_folders, embeddings
 
 from understudy.core.errors import BackendError, ConfigError, SourceError
-from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
@@ -38,14 +37,6 @@ def test_images_are_encoded_and_decoded_by_default(images, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_without_a_decoder_embeddings_are_released(images, tmp_path):
-    assert prepared(images, tmp_path, decoder="none").context.decoder is None
-    assert (
-        prepared(images, tmp_path, encoder="embedded:dct?", decoder=None).context.decoder
-        is not None
-    )
-
-
 def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path):
     test = class_folders(tmp_path / "test", {"cat": 2, "dog": 2, "emu": 2})
     with pytest.raises(SourceError, match=r"may have no classes but those of .*has emu besides"):
@@ -53,23 +44,6 @@ def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path
     fewer = class_folders(tmp_path / "fewer", {"ant": 2, "dog": 2})
     with pytest.raises(SourceError, match="ant"):
         prepared(images, tmp_path, test=str(fewer), size=16)
-
-
-def test_a_unit_column_that_is_not_there_is_named(images, tmp_path):
-    people = with_manifest(tmp_path / "people")
-    assert prepared(people, tmp_path, unit="patient").source.has_units
-    with pytest.raises(SourceError, match="household"):
-        prepared(people, tmp_path, unit="household")
-    with pytest.raises(SourceError, match="patient"):
-        prepared(images, tmp_path, unit="patient")
-
-
-@pytest.mark.parametrize("option", ["encoder", "decoder"])
-def test_embeddings_take_no_models(vectors, tmp_path, option):
-    ready = prepared(vectors, tmp_path, settings={}, decoder="none")
-    assert (ready.context.encoder, ready.context.decoder) == (None, None)
-    with pytest.raises(ConfigError, match="holds embeddings already: leave out"):
-        prepared(vectors, tmp_path, settings={}, **{option: "embedded:dct"})
 
 
 def test_kinds_and_lengths_must_agree(images, vectors, tmp_path):
@@ -106,18 +80,6 @@ def test_what_cannot_work_is_refused(images, tmp_path, options, error, words):
         prepared(images, tmp_path, **options)
 
 
-def test_no_source_is_named(tmp_path):
-    with pytest.raises(SourceError, match=r"absent.*no such file or folder"):
-        prepared(tmp_path / "absent", tmp_path)
-
-
-def test_directions_need_an_order_or_public_images(vectors, tmp_path):
-    with pytest.raises(ConfigError, match="needs --public"):
-        prepared(vectors, tmp_path, settings={"components": 3})
-    public = embeddings(tmp_path / "public.npz", seed=5)
-    assert prepared(vectors, tmp_path, settings={"components": 3}, public=str(public)).public
-
-
 def test_the_plan_depends_on_public_facts_alone(tmp_path):
     """Defect 7 of the field: class sizes used as if they were public."""
     plans = [
@@ -151,30 +113,3 @@ def test_public_images_suit_what_is_made_of_them(images, tmp_path):
     assert prepared(images, tmp_path, **{**drawn, "encoder": pooled}).public is not None
     assert prepared(images, tmp_path, decoder=decoder, public="none", **drawn).public is None
     assert prepared(images, tmp_path).public is None
-
-
-def evolving(studio, tmp_path, source, **options):
-    """A dry run of evolution with a tiny studio, and a ledger that is not there yet."""
-    studio = f"embedded:studio?folder={studio}"
-    where = {"out": tmp_path / "out", "ledger": str(tmp_path / "ledger.db")}
-    models = {"encoder": studio, "generator": studio}
-    config = {"source": source, "method": "evolution", "epsilon": 1.0, **where, **models}
-    return dry_run(make_config(config | options))
-
-
-def test_classes_of_one_size_need_a_count_before_anything_is_opened(tiny_studio, tmp_path):
-    source = str(class_folders(tmp_path / "scans", {"dog": 2, "person": 2}, (32, 32, 3)))
-    with pytest.raises(ConfigError, match="nothing says how many images: give --count"):
-        evolving(tiny_studio, tmp_path, source, settings={"sizes": "balanced"})
-    assert not (tmp_path / "ledger.db").exists()
-    plan = evolving(tiny_studio, tmp_path, source, settings={"sizes": "balanced"}, count=10)
-    assert [stage.name for stage in plan.stages] == [f"round {i}" for i in range(1, 6)]
-
-
-def test_one_class_that_has_a_phrase_may_be_drawn_from_it(tiny_studio, tmp_path):
-    settings = {"candidates": "images"}
-    homes = "playhouse:bottle?homes=2&per_home=2&size=32"
-    assert evolving(tiny_studio, tmp_path, homes, settings=settings, unit="home").refused is None
-    nameless = str(class_folders(tmp_path / "scans", {"": 4}, (32, 32, 3)))
-    with pytest.raises(ConfigError, match="template=a photo of a dog"):
-        evolving(tiny_studio, tmp_path, nameless, settings=settings)

@@ -2,23 +2,10 @@
 
 import io
 import json
-import threading
 
 import pytest
-from rich.console import Console
-from rich.progress import Progress
 
-from understudy.core.errors import ConfigError
-from understudy.run.progress import (
-    JsonEvents,
-    PlainEvents,
-    RichEvents,
-    SilentEvents,
-    duration,
-    heartbeat,
-    paused,
-    reporting,
-)
+from understudy.run.progress import JsonEvents, PlainEvents, paused, reporting
 
 
 class Clock:
@@ -61,35 +48,6 @@ def test_a_plain_step_writes_at_once_and_then_a_line_every_ten_seconds(clock, st
     assert len(lines) == 1 + 9 + 1
 
 
-def test_a_short_plain_step_is_one_line(clock, stream):
-    step = PlainEvents(stream, clock).step("drawing", 5)
-    advance(step, clock, 1, 5)
-    assert stream.getvalue() == "drawing: 0 of 5\n"
-
-
-def test_each_plain_step_has_ten_seconds_of_its_own(clock, stream):
-    events = PlainEvents(stream, clock)
-    one = events.step("one", 100)
-    clock.now += 6
-    other = events.step("other", 100)
-    clock.now += 5
-    one(1)
-    other(1)
-    assert stream.getvalue().splitlines()[2:] == ["one: 1 of 100, 1%, 0.091/s, 18 min 9 s left"]
-
-
-def test_a_step_without_a_total_has_a_count_and_a_rate(clock, stream):
-    step = PlainEvents(stream, clock).step("searching")
-    advance(step, clock, 4, 3, done=100)
-    step.finish()
-    step.finish()
-    assert stream.getvalue().splitlines() == [
-        "searching",
-        "searching: 300, 25/s",
-        "searching: 300 done in 12 s",
-    ]
-
-
 @pytest.mark.parametrize("kind", [PlainEvents, JsonEvents])
 def test_lines_never_tell_a_private_number_of_items(kind, clock, stream):
     events = kind(stream, clock)
@@ -126,46 +84,8 @@ def test_json_lines_have_a_step_once_a_second_and_every_message(clock, stream):
     assert (lines[10]["event"], lines[10]["done"], lines[10]["took"]) == ("step_finished", 40, 10)
     assert lines[11:] == [
         {"event": "notice", "seconds": 12.0, "message": "loss 0.5"},
-        {
-            "event": "warning",
-            "seconds": 12.0,
-            "message": "the encoder cannot tell cats from dogs",
-        },
+        {"event": "warning", "seconds": 12.0, "message": "the encoder cannot tell cats from dogs"},
     ]
-
-
-def test_what_comes_after_the_last_item_is_not_reported_again(clock, stream):
-    step = JsonEvents(stream, clock).step("drawing", 1)
-    step(1)
-    advance(step, clock, 5, 3)
-    step.finish()
-    assert stream.getvalue().count("\n") == 2
-
-
-def test_a_bar_counts_and_is_full_when_it_is_finished():
-    with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as progress:
-        events = RichEvents(progress)
-        outer, inner = events.step("outer", 10, owner_only=True), events.step("inner")
-        bar = progress.tasks[0]
-        assert (bar.description, bar.total) == ("inner", None)
-        outer(4)
-        inner(3)
-        assert bar.completed == 3
-        inner.finish()
-        (bar,) = progress.tasks
-        assert (bar.description, bar.completed, bar.total) == ("outer", 4, 10)
-        outer(6)
-        assert not progress.tasks
-
-
-def test_messages_stand_above_the_bars_as_they_are():
-    file = io.StringIO()
-    with Progress(console=Console(file=file, force_terminal=True, width=40)) as progress:
-        events = RichEvents(progress)
-        events.notice("Frechet distance 7 [of all]", owner_only=True)
-        events.warning("set a budget")
-    assert "Frechet distance 7 [of all] (owner only)" in file.getvalue()
-    assert "note: set a budget" in file.getvalue()
 
 
 def test_auto_is_lines_where_stderr_is_no_terminal(capsys):
@@ -175,22 +95,6 @@ def test_auto_is_lines_where_stderr_is_no_terminal(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "drawing: 0 of 3\nnote: set a budget\n"
-
-
-def test_a_step_that_does_not_count_is_written_about_every_ten_seconds(clock, stream):
-    events = PlainEvents(stream, clock)
-    step = events.step("reading private records", 1234, owner_only=True)
-    for _ in range(35):
-        clock.now += 1
-        events.beat()
-    step.finish()
-    assert stream.getvalue().splitlines() == [
-        "reading private records",
-        "reading private records: 0%, 10 s so far",
-        "reading private records: 0%, 20 s so far",
-        "reading private records: 0%, 30 s so far",
-        "reading private records: done in 35 s",
-    ]
 
 
 def test_the_first_word_comes_within_two_seconds_and_there_is_none_during_a_question(clock, stream):
@@ -207,77 +111,3 @@ def test_the_first_word_comes_within_two_seconds_and_there_is_none_during_a_ques
     assert stream.getvalue() == "working: 2 s so far\n"
     events.beat()
     assert stream.getvalue().endswith("working: 1 min 2 s so far\n")
-
-
-def test_a_heartbeat_in_json_is_an_event(clock, stream):
-    events = JsonEvents(stream, clock)
-    clock.now += 2
-    events.beat()
-    events.step("drawing", 3)
-    clock.now += 12
-    events.beat()
-    between, _, step = (json.loads(line) for line in stream.getvalue().splitlines())
-    assert between["message"] == "working: 2 s so far"
-    assert (step["event"], step["done"], step["took"]) == ("step_advanced", 0, 12)
-
-
-def test_bars_need_a_word_only_where_no_bar_is_open(clock):
-    file = io.StringIO()
-    with Progress(console=Console(file=file, force_terminal=True, width=60)) as progress:
-        events = RichEvents(progress, clock)
-        clock.now += 2
-        events.beat()
-        assert "working: 2 s so far" in file.getvalue()
-        step = events.step("drawing")
-        clock.now += 30
-        events.beat()
-        assert "32 s so far" not in file.getvalue()
-        step.finish()
-        with paused(events):
-            clock.now += 30
-            events.beat()
-            assert not progress.live.is_started
-        assert progress.live.is_started
-        assert "1 min" not in file.getvalue()
-
-
-def test_a_heartbeat_beats_by_itself_until_the_end():
-    class Stream(io.StringIO):
-        heard = threading.Event()
-
-        def write(self, text):
-            self.heard.set()
-            return super().write(text)
-
-    stream = Stream()
-    events = PlainEvents(stream, clock=iter(range(0, 10**6, 5)).__next__)
-    with heartbeat(events, wait=0.001):
-        assert stream.heard.wait(30)
-        thread = next(one for one in threading.enumerate() if one.name == "heartbeat")
-    assert not thread.is_alive()
-    assert stream.getvalue().startswith("working: ")
-
-
-def test_silence_and_events_of_the_callers_own(capsys):
-    with reporting("none") as events:
-        events.step("drawing", 3)(3)
-        events.notice("a notice")
-        events.warning("a warning")
-        events.step("searching").finish()
-    assert capsys.readouterr().err == ""
-    own = SilentEvents()
-    with reporting(own) as events:
-        assert events is own
-
-
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(ConfigError, match="auto, rich, plain, json or none, found 'loud'"):
-        reporting("loud").__enter__()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
-)
-def test_durations_in_words(seconds, words):
-    assert duration(seconds) == words

@@ -6,20 +6,17 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 from tests.metric_values import metric_value
 from tests.report.pages import Page, pictures, pixels
-from tests.run.samples import QUICK, class_folders, embeddings, save
+from tests.run.samples import QUICK, class_folders, save
 
 import understudy
-from understudy.core.errors import ConfigError, LedgerError, RunError
 from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -180,24 +177,6 @@ def test_the_public_report_reads_nothing_of_the_owners(
     assert report.write_public_report(alone, tmp_path / "c.html").read_bytes() == with_owner
 
 
-def test_the_report_made_anew_is_the_one_that_the_run_wrote(finished: Path, tmp_path: Path) -> None:
-    alone = tmp_path / "alone"  # without the other runs beside it
-    shutil.copytree(finished / "run-8", alone / "run-8")
-    page = alone / "run-8" / "owner" / "report.html"
-    before = page.read_text()
-    page.unlink()
-    assert report.refresh(alone / "run-8") == page
-    assert page.read_text() == before
-
-
-def test_an_evaluation_comes_into_the_report(runs: Path, marked: NDArray[np.uint8]) -> None:
-    measured(runs / "run-1", marked, FIGURES)
-    text = report.refresh(runs / "run-1").read_text()
-    assert "98.77" in text
-    assert "Leakage: found" in Page(text).words
-    assert any(holds(pixels(file), marked) for file in pictures(text))
-
-
 def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     run = json.loads((runs / "run-1" / "owner" / "run.json").read_text())
     with Ledger(finished / "ledger.db") as book:
@@ -208,122 +187,3 @@ def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     assert owner.spending.spent == pytest.approx(spent) != run["spending"]["spent"]
     assert owner.spending.remaining is not None
     assert 20 - spent < owner.spending.remaining < 20  # as one run: epsilons do not add up
-
-
-def test_without_its_ledger_the_budget_is_the_runs(runs: Path) -> None:
-    path = runs / "run-1" / "owner" / "run.json"
-    run = json.loads(path.read_text())
-    gone = runs / "gone.db"
-    path.write_text(json.dumps({**run, "ledger": str(gone)}))
-    owner = report.load(runs / "run-1").owner
-    assert owner.budget_from == "run"
-    assert owner.spending is not None
-    assert owner.spending.spent == run["spending"]["spent"]
-    assert not gone.exists()
-    with pytest.raises(LedgerError, match="knows no dataset"):
-        report.load(runs / "run-1", ledger=str(gone))
-
-
-def test_runs_on_the_same_dataset_make_a_curve(runs: Path, marked: NDArray[np.uint8]) -> None:
-    for epsilon, value in ((1, 0.5), (4, 0.7)):
-        measured(runs / f"run-{epsilon}", marked, {"accuracy": value})
-    stranger = shutil.copytree(runs / "run-8", runs / "stranger")
-    run = json.loads((stranger / "owner" / "run.json").read_text())
-    (stranger / "owner" / "run.json").write_text(json.dumps({**run, "dataset_id": "other"}))
-    found = report.load(runs / "run-1")
-    assert [one.name for one in found.owner.releases] == ["run-1", "run-4", "run-8"]
-    assert "accuracy over epsilon" in found.write().read_text()
-    only = report.load(runs / "run-1", other_runs=[stranger])
-    assert [one.name for one in only.owner.releases] == ["run-1", "stranger"]
-
-
-def test_a_run_that_kept_no_gallery_shows_the_release(runs: Path) -> None:
-    (runs / "run-1" / "owner" / "gallery.npz").unlink()
-    words = Page(report.refresh(runs / "run-1").read_text()).words
-    assert "real: no images" in words
-
-
-def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:
-    understudy.synthesize(
-        embeddings(tmp_path / "v.npz"),
-        out=tmp_path / "out",
-        epsilon=1.0,
-        settings={"clusters": 1},
-        count=30,
-        ledger=str(tmp_path / "ledger.db"),
-    )
-    assert pictures(report.refresh(tmp_path / "out").read_text()) == []
-    page = report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
-    assert "30 synthetic embeddings" in Page(page).words
-
-
-def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: Path) -> None:
-    measured(runs / "run-1", marked, {"accuracy": 0.5}, rows=10)
-    measured(runs / "run-4", marked, {"accuracy": 0.7}, rows=20)
-    folders = [runs / "run-1", runs / "run-4"]
-    found = report.compare_folders(folders)
-    assert [one.value.name for one in found.shared] == ["accuracy"]
-    assert "Measured with different rows (run-1: 10; run-4: 20)" in found.notes[0]
-    page = report.write_comparison(folders, found, tmp_path / "c.html").read_text()
-    assert len(pictures(page)) == 2
-    assert "Measured with different rows" in Page(page).words
-    lines = report.write_table(found.rows(), tmp_path / "c.csv").read_text().splitlines()
-    assert lines[0].startswith("release,method,guarantee,epsilon,delta,group,name,value")
-    assert len(lines) == 1 + 4
-    table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
-    assert ",".join(table.column_names) == lines[0]
-    assert table["epsilon"].to_pylist() == [1.0, 1.0, 4.0, 4.0]
-
-
-def test_releases_of_the_same_name_are_told_apart(runs: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(runs / "run-1", tmp_path / "second" / "run-1")
-    found = report.compare_folders([runs / "run-1", other])
-    assert [one.name for one in found.releases] == ["runs/run-1", "second/run-1"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "error", "message"),
-    [
-        (lambda runs: report.compare_folders([runs / "run-1"]), ConfigError, "two or more"),
-        (
-            lambda runs: report.compare_folders([runs / "run-1"] * 2),
-            ConfigError,
-            "two or more .* found 1",
-        ),
-        (lambda runs: report.compare_folders([runs / "run-1", runs]), RunError, "holds no release"),
-        (lambda runs: report.load(runs), RunError, "holds no release"),
-        (
-            lambda runs: report.load(shutil.copytree(runs / "run-1" / "release", runs / "alone")),
-            RunError,
-            "without its run",
-        ),
-        (
-            lambda runs: report.write_table([], runs / "a.xlsx"),
-            ConfigError,
-            r"name it a.csv or a.parquet, not a.xlsx",
-        ),
-        (
-            lambda runs: report.write_table([], runs / "no" / "a.parquet"),
-            ConfigError,
-            "there is no folder",
-        ),
-        (
-            lambda runs: report.write_public_report(runs / "run-1", runs / "no" / "a.html"),
-            ConfigError,
-            "there is no folder",
-        ),
-    ],
-)
-def test_what_cannot_be_done_is_said(
-    runs: Path, fault: Callable[[Path], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        fault(runs)
-
-
-@pytest.mark.parametrize("name", ["run.json", "evaluation.json", "pairs.npz", "gallery.npz"])
-def test_a_damaged_file_is_named(runs: Path, marked: NDArray[np.uint8], name: str) -> None:
-    measured(runs / "run-1", marked, FIGURES)
-    (runs / "run-1" / "owner" / name).write_bytes(b"{")
-    with pytest.raises(RunError, match=re.escape(name)):
-        report.load(runs / "run-1")

@@ -12,12 +12,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from understudy.methods.sanitize import wire
-from understudy.methods.sanitize.jobs import (
-    MODEL_FILE,
-    VALIDATION_FILE,
-    JobMaterial,
-    StageFiles,
-)
+from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, StageFiles
 from understudy.methods.sanitize.wire_items import BoxItem, EdgesItem, Item, TargetItem
 from understudy.server.application import application
 from understudy.server.job_service import JobService, ServerKeys

@@ -7,7 +7,7 @@ import pytest
 
 from understudy.steps import histogram
 from understudy.steps.gaussians import Contrast, Mixture, RectifiedGaussians, latent_moments
-from understudy.steps.kmeans import nearest, popular, weighted_kmeans
+from understudy.steps.kmeans import nearest, weighted_kmeans
 from understudy.steps.shrinkage import square_root
 
 COVARIANCES = np.array([[[2.0, 0.8], [0.8, 1.0]], [[0.5, -0.2], [-0.2, 0.4]]])
@@ -43,14 +43,6 @@ def test_samples_have_the_moments_of_their_component(roots, covariances, rest):
         np.testing.assert_allclose(model.root(root) @ model.root(root).T, own, atol=1e-9)
 
 
-def test_counts_add_up_whatever_the_weights():
-    model = mixture(np.ones((2, 2)))
-    for count in (1, 2, 3, 7, 101):
-        assert model.allot(count).sum() == count
-    np.testing.assert_array_equal(model.allot(10), [5, 3, 2])
-    np.testing.assert_array_equal(model.allot_classes(np.array([4, 10])), [4, 6, 4])
-
-
 def test_bins_of_noise_are_emptied_and_quantiles_read():
     counts = np.array([3.0, -2.0, 40.0, 50.0, 10.0, 1.0])
     weights = histogram.clean_histogram(counts, sd=2.0)
@@ -59,15 +51,6 @@ def test_bins_of_noise_are_emptied_and_quantiles_read():
     assert histogram.quantile(weights, edges, 0.3) == 3.0
     assert histogram.quantile(weights, edges, 0.8) == 4.0
     assert histogram.clean_histogram(np.array([1.0, 2.0]), sd=9.0).tolist() == [0.0, 1.0]
-
-
-def test_draws_follow_the_histogram():
-    rng = np.random.default_rng(0)
-    edges = np.array([1.0, 2.0, 4.0])
-    drawn = histogram.draw(np.array([0.25, 0.0, 0.75, 0.0]), edges, 20000, rng)
-    assert ((drawn < 1).mean()) == pytest.approx(0.25, abs=0.02)
-    assert ((drawn >= 2) & (drawn < 4)).mean() == pytest.approx(0.75, abs=0.02)
-    assert drawn[drawn >= 2].mean() == pytest.approx(3.0, abs=0.05)
 
 
 def test_weighted_kmeans_finds_planted_clusters():
@@ -80,12 +63,6 @@ def test_weighted_kmeans_finds_planted_clusters():
     order = nearest(planted, found)
     assert len(set(order)) == 4
     np.testing.assert_allclose(found[order], planted, atol=0.3)
-
-
-def test_votes_that_are_noise_count_for_nothing():
-    votes = np.array([1.0, -2.0, 30.0, 2.0, 50.0])
-    np.testing.assert_allclose(popular(votes, 2.0, 2), [0, 0, 30, 0, 50])
-    assert (popular(votes, 100.0, 2) > 0).sum() == 4
 
 
 # Cut at zero, and at black and white
@@ -120,24 +97,6 @@ def test_means_covariances_and_zeros_hold_after_the_cut(cut_world):
     np.testing.assert_allclose((drawn == 0).mean(axis=0), (values == 0).mean(axis=0), atol=0.02)
 
 
-def test_numbers_far_from_zero_stay_gaussian():
-    covariance = np.array([[1.0, 0.6], [0.6, 2.0]])
-    gaussians = RectifiedGaussians.of(np.array([[9.0, 30.0]]), covariance, np.ones(1))
-    drawn = gaussians.draw(np.zeros(50_000, dtype=np.int64), np.random.default_rng(0))
-    np.testing.assert_allclose(drawn.mean(axis=0), [9.0, 30.0], atol=0.05)
-    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.06)
-
-
-def test_a_width_spreads_samples_and_noise_below_zero_does_no_harm():
-    means = np.array([[-0.3, 0.0, 5.0]])  # noise moved the first one below zero
-    covariance = np.diag([1e-9, 0.1, 1.0])
-    gaussians = RectifiedGaussians.of(means, covariance, np.ones(1))
-    components = np.zeros(20_000, dtype=np.int64)
-    one, two = (gaussians.draw(components, np.random.default_rng(0), width) for width in (1, 2))
-    assert np.isfinite(one).all()
-    assert two[:, 2].std() == pytest.approx(2 * one[:, 2].std(), rel=0.02)
-
-
 @pytest.mark.parametrize(("mean", "sd"), [(0.02, 0.05), (0.1, 0.15), (0.95, 0.1), (0.5, 0.1)])
 def test_rectified_pixels_have_the_wanted_moments(mean, sd):
     latent, latent_sd = latent_moments(np.array([mean]), np.array([sd]))
@@ -160,14 +119,3 @@ def test_greyer_pixels_get_the_contrast_that_is_wanted(grey, more):
     assert made.gain > 1
     assert made(grey).mean() == pytest.approx(mean, rel=0.01)
     assert np.square(made(grey)).mean() == pytest.approx(square, rel=0.01)
-
-
-def test_pixels_with_as_much_contrast_stay_as_they_are(grey):
-    made = Contrast.of(grey, grey.mean(), 0.9 * np.square(grey).mean())
-    np.testing.assert_array_equal(made(grey), grey)
-
-
-def test_a_contrast_beyond_black_and_white_is_no_stronger_than_that(grey):
-    made = Contrast.of(grey, grey.mean(), 2.0)
-    assert 1 < made.gain <= 4
-    assert made(grey).mean() == pytest.approx(grey.mean(), rel=0.01)

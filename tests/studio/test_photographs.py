@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +16,10 @@ from safetensors.torch import load_file  # noqa: E402
 
 from understudy.backends.registry import load_decoder, load_encoder  # noqa: E402
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
-from understudy.core.errors import ConfigError  # noqa: E402
 from understudy.core.types import Images  # noqa: E402
-from understudy.data.procedural import PROCEDURAL_NAMES  # noqa: E402
-from understudy.studio.autoencoder import from_network, to_network  # noqa: E402
-from understudy.studio.block_code import (  # noqa: E402
-    begin_as_linear_code,
-    new_block_code,
-    pixel_blocks,
-    principal_axes,
-)
 from understudy.studio.photographs import (  # noqa: E402
     PHOTO_STAGES,
     PhotoPlan,
-    disturbed,
-    photograph_rows,
-    public_images,
-    viewed,
 )
 from understudy.studio.train import Order, train_photo_autoencoder  # noqa: E402
 
@@ -75,80 +60,6 @@ def trained(out: Path, images: Path, plan: PhotoPlan = PLAN, **order: object) ->
     )
 
 
-def test_it_begins_as_the_best_linear_code_of_blocks() -> None:
-    images = soft_images(40)
-    blocks = pixel_blocks(images)
-    network = new_block_code(6)
-    begin_as_linear_code(network, blocks)
-    with torch.no_grad():
-        latents = network.encode(to_network(images, torch.device("cpu"))).latent
-        back = from_network(network.decode(latents).sample)
-    mean, axes, deviations = principal_axes(blocks, 6)
-    linear = (blocks - mean) @ axes @ axes.T + mean
-    expected = 127.5 * np.abs(linear - blocks).mean()
-    assert np.abs(back.astype(float) - images).mean() < 1.1 * expected + 0.5
-    assert np.all(np.diff(deviations) <= 0)
-    np.testing.assert_allclose(latents.mean((0, 2, 3)), 0, atol=0.02)
-    np.testing.assert_allclose(latents.std((0, 2, 3)), 1, atol=0.02)
-
-
-def test_small_images_stand_four_to_a_square_continued_or_enlarged(tmp_path: Path) -> None:
-    small = np.random.default_rng(0).integers(0, 256, (8, 14, 14, 1), dtype=np.uint8)
-    squares = list(public_images(str(written(tmp_path / "small", small)), 2, 32))
-    assert [one.shape for one in squares] == [(32, 32, 3)] * 2
-    assert (squares[0][1:15, 17:31, 0] == small[1, :, :, 0]).all()
-    assert (squares[0][0, 1:15] == squares[0][2, 1:15]).all()
-    large = Image.fromarray(small[6, :, :, 0]).resize((16, 16), Image.Resampling.LANCZOS)
-    assert (squares[1][16:, :16, 0] == np.asarray(large)).all()
-
-
-def test_large_images_come_shrunk_first_and_then_as_cuttings(tmp_path: Path) -> None:
-    large = soft_images(3, 64)
-    rows = list(public_images(str(written(tmp_path / "large", large)), 5, 32))
-    four = large.reshape(3, 32, 2, 32, 2, 3).mean(axis=(2, 4))
-    np.testing.assert_array_equal(np.stack(rows[:3]), np.rint(four))
-    assert any(
-        (large[0][y : y + 32, x : x + 32] == rows[3]).all() for y in range(33) for x in range(33)
-    )
-
-
-def test_images_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
-    folder = written(tmp_path / "mixed", soft_images(2, 48))
-    Image.fromarray(soft_images(1, 90)[0][:, :70]).save(folder / "tall.png")
-    assert {one.shape for one in public_images(str(folder), 3, 32)} == {(32, 32, 3)}
-
-
-def test_embeddings_are_no_images(tmp_path: Path) -> None:
-    np.savez(tmp_path / "rows.npz", embeddings=np.zeros((3, 4), dtype=np.float32))
-    with pytest.raises(ConfigError, match="holds embeddings; --images are sources of images"):
-        next(public_images(str(tmp_path / "rows.npz"), 2, 32))
-
-
-def test_every_source_has_its_turn(tmp_path: Path) -> None:
-    folder = written(tmp_path / "grey", np.full((4, 32, 32, 1), 77, dtype=np.uint8))
-    rows = [row.image for row in photograph_rows([str(folder)], PLAN)]
-    period = len(PROCEDURAL_NAMES) + 2
-    assert len(rows) >= PLAN.count
-    assert all((row == 77).all() == (at % period == 0) for at, row in enumerate(rows))
-
-
-def test_an_image_is_disturbed_without_new_colours() -> None:
-    pixels = torch.rand((2, 3, 32, 32)) * 2 - 1
-    for seed in range(12):
-        other = disturbed(pixels, torch.Generator().manual_seed(seed))
-        assert other.abs().max() <= 1
-        assert other.shape in {(2, 3, side, side) for side in (16, 24, 32)} | {(8, 3, 16, 16)}
-
-
-def test_four_to_a_square_come_alone() -> None:
-    tiles = torch.arange(8.0).view(2, 4, 1, 1, 1).expand(2, 4, 3, 8, 8)
-    square = tiles.unflatten(1, (2, 2)).permute(0, 3, 1, 4, 2, 5).reshape(2, 3, 16, 16)
-    every = [viewed(square, np.random.default_rng(seed)) for seed in range(20)]
-    assert {tuple(view.shape) for view in every} >= {(2, 3, 16, 16), (8, 3, 8, 8), (2, 3, 12, 12)}
-    alone = next(view for view in every if len(view) == 8)
-    assert torch.equal(alone, tiles.reshape(8, 3, 8, 8))
-
-
 def test_it_is_trained_in_two_stages_and_opened_by_name(tmp_path: Path) -> None:
     images = written(tmp_path / "images", soft_images(6))
     out = tmp_path / "out"
@@ -164,27 +75,3 @@ def test_it_is_trained_in_two_stages_and_opened_by_name(tmp_path: Path) -> None:
     assert encoder.dim == 4 * 4 * 4
     assert decoder.decode(encoder.encode(soft_images(3, 28)[..., :1])).shape == (3, 28, 28, 1)
     assert any((out / "work" / "sheets").glob("vae-*.png"))
-
-
-def test_an_autoencoder_learns_on_from_another(tmp_path: Path) -> None:
-    images = written(tmp_path / "images", soft_images(6))
-    trained(tmp_path / "first", images, stages=["vae"])
-    shutil.copytree(tmp_path / "first" / "work" / "corpus", tmp_path / "on" / "work" / "corpus")
-    first = tmp_path / "first" / "vae"
-    still = replace(PLAN.schedules["vae"], rate=1e-6)
-    plan = replace(PLAN, schedules={"vae": still})
-    trained(tmp_path / "on", images, plan, stages=["vae"], start=str(first))
-    before, after = load_file(first / WEIGHTS), load_file(tmp_path / "on" / "vae" / WEIGHTS)
-    assert all(torch.allclose(before[key], after[key], atol=1e-3) for key in before)
-    with pytest.raises(ConfigError, match="holds no autoencoder to learn on from"):
-        trained(tmp_path / "wrong", images, stages=["vae"], start=str(tmp_path / "nowhere"))
-
-
-def test_photographs_and_images_go_together(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--world photographs and --images go together"):
-        Order(tmp_path, "photographs")
-    with pytest.raises(ConfigError, match="--world photographs and --images go together"):
-        Order(tmp_path, images=["photos/"])
-    images = written(tmp_path / "images", soft_images(2))
-    with pytest.raises(ConfigError, match="cannot train unet from these data; possible: vae"):
-        trained(tmp_path / "out", images, stages=["unet"])

@@ -6,6 +6,9 @@ with an entry point, and nothing here changes for it.
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -79,6 +82,19 @@ class Registration:
 
 def registered(group: str) -> dict[str, list[Registration]]:
     """Everything that is registered in a group, by its name; more than one of a name is a clash."""
+    return _registered(group, tuple((place, _changed(place)) for place in sys.path))
+
+
+def _changed(place: str) -> int:
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=64)
+def _registered(group: str, _: tuple[tuple[str, int], ...]) -> dict[str, list[Registration]]:
+    """The same, read once for a path of packages and the times at which its folders changed."""
     by_name = {
         name: [Registration(PACKAGE, value, name, group)]
         for name, value in BUILT_IN.get(group, {}).items()

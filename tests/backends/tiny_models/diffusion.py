@@ -36,8 +36,6 @@ from diffusers import (
     UnCLIPScheduler,
     UNet2DConditionModel,
     VQModel,
-    ZImagePipeline,
-    ZImageTransformer2DModel,
 )
 from diffusers.pipelines.stable_diffusion.stable_unclip_image_normalizer import (
     StableUnCLIPImageNormalizer,
@@ -52,8 +50,6 @@ from transformers import (
     CLIPVisionConfig,
     CLIPVisionModelWithProjection,
     PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3Model,
     T5Config,
     T5EncoderModel,
 )
@@ -358,36 +354,6 @@ def flux() -> FluxPipeline:
     )
 
 
-def z_image() -> ZImagePipeline:
-    words = t5_tokenizer()
-    words.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-    reader = Qwen3Config(
-        vocab_size=300,
-        hidden_size=32,
-        intermediate_size=37,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-    )
-    return ZImagePipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=vae(16, shift_factor=0.06),
-        text_encoder=Qwen3Model(reader),
-        tokenizer=words,
-        transformer=ZImageTransformer2DModel(
-            dim=32,
-            n_layers=1,
-            n_refiner_layers=1,
-            n_heads=2,
-            n_kv_heads=2,
-            cap_feat_dim=32,
-            axes_dims=[8, 4, 4],
-            axes_lens=[512, 64, 64],
-        ),
-    )
-
-
 def rae() -> AutoencoderRAE:
     return AutoencoderRAE(
         encoder_type="mae",
@@ -458,7 +424,6 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     "kandinsky-prior": kandinsky_prior,
     "sd3": sd3,
     "flux": flux,
-    "z-image": z_image,
     "edges": edges,
     "kl": vae,
     "tiny": tiny_vae,

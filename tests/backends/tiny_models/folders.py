@@ -12,12 +12,6 @@ ENCODERS = ("clip", "siglip", "siglip2", "dino", "tower", "pipeline_with_tower")
 _HOLE = re.compile(r"\{hub\}/(\w+)")
 
 
-@pytest.fixture(scope="session")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder they are built in; import this fixture into the test module that uses it."""
-    return tmp_path_factory.mktemp("hub")
-
-
 def located(name: str, hub: Path) -> str:
     """A name such as ``hf:{hub}/clip?batch=4`` with that model built, and its folder in it."""
     for wanted in _HOLE.findall(name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from transformers import (
     CLIPImageProcessorPil,
     DetrConfig,
     DetrForObjectDetection,
-    Idefics3Config,
-    Idefics3ForConditionalGeneration,
     LlavaConfig,
     LlavaForConditionalGeneration,
     LlavaProcessor,
@@ -23,8 +20,6 @@ from transformers import (
     OneFormerConfig,
     OneFormerForUniversalSegmentation,
     PreTrainedTokenizerFast,
-    Qwen2VLConfig,
-    Qwen2VLForConditionalGeneration,
     ResNetConfig,
     RTDetrConfig,
     RTDetrForObjectDetection,
@@ -121,72 +116,6 @@ def llava(folder: Path) -> Path:
         num_additional_image_tokens=1,
         chat_template=CHAT.replace("IMAGE", "<image>"),
     ).save_pretrained(folder)
-    return folder
-
-
-def qwen2_vl(folder: Path) -> Path:
-    """Its processor wants torchvision, for videos."""
-    marks = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
-    tokenizer = _chat_tokenizer(*marks)
-    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = Qwen2VLConfig(
-        text_config={
-            **LANGUAGE,
-            **ends,
-            "vocab_size": len(tokenizer),
-            "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]},
-        },
-        vision_config={
-            "depth": 2,
-            "embed_dim": 16,
-            "hidden_size": 16,
-            "num_heads": 2,
-            "patch_size": 8,
-            "mlp_ratio": 2,
-        },
-        image_token_id=5,
-        video_token_id=6,
-        vision_start_token_id=3,
-        vision_end_token_id=4,
-    )
-    save(Qwen2VLForConditionalGeneration(config), folder, None)
-    tokenizer.chat_template = CHAT.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>")
-    tokenizer.save_pretrained(folder)
-    pixels = {
-        "image_processor_type": "Qwen2VLImageProcessor",
-        "min_pixels": 256,
-        "max_pixels": 4096,
-        "patch_size": 8,
-        "temporal_patch_size": 2,
-        "merge_size": 2,
-        "processor_class": "Qwen2VLProcessor",
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
-    return folder
-
-
-def idefics3(folder: Path) -> Path:
-    marks = ("<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>")
-    tokenizer = _chat_tokenizer(*marks)
-    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = Idefics3Config(
-        vision_config={**SMALL, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "llama", **LANGUAGE, **ends, "vocab_size": len(tokenizer)},
-        image_token_id=4,
-        scale_factor=2,
-    )
-    save(Idefics3ForConditionalGeneration(config), folder, None)
-    tokenizer.chat_template = CHAT.replace("IMAGE", "<image>")
-    tokenizer.save_pretrained(folder)
-    pixels = {
-        "image_processor_type": "Idefics3ImageProcessor",
-        "size": {"longest_edge": 32},
-        "max_image_size": {"longest_edge": 32},
-        "do_image_splitting": False,
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
-    told = {"processor_class": "Idefics3Processor", "image_seq_len": 4}
-    (folder / "processor_config.json").write_text(json.dumps(told))
     return folder
 
 

@@ -5,29 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import ndimage
 from tests.methods.sanitize.painted_models import RED, SIZES, Painter
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, is_red, rooms
 
-from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Images, Texts
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import Composer, ComposeSettings, Composition, Material
 from understudy.methods.sanitize.customise import References
-from understudy.methods.sanitize.cutouts import (
-    Cutout,
-    box_of,
-    cut_out,
-    laid_on,
-    placed,
-    softened,
-    supports,
-)
-from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
+from understudy.methods.sanitize.cutouts import box_of
+from understudy.methods.sanitize.scene_prompts import ScenePrompts
 
 NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False, as_drawn=0)
 
@@ -67,70 +55,11 @@ def test_every_class_has_its_images_of_objects_that_do_what_it_says() -> None:
         assert (bottom - top, right - left) == (height, width)
 
 
-def test_a_seed_gives_the_same_images_and_another_seed_others() -> None:
-    first, again, other = (composed(request(), seed=seed).images for seed in (1, 1, 2))
-    assert first.to_bytes() == again.to_bytes() != other.to_bytes()
-
-
 def test_boxes_are_exact_to_the_pixel() -> None:
     whole = composed(request("detector")).images
     assert len(whole.boxes) == len(whole) == 12
     for image, truth in zip(whole.images, whole.truth, strict=True):
         assert_array_equal(truth.boxes[0], box_of(is_red(image[None])[0]))
-
-
-def test_images_with_a_second_object_are_dropped_and_drawn_again() -> None:
-    painter = Painter(second=0.6)
-    result = composed(request(), painter)
-    assert result.dropped / result.drawn == pytest.approx(0.6, abs=0.25)
-    areas = is_red(result.images.images).sum(axis=(1, 2))
-    assert (areas < 14 * 6 + 64).all()  # a second dog has 64 pixels, if it stands by itself
-    assert set(painter.negatives) == {"dog"}
-
-
-ONCE = ComposeSettings(rooms=1, rounds=1, pool=4, as_drawn=0)
-
-
-def test_a_generator_that_always_draws_a_second_object_is_an_error() -> None:
-    with pytest.raises(RunError, match="second object"):
-        composed(request(), Painter(second=1.0), how=ONCE)
-
-
-def test_half_of_a_class_stays_as_its_prompt_drew_it() -> None:
-    """A generator that cannot fill a room gives the other half only."""
-    for part in (0.5, 1.0):
-        how = replace(NO_CHANGE, as_drawn=part, rooms=1, rounds=1)
-        result = composed(request(), Painter(second=1.0), how=how)
-        assert len(np.unique(result.images.images, axis=0)) == 24 * part
-        assert result.dropped == 24 * (1 - part)
-        areas = is_red(result.images.images).sum(axis=(1, 2))
-        assert (areas == 14 * 6).all()
-
-
-@pytest.mark.parametrize(("level", "of_words"), [(1, 0.5), (2, 0.0)])
-def test_half_of_a_class_is_of_words_alone_where_only_its_lines_are_known(
-    level: int, of_words: float
-) -> None:
-    class Noting(Painter):
-        def __init__(self) -> None:
-            super().__init__()
-            self.heard: list[str] = []
-
-        def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
-            self.heard += prompts
-            return super().generate(prompts, seed=seed)
-
-    feature = "edges" if level == 1 else None
-    part = wire.PartRequest(noun="dog", level=level, feature=feature)
-    asked = request(target_object=(part,), references=1)
-    tuned, untuned = Noting(), Noting()
-    material = Material({0: untuned, 1: tuned}, {}, frozenset({1}), untuned)
-    how = replace(NO_CHANGE, as_drawn=1.0, rounds=1)
-    Composer(asked, material, ColourSegmenter(), ScenePrompts("room"), how).compose(0)
-    assert all(RARE_WORD in text for text in tuned.heard)
-    assert not any(RARE_WORD in text for text in untuned.heard)
-    assert len(untuned.heard) == 24 * of_words
-    assert len(tuned.heard) == 24 * (1 - of_words)
 
 
 def test_an_image_that_shows_two_objects_as_drawn_is_dropped() -> None:
@@ -174,184 +103,7 @@ def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
         assert_array_equal(image[outside], backgrounds[0][outside])
 
 
-def test_half_of_a_detectors_images_get_a_drawn_room_beside_the_owners_own() -> None:
-    images, masks = rooms(4)
-    grey = np.full_like(images, 200)
-    references = {0: References(grey, np.ones_like(masks))}
-    asked = request("detector", background=wire.PartRequest(noun="room", level=2), references=4)
-    for part in (0.0, 0.5, 1.0):
-        how = replace(NO_CHANGE, light=0.0, drawn_rooms=part)
-        whole = composed(asked, references=references, how=how).images
-        own = [(image == 200).all(axis=2).mean() > 0.5 for image in whole.images]
-        assert np.mean(own) == 1 - part
-        for image, truth in zip(whole.images, whole.truth, strict=True):
-            assert_array_equal(truth.boxes[0], box_of(is_red(image[None])[0]))
-
-
-def test_the_size_follows_the_boxes_that_were_sent() -> None:
-    box = np.array([[0, 0, 4, 16]], np.float32)
-    none = np.zeros((0, SIDE, SIDE, 3), np.uint8)
-    references = {1: References(none, none[..., 0].astype(bool), box)}
-    asked = request(
-        "detector",
-        target_object=(wire.PartRequest(noun="dog", level=1, feature="box"),),
-        references=1,
-    )
-    whole = composed(asked, references=references).images
-    sides = (whole.boxes[:, 2:] - whole.boxes[:, :2]).max(axis=1)
-    assert_array_equal(sides, np.full(len(whole), 16))
-
-
-def test_of_several_objects_each_has_its_box_and_the_others_have_none() -> None:
-    class Cats(Painter):
-        def generate(self, prompts, *, seed=0):
-            images = super().generate(prompts, seed=seed)
-            cats = np.array(["cat" in prompt for prompt in prompts])[:, None, None]
-            images[is_red(images) & cats] = (200, 140, 40)
-            return images
-
-    parts = tuple(wire.PartRequest(noun=noun) for noun in ("dog", "cat"))
-    for classes in (("dog",), ("cat", "dog")):
-        asked = request("detector", target_object=parts, label_classes=classes)
-        whole = composed(asked, Cats()).images
-        assert len(whole) == 12 * len(classes)
-        assert set(whole.box_labels) == set(range(len(classes)))
-        dogs = whole.boxes[whole.box_labels == classes.index("dog")]
-        image = whole.images[int(whole.box_images[whole.box_labels == classes.index("dog")][0])]
-        assert_array_equal(dogs[0], box_of(is_red(image[None])[0]))
-
-
 def test_the_papers_pipeline_without_masks_gives_the_images_of_the_prompts() -> None:
     whole = composed(request(), how=ComposeSettings(mask="none")).images
     assert np.bincount(whole.labels).tolist() == [12, 12]
     assert (is_red(whole.images).sum(axis=(1, 2)) == 84).all()
-
-
-def test_a_random_mask_is_anywhere_in_the_image() -> None:
-    """As high and as low as it fits, whatever bears things; the same objects otherwise."""
-    borne, anywhere = (
-        composed(request(), how=replace(NO_CHANGE, mask=mask)).images.images
-        for mask in ("borne", "random")
-    )
-    for images in (borne, anywhere):
-        assert (is_red(images).sum(axis=(1, 2)) == 84).all()
-    tops = [np.array([box_of(one)[1] for one in is_red(images)]) for images in (borne, anywhere)]
-    assert not np.array_equal(*tops)
-    support = np.zeros((SIDE, SIDE), bool)
-    support[-1] = True
-    cutout = Cutout.of(np.full((10, 4, 3), 9, np.uint8), np.ones((10, 4), bool))
-    assert cutout is not None
-    rng = np.random.default_rng(0)
-    places = [placed(cutout, SIDE, rng, support=support, anywhere=True) for _ in range(4000)]
-    assert {one.top for one in places} == set(range(SIDE - 10 + 1))
-    assert {one.left for one in places} == set(range(SIDE - 4 + 1))
-
-
-def test_belongings_that_touch_an_object_are_cut_out_with_it() -> None:
-    class Props(ColourSegmenter):
-        def segment(self, images):
-            maps = super().segment(images)
-            maps[:, 9, 9:12] = 3  # touches the dog
-            maps[:, 20, 20] = 3
-            return maps
-
-    image = np.zeros((1, SIDE, SIDE, 3), np.uint8)
-    image[0, 4:9, 4:9] = RED
-    alone = cut_out(image, "dog", Props())
-    whole = cut_out(image, "dog", Props(), belongings=True)
-    assert alone.sum() == 25
-    assert whole.sum() == 28
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    height=st.integers(1, 40),
-    width=st.integers(1, 40),
-    share=st.floats(0.05, 1.0),
-    seed=st.integers(0, 2**32 - 1),
-    bearing=st.integers(0, SIDE - 1),
-)
-def test_an_object_lies_inside_the_image_with_its_foot_on_what_bears_it(
-    height: int, width: int, share: float, seed: int, bearing: int
-) -> None:
-    cutout = Cutout.of(np.full((height, width, 3), 9, np.uint8), np.ones((height, width), bool))
-    assert cutout is not None
-    scaled = cutout.scaled(share, SIDE, mirrored=True)
-    support = np.zeros((SIDE, SIDE), bool)
-    support[bearing] = True
-    one = placed(scaled, SIDE, np.random.default_rng(seed), support=support)
-    tall, wide = one.cutout.mask.shape
-    assert 0 <= one.top <= SIDE - tall
-    assert 0 <= one.left <= SIDE - wide
-    assert max(tall, wide) <= SIDE
-    if bearing >= tall - 1:
-        assert abs(one.top + tall - 1 - bearing) <= 1
-
-
-def test_scaling_takes_no_colour_from_outside() -> None:
-    image = np.zeros((20, 20, 3), np.uint8)
-    mask = np.zeros((20, 20), bool)
-    mask[3:17, 5:15] = True
-    image[mask] = (200, 100, 50)
-    cutout = Cutout.of(image, mask)
-    assert cutout is not None
-    scaled = cutout.scaled(0.3, SIDE, mirrored=False)
-    assert np.abs(scaled.image[scaled.mask].astype(int) - (200, 100, 50)).max() <= 1
-
-
-def test_later_objects_cover_earlier_ones() -> None:
-    ones = np.ones((6, 6), bool)
-    first, second = (Cutout.of(np.full((6, 6, 3), value, np.uint8), ones) for value in (1, 2))
-    assert first is not None
-    assert second is not None
-    rng = np.random.default_rng(0)
-    places = [placed(one, 6, rng) for one in (first, second)]
-    image, owners = laid_on(np.zeros((6, 6, 3), np.uint8), places)
-    assert (owners == 1).all()
-    assert (image == 2).all()
-    assert_array_equal(softened(image, owners), image)
-
-
-def test_the_rim_of_an_object_is_mixed_with_what_is_next_to_it() -> None:
-    image = np.full((8, 8, 3), 30, np.uint8)
-    image[2:6, 2:6] = 90
-    owners = np.where((image == 90).all(axis=2), 0, -1)
-    mixed = softened(image, owners)
-    assert (mixed[3:5, 3:5] == 90).all()
-    assert (mixed[2, 2:6] == 70).all()
-    assert_array_equal(mixed[owners < 0], image[owners < 0])
-
-
-def test_things_stand_on_furniture_or_in_the_lower_half() -> None:
-    class Rooms(ColourSegmenter):
-        classes = ("room", "dog", "cat", "floor")
-
-        def segment(self, images):
-            maps = np.zeros(images.shape[:3], np.int64)
-            maps[0, 25:] = 3
-            return maps
-
-    masks = supports(np.zeros((2, SIDE, SIDE, 3), np.uint8), Rooms())
-    assert masks[0, 25:].all()
-    assert not masks[0, :25].any()
-    assert_array_equal(masks[1].any(axis=1), np.arange(SIDE) >= SIDE // 2)
-
-
-def test_prompts_vary_what_the_request_does_not_say() -> None:
-    prompts = ScenePrompts("room")
-    rng = np.random.default_rng(0)
-    texts = {prompts.target("dog", "sleeping", rng) for _ in range(40)}
-    assert len(texts) > 30
-    assert all("dog sleeping on" in text and " in a room with " in text for text in texts)
-    tuned = prompts.target("dog", "sleeping", rng, word=RARE_WORD)
-    assert tuned.startswith(f"a {RARE_WORD} dog sleeping")
-    assert prompts.target("owl", None, rng).startswith("an owl on")
-    assert prompts.room(rng).startswith("an empty room with a ")
-    plain = ScenePrompts("room", varied=False)
-    assert plain.target("dog", "sleeping", rng) == "a dog sleeping"
-
-
-def test_settings_that_make_no_sense_are_refused() -> None:
-    for change in ({"scale": (1.2, 0.8)}, {"pool": 0}, {"rooms": 0}):
-        with pytest.raises(ConfigError, match="scale must be"):
-            ComposeSettings(**change)  # type: ignore[arg-type]

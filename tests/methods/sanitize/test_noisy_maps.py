@@ -77,20 +77,6 @@ def test_the_noise_is_as_large_as_stated(release) -> None:
     assert 0.8 < np.std(errors) < 1.2
 
 
-def test_long_maps_are_scaled_down(release) -> None:
-    short = release(400, 50.0, clip_radius=0.5)
-    assert np.abs(short.mean).sum() < 0.5 * true_mean(400).sum()
-
-
-def test_cells_are_mean_brightness() -> None:
-    images = np.zeros((2, 6, 7, 3), dtype=np.uint8)
-    images[1, :3, :3] = 255
-    assert cell_means(images, 2)[1].tolist() == [[1, 0], [0, 0]]
-    assert cell_means(images, 1)[1, 0, 0] == pytest.approx(9 / 42)
-    with pytest.raises(ConfigError, match="no grid of 8 x 8"):
-        cell_means(images, 8)
-
-
 def test_refused_before_anything_is_spent(release) -> None:
     with pytest.raises(ConfigError, match="clip_radius above 0"):
         release(4, 1.0, clip_radius=0.0)

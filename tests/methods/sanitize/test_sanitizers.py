@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.methods.sanitize.painted_world import SIDE, rooms
 
-from understudy.core import entry_points
-from understudy.core.entry_points import SANITIZERS
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import InputError
 from understudy.core.types import Images
 from understudy.methods.sanitize.sanitizers import (
     BoxSanitizer,
@@ -26,10 +23,8 @@ from understudy.methods.sanitize.sanitizers import (
     SegmentSanitizer,
     TextSanitizer,
     items_of,
-    load_sanitizer,
 )
 from understudy.methods.sanitize.wire_items import decode_item, encode_item
-from understudy.playhouse.dog import DOG_KEYPOINTS
 
 
 class MarkedPoses:
@@ -91,10 +86,6 @@ def test_nothing_outside_of_the_part_changes_what_is_sent(
     np.testing.assert_array_equal(one.drawn, two.drawn)
 
 
-def test_text_says_nothing_of_a_photo() -> None:
-    assert TextSanitizer().sanitize(part()).values.shape == (3, 0)
-
-
 def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
     own = part(8)
     tight = BoxSanitizer(1).sanitize(own).values
@@ -108,16 +99,6 @@ def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
     assert odd.max() <= SIDE
 
 
-def test_edges_are_those_of_the_part() -> None:
-    photos, masks = rooms(1)
-    rows, columns = np.nonzero(masks[0])
-    photos[0, rows.min() + 2 : rows.min() + 6, columns.min() + 4] = 0
-    lines = EdgesSanitizer().sanitize(PhotoPart(photos, masks, "dog")).values
-    assert lines.dtype == np.bool_
-    assert lines.any()
-    assert not (lines & ~masks).any()
-
-
 def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_there() -> None:
     own = part()
     result = PoseSanitizer(MarkedPoses(), certainty=0.5).sanitize(own)
@@ -127,29 +108,6 @@ def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_ther
     dark = result.values[:, 0, :2].astype(int)
     assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
     assert ((result.drawn > 0).any(axis=3).sum(axis=(1, 2)) == 2).all()
-
-
-class DogPoses(MarkedPoses):
-    keypoints = DOG_KEYPOINTS
-
-    def pose(self, images: Images) -> list[np.ndarray]:
-        at = np.linspace(4, SIDE - 4, len(self.keypoints), dtype=np.float32)
-        return [np.stack([at, at[::-1], np.ones_like(at)], axis=1)[None]] * len(images)
-
-
-def test_a_skeleton_is_drawn_of_the_keypoints() -> None:
-    drawn = PoseSanitizer(DogPoses(), skeleton="dog").sanitize(part()).drawn
-    assert (drawn.any(axis=3).sum(axis=(1, 2)) > 20).all()
-    for estimator, skeleton in ((MarkedPoses(), "dog"), (DogPoses(), "cat")):
-        with pytest.raises(ConfigError, match="skeleton"):
-            PoseSanitizer(estimator, skeleton=skeleton)
-
-
-def test_a_segment_is_the_part_on_grey() -> None:
-    own = part()
-    values = SegmentSanitizer().sanitize(own).values
-    np.testing.assert_array_equal(values[own.mask], own.photos[own.mask])
-    assert (values[~own.mask] == 127).all()
 
 
 def test_noise_has_its_deviation_and_follows_the_seed() -> None:
@@ -191,54 +149,3 @@ def test_the_items_of_the_wire_are_what_was_drawn() -> None:
     stamped = replace(edges, kind="stamp")
     with pytest.raises(InputError, match="no item for 'stamp'"):
         items_of(stamped, own, 1)
-
-
-def test_sanitizers_are_loaded_by_name() -> None:
-    assert load_sanitizer("box", grid=16) == BoxSanitizer(16)
-    assert load_sanitizer("text") == TextSanitizer()
-    assert load_sanitizer("noise", deviation=5.0) == NoiseSanitizer(5.0)
-    with pytest.raises(ConfigError, match=r"no sanitizer 'blur'.*box, edges, noise, pose"):
-        load_sanitizer("blur")
-    with pytest.raises(ConfigError, match=r"other options.*colour"):
-        load_sanitizer("box", colour="red")
-
-
-class Stamp:
-    """A sanitizer of another package."""
-
-    kind, level = "stamp", 1
-
-    def sanitize(self, part: PhotoPart, *, seed: int = 0):
-        raise NotImplementedError
-
-
-def test_another_package_adds_a_sanitizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def register(value: str) -> None:
-        points = [EntryPoint("stamp", value, SANITIZERS)]
-        monkeypatch.setattr(entry_points, "entry_points", lambda group: points)
-
-    register("stamps:Stamp")
-    monkeypatch.setitem(
-        __import__("sys").modules,
-        "stamps",
-        __import__("types").SimpleNamespace(Stamp=Stamp, Paper=dict),
-    )
-    assert isinstance(load_sanitizer("stamp"), Stamp)
-    register("stamps:Paper")
-    with pytest.raises(ConfigError, match="gave a dict"):
-        load_sanitizer("stamp")
-    register("stamps:Ink")
-    with pytest.raises(ConfigError, match="cannot be loaded"):
-        load_sanitizer("stamp")
-
-
-def test_refused() -> None:
-    photos, masks = rooms(2)
-    with pytest.raises(InputError, match="every photo has its mask"):
-        PhotoPart(photos, masks[:1], "dog")
-    with pytest.raises(ConfigError, match="grid"):
-        BoxSanitizer(0)
-    with pytest.raises(ConfigError, match="sigma"):
-        EdgesSanitizer(0)
-    with pytest.raises(ConfigError, match="deviation"):
-        NoiseSanitizer(0)

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
-from numpy.testing import assert_array_equal
 
-from understudy.core.errors import InputError
-from understudy.core.types import Found
 from understudy.methods.sanitize.training_set import (
     LabelledSet,
     TrainedModel,
-    joined_sets,
     mixed_set,
     train_model,
-    validation_split,
 )
 
 
@@ -24,37 +18,6 @@ def numbered(count: int, start: int = 0) -> LabelledSet:
     """Images whose pixels are their number, in three classes."""
     images = np.arange(start, start + count, dtype=np.uint8)[:, None, None, None]
     return LabelledSet.of_classes(np.tile(images, (1, 4, 4, 3)), np.arange(count) % 3)
-
-
-def boxed(counts: list[int]) -> LabelledSet:
-    truth = [
-        Found(np.full((k, 4), row, np.float32), np.full(k, row % 2), np.ones(k, np.float32))
-        for row, k in enumerate(counts)
-    ]
-    return LabelledSet.of_boxes(numbered(len(counts)).images, truth)
-
-
-def test_bytes_give_the_same_set_again() -> None:
-    for one in (numbered(5), boxed([2, 0, 1])):
-        data = one.to_bytes()
-        assert data == LabelledSet.from_bytes(data).to_bytes()
-
-
-def test_boxes_stay_with_their_images() -> None:
-    chosen = boxed([2, 0, 1, 3]).rows(np.array([3, 1, 3]))
-    assert [len(one.labels) for one in chosen.truth] == [3, 0, 3]
-    assert (chosen.truth[0].boxes == 3).all()
-    joined = joined_sets([boxed([1, 2]), boxed([0, 1])])
-    assert joined.box_images.tolist() == [0, 1, 1, 3]
-
-
-def test_a_tenth_of_every_class_is_left_out() -> None:
-    labels = np.repeat(np.arange(3), 20)
-    trained, held_out = validation_split(labels, 0)
-    assert_array_equal(np.bincount(labels[held_out]), [2, 2, 2])
-    assert sorted([*trained, *held_out]) == list(range(60))
-    with pytest.raises(InputError, match="one image"):
-        validation_split(np.array([0, 0, 1]), 0)
 
 
 def test_a_mixture_is_as_large_as_one_set_and_has_a_share_of_each() -> None:

@@ -5,8 +5,7 @@ import pytest
 from benchmarks.network_proxy import NetworkProxy
 
 from understudy.core.errors import ConfigError
-from understudy.methods.selection import linear_proxy
-from understudy.methods.selection.base import ProxySettings, converged
+from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.methods.selection.reference import RecordReference
 
@@ -110,47 +109,6 @@ def test_the_closed_form_is_what_torch_computes(utility):
     assert one.converged == two.converged
 
 
-def test_blocks_of_candidates_change_nothing(monkeypatch):
-    whole = linear("area").scores(GAMMA, REFERENCE).scores
-    monkeypatch.setattr(linear_proxy, "_AT_ONCE", 7)
-    parts = linear("area").scores(GAMMA, REFERENCE).scores
-    np.testing.assert_allclose(parts, whole, rtol=1e-10)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 9, 10])
-def test_segments_of_a_networks_states_end_where_the_training_ends(steps):
-    torch = pytest.importorskip("torch")
-    network = torch.nn.Linear(DIM, CLASSES).double()
-    torch.nn.init.zeros_(network.weight)
-    torch.nn.init.zeros_(network.bias)
-    short = settings("area", steps=steps)
-    other = NetworkProxy(network, FEATURES, LABELS, NORM, short).scores(GAMMA, REFERENCE)
-    closed = LinearProxy(FEATURES, LABELS, CLASSES, NORM, short).scores(GAMMA, REFERENCE)
-    np.testing.assert_allclose(other.scores, closed.scores, rtol=1e-8, atol=1e-12)
-
-
-def test_scores_of_every_third_step_stand_for_the_others():
-    torch = pytest.importorskip("torch")
-    network = torch.nn.Linear(DIM, CLASSES).double()
-    slow = settings("area", learning_rate=0.05)
-    some, every = (
-        NetworkProxy(network, FEATURES, LABELS, NORM, slow, score_every=each)
-        .scores(GAMMA, REFERENCE)
-        .scores
-        for each in (3, 1)
-    )
-    assert np.corrcoef(some, every)[0, 1] > 0.99
-    assert np.std(some) == pytest.approx(np.std(every), rel=0.1)
-
-
-def test_layers_that_mix_samples_are_refused():
-    torch = pytest.importorskip("torch")
-    for layer in (torch.nn.BatchNorm1d(DIM), torch.nn.Dropout(0.1)):
-        network = torch.nn.Sequential(layer, torch.nn.Linear(DIM, CLASSES))
-        with pytest.raises(ConfigError, match=type(layer).__name__):
-            NetworkProxy(network, FEATURES, LABELS, NORM, settings())
-
-
 def test_a_network_refuses_answers_that_are_gradients_of_the_linear_proxy():
     torch = pytest.importorskip("torch")
 
@@ -163,11 +121,6 @@ def test_a_network_refuses_answers_that_are_gradients_of_the_linear_proxy():
         proxy.scores(GAMMA, Answers())
 
 
-def test_a_reference_without_records_is_refused():
-    with pytest.raises(ConfigError, match="empty"):
-        RecordReference.of(FEATURES[:0], LABELS[:0])
-
-
 def test_a_gradient_is_the_derivative_of_the_loss():
     theta = RNG.normal(size=(DIM + 1, CLASSES))
     gradient = REFERENCE.gradient(theta)
@@ -177,10 +130,3 @@ def test_a_gradient_is_the_derivative_of_the_loss():
         down[index] -= 1e-6
         difference = (REFERENCE.loss(up) - REFERENCE.loss(down)) / 2e-6
         assert gradient[index] == pytest.approx(difference, rel=1e-6)
-
-
-def test_a_training_that_still_falls_is_not_converged():
-    assert converged(np.exp(-np.arange(80) / 5.0))
-    assert not converged(np.linspace(1, 0, 80))
-    assert not converged(np.array([1.0]))
-    assert not converged(np.array([1.0, np.nan, 0.5]))
