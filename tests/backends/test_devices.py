@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.backends.tiny_models.folders import built, hub
+from tests.backends.tiny_models.folders import built
 
 import understudy
 from understudy.backends.registry import load_model, named_on
@@ -17,8 +17,6 @@ from understudy.core.ports import Generator
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-
-__all__ = ["hub"]
 
 
 def test_a_device_is_given_to_models_that_take_one_and_name_none() -> None:
@@ -47,14 +45,14 @@ def test_a_gpu_has_half_precision_but_where_images_may_be_private(
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_a_network_of_private_images_runs_by_exact_kernels_off_the_processor(hub: Path) -> None:
+def test_a_network_of_private_images_runs_by_exact_kernels_off_the_processor(models: Path) -> None:
     """On the meta device, which holds no numbers but refuses what lies elsewhere."""
     from understudy.backends.hub.hub_models import HubOptions
     from understudy.backends.hub.image_text import HubEncoderOptions, _features, _load, config_of
     from understudy.backends.hub.preprocessing import read_preparation
     from understudy.backends.hub.pretrained import running
 
-    folder, before = str(built("clip", hub)), torch.backends.cuda.matmul.allow_tf32
+    folder, before = str(built("clip", models)), torch.backends.cuda.matmul.allow_tf32
     options = HubEncoderOptions(device="meta")
     network = _load(folder, options, config_of(folder))
     images = torch.zeros((2, 32, 32, 3), dtype=torch.uint8).numpy()
