@@ -54,6 +54,17 @@ def test_idx(tmp_path: Path, packed: bool) -> None:
     assert len(open_source(first)) == 4
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["images", "labels"])
+def test_idx_cut_short(tmp_path: Path, packed: bool, kind: str) -> None:
+    folder = write_idx(tmp_path / "x", packed=packed)
+    path = next(folder.glob(f"train-{kind}*"))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(SourceError) as caught:
+        read_all(open_source(folder))
+    assert caught.value.path == path
+
+
 def test_idx_that_does_not_fit_together(tmp_path: Path) -> None:
     folder = write_idx(tmp_path / "x", packed=False)
     labels = folder / "train-labels-idx1-ubyte"
@@ -118,6 +129,43 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
         open_source(tmp_path / "a.npy")
 
 
+@pytest.mark.parametrize(
+    ("arrays", "reason"),
+    [
+        ({"images": IMAGES.astype(np.float32)}, "Convert it first"),
+        ({"images": IMAGES[0, 0]}, "Convert it first"),
+        ({"images": RNG.integers(0, 9, (2, 5, 5, 4), dtype=np.uint8)}, "1 or 3"),
+        ({"pictures": IMAGES}, "needs one of images, x, embeddings; the arrays are: pictures"),
+        ({"images": IMAGES, "x": IMAGES}, "needs one of"),
+        ({"images": IMAGES, "labels": LABELS, "y": LABELS}, "needs one of labels, y"),
+        ({"images": IMAGES, "labels": LABELS[:5]}, "beside 7 rows"),
+        ({"images": IMAGES, "labels": LABELS.astype(float)}, "not whole numbers or text"),
+        ({"images": IMAGES, "labels": LABELS * 0}, "one class '0'"),
+        ({"images": IMAGES, "labels": LABELS - 2}, "negative"),
+        ({"images": IMAGES[:0]}, "no rows"),
+        ({"embeddings": POINTS[:, :0]}, "embeddings"),
+        ({"embeddings": np.asfortranarray(POINTS)}, "Fortran"),
+    ],
+)
+def test_arrays_that_are_no_dataset(tmp_path: Path, arrays: Any, reason: str) -> None:
+    path = save_npz(tmp_path / "a.npz", packed=False, **arrays)
+    with pytest.raises(SourceError, match=reason):
+        open_source(path)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_damaged_npz_is_noticed(tmp_path: Path, packed: bool) -> None:
+    path = save_npz(tmp_path / "a.npz", packed=packed, images=IMAGES, labels=LABELS)
+    data = bytearray(path.read_bytes())
+    data[170 if not packed else 90] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(SourceError):
+        read_all(open_source(path))
+    path.write_bytes(data[:100])
+    with pytest.raises(SourceError, match="no npz file"):
+        open_source(path)
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e39])
 def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     points = POINTS.astype(np.float64)
@@ -132,6 +180,17 @@ def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     assert labels.tolist() == [1, 0, 2, 1, 0]
     clean = save_npz(tmp_path / "b.npz", packed=True, embeddings=points[[0, 2, 3, 4, 6]])
     assert list(open_source(clean).digests(KEY)) == list(source.digests(KEY))
+
+
+def test_rows_without_a_unit(tmp_path: Path) -> None:
+    who = np.array(["a", "", "b", "b", "c", "c", "c"])
+    path = save_npz(tmp_path / "a.npz", packed=False, images=IMAGES, labels=LABELS, units=who)
+    with pytest.raises(SourceError, match=r"row 1.*has no unit"):
+        open_source(path, unit="unit")
+    source = open_source(path, unit="unit", skip_bad=True)
+    check_source(source)
+    assert units_of(source) == list("abbccc"[:1] + "bbccc")
+    assert source.skipped == 1
 
 
 def test_npy(tmp_path: Path) -> None:
@@ -164,6 +223,15 @@ def test_safetensors(tmp_path: Path) -> None:
     assert labels.tolist() == LABELS.tolist()
     save_file({"embeddings": POINTS, "labels": LABELS}, path, metadata={"classes": '["a", "b"]'})
     with pytest.raises(SourceError, match="no index into 2 class names"):
+        open_source(path)
+
+
+@pytest.mark.parametrize("cut", [4, 40, -3])
+def test_safetensors_cut_short(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"embeddings": POINTS, "labels": LABELS}, path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(SourceError, match="cut short"):
         open_source(path)
 
 

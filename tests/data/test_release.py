@@ -93,6 +93,32 @@ def test_embeddings_are_rows_of_the_same_release(tmp_path: Path) -> None:
     assert open_source(tmp_path / "r").kind == "images"
 
 
+@pytest.mark.parametrize("format", ["png", "parquet"])
+@pytest.mark.parametrize("classes", [(), ("all",)])
+def test_without_labels(tmp_path: Path, format: Any, classes: tuple[str, ...]) -> None:
+    images = pictures(3)
+    release = make(classes=classes, labels=LABELS * 0, images=images, embeddings=EMBEDDINGS)
+    facts = write_release(release, tmp_path / "r", format=format)
+    assert facts["rows_per_class"] == {"all": 9}
+    source = open_source(tmp_path / "r")
+    values, _, _ = check_source(source)
+    assert source.classes == ("all",)
+    np.testing.assert_array_equal(values, images)
+
+
+@pytest.mark.parametrize("format", ["png", "parquet"])
+def test_a_class_may_stay_empty(tmp_path: Path, format: Any) -> None:
+    labels = np.where(LABELS == 1, 0, LABELS)
+    release = make(labels=labels, images=pictures(1), embeddings=EMBEDDINGS)
+    facts = write_release(release, tmp_path / "r", format=format)
+    assert facts["rows_per_class"]["test"] == 0
+    for name in ("r", "r/embeddings.safetensors"):
+        source = open_source(tmp_path / name)
+        _, again, _ = check_source(source)
+        assert source.classes == CLASSES
+        assert sorted(again) == sorted(labels)
+
+
 def test_parquet_in_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = pictures(3)
     monkeypatch.setattr("understudy.data.release._SHARD_BYTES", 2 * images[0].size)
