@@ -54,3 +54,11 @@ def test_the_scores_are_those_of_shadow_models() -> None:
     result, shadows = chain_attack(members, confidences), Shadows(members, confidences).attack()
     assert result.curve.auc == shadows.auc
     assert np.array_equal(result.curve.tpr, shadows.tpr)
+
+
+def test_worlds_without_complements_are_attacked_by_all_others() -> None:
+    rng = np.random.default_rng(4)
+    members = rng.random((9, 300)) < 0.5
+    members = members[:, (members.sum(0) > 1) & (members.sum(0) < 8)]
+    result = chain_attack(members, 3 * members + rng.normal(size=members.shape))
+    assert result.auc.value > 0.9
