@@ -19,12 +19,15 @@ from understudy.core.image_identity import Looks, originals_of, same_looks
 from understudy.data import open_source
 from understudy.planning.dry import planned_run
 from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.fingerprint import Fingerprint
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.checksums import write_checksums
 from understudy.release.outputs import read_json
 from understudy.release.verify import verify
+from understudy.run.quality_filter import fit_niqe_model
 from understudy.run.selection.select import select
 from understudy.run.synthesize import synthesize
+from understudy.steps.niqe_model import SMALLEST_BLOCK
 
 SILENT: dict[str, Any] = {"progress": "none"}
 STEERED = {"steps": 20, "rounds": 2}
@@ -294,6 +297,31 @@ def test_rows_of_unproven_images_are_recorded_before_they_leave(site: Path) -> N
     check_refused(site, "24 by stored bytes", select, pool, settings={"steps": 20}, **dp)
 
 
+def test_an_unproven_reference_is_recorded(releases: Path) -> None:
+    before = recorded(releases)
+    reference = photographs(releases / "reference", seed=5)
+    select(
+        releases / "dp",
+        reference=reference,
+        keep="50%",
+        no_guarantee=True,
+        out=releases / "out",
+        ledger=str(releases / "ledger.db"),
+        **SILENT,
+    )
+    assert recorded(releases) == [*before, (str(reference), 0, 1)]
+    text = (releases / "out" / "release" / "README.md").read_text(encoding="utf-8")
+    assert "no private data was read" not in text
+
+
+def test_a_selection_of_a_sound_release_is_recorded_nowhere(releases: Path) -> None:
+    before = recorded(releases)
+    ledger = str(releases / "ledger.db")
+    result = select(releases / "dp", keep=10, out=releases / "out", ledger=ledger, **SILENT)
+    assert recorded(releases) == before
+    assert result.receipt.epsilon == pytest.approx(1.0)
+
+
 # Public inputs that are not
 
 
@@ -346,6 +374,30 @@ def test_a_release_without_a_guarantee_is_no_public_set(world: Path, role: str, 
     check_refused(world, "can never carry a claim", synthesize, world / "private.npz", **options)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_what_nothing_is_said_of_is_stated_as_declared(world: Path, role: str) -> None:
+    other = embeddings(world / "other.npz", seed=9)
+    options: dict[str, Any] = {**ROLES[role], role: str(other), "ledger": str(world / "ledger.db")}
+    result = synthesize(world / "private.npz", out=world / "out", epsilon=1.0, **options, **SILENT)
+    premises = read_json(result.release / "privacy.json")["premises"]
+    words = f"no private image had a part in the {role} images"
+    assert {"name": words, "value": True, "origin": "declared"} in premises
+    assert result.receipt.epsilon == pytest.approx(1.0)
+
+
+def test_a_file_fitted_to_images_brings_the_statement_beside_it(site: Path, released: Path) -> None:
+    fitted = site / "fitted"
+    shutil.copytree(released / "open" / "release", fitted)
+    photographs(site / "large", side=96, seed=4)
+    fit_niqe_model(str(site / "large"), fitted / "niqe.npz", SMALLEST_BLOCK, progress="none")
+    write_checksums(fitted)
+    codec = dict.fromkeys(("encoder", "decoder"), "embedded:dct")
+    options = {"epsilon": 1.0, "quality": f"niqe:{fitted / 'niqe.npz'}", **codec}
+    options["quality_threshold"] = 100.0
+    source = photographs(site / "larger", side=64, seed=6)
+    check_refused(site, r"\(niqe\).*can never carry a claim", synthesize, source, **options)
+
+
 # Recognised by what is decoded
 
 
@@ -385,6 +437,19 @@ def test_a_dataset_is_recognised_by_what_is_decoded(site: Path, form: str) -> No
     with Ledger(str(site / "ledger.db")) as ledger:
         assert ledger.register(open_source(other, **options)).id == first.id
         assert len(ledger.datasets()) == 1
+
+
+def test_a_dataset_that_an_earlier_version_registered_is_still_recognised(site: Path) -> None:
+    # Rows of earlier versions hold the sketch of the stored bytes alone.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fingerprint, "to_json", lambda one: one.stored.to_json())
+        with Ledger(str(site / "ledger.db")) as ledger:
+            first = ledger.register(open_source(site / "private"))
+    lossless = copies(site / "private", site / "lossless", lambda image: image)
+    with Ledger(str(site / "ledger.db")) as ledger:
+        assert ledger.register(open_source(site / "private")).id == first.id
+        assert ledger.register(open_source(lossless)).id == first.id
+        assert ledger.verify() == []
 
 
 # Real images
