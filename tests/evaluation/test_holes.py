@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from tests.first_warning import FirstWarning, Warned
 from tests.run.blobs import blobs, folder_of
 from tests.run.samples import QUICK, embeddings
 
 import understudy
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.results import Evaluation, Verdict
+from understudy.evaluation.inputs import EvaluationOptions, Inputs
+from understudy.evaluation.time_estimate import estimated_seconds
 
 FEATURES = "embedded:dct?coefficients=60"
 Rows = list[tuple[str, NDArray[np.uint8]]]
@@ -41,6 +44,20 @@ def evaluate(world: Path, name: str, **options: Any) -> Evaluation:
 
 def verdict(evaluation: Evaluation, group: str) -> Verdict:
     return {one.group: one for one in evaluation.verdicts}[group]
+
+
+def test_an_attack_is_not_good_beside_many_copies(world: Path) -> None:
+    for options in ({}, {"attacks": False}):
+        attack = verdict(evaluate(world, "half", **options), "attack")
+        assert attack.grade == "poor"
+        assert "86 of 200 synthetic images (43.00%) are exact copies" in attack.sentence
+    assert verdict(evaluate(world, "honest"), "attack").grade == "good"
+
+
+def test_attacks_that_were_left_out_are_not_said_to_have_had_too_few_records(world: Path) -> None:
+    attack = verdict(evaluate(world, "honest", attacks=False), "attack")
+    assert attack.grade == "unknown"
+    assert attack.sentence == "You left the attacks out (--no-attacks)."
 
 
 # A test set that is not apart
@@ -92,6 +109,34 @@ def test_private_embeddings_are_no_test_set(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"180 of 180 rows of the test set .* private rows"):
         understudy.evaluate(tmp_path / "out", real=source, test=source, progress="none")
+
+
+def test_a_duplicate_or_so_is_left_out_and_said(world: Path, tmp_path: Path) -> None:
+    test = mixed(world, tmp_path, list(blobs(0, 120))[:1], 150)
+    evaluation = evaluate(world, "honest", test=test)
+    assert evaluation.settings["rows"]["held_out"] == 150
+    assert any("1 of 151 test rows" in each for each in evaluation.settings["left_out"])
+
+
+def test_an_attack_below_a_half_is_asked_the_other_way_round(world: Path, tmp_path: Path) -> None:
+    """A release from which everything near to a private image was taken away."""
+    private = np.stack([image for _, image in blobs(0, 200)]).reshape(200, -1).astype(float)
+    pool = list(blobs(5, 1500))
+    flat = np.stack([image for _, image in pool]).reshape(len(pool), -1).astype(float)
+    others = np.stack([image for _, image in blobs(2, 120)]).reshape(120, -1).astype(float)
+    to_private, to_others = (
+        np.sqrt(((flat[:, None] - rows) ** 2).sum(2).min(1)) for rows in (private, others)
+    )
+    farthest = np.argsort(to_private / to_others)[-250:]
+    folder_of(tmp_path / "far", [pool[row] for row in farthest], release=True)
+    evaluation = understudy.evaluate(
+        tmp_path / "far", real=world / "real", test=world / "test", features=FEATURES
+    )
+    areas = [one.value for one in evaluation.values if one.metric.key.endswith("distance_auc")]
+    assert all(area >= 0.5 for area in areas if area != areas[-1])
+    attack = verdict(evaluation, "attack")
+    assert attack.grade != "good"
+    assert "farther from the release than non-members" in attack.sentence
 
 
 # What a selection without a guarantee set aside
@@ -166,3 +211,34 @@ def test_a_statement_that_does_not_add_up_is_said_to_be_unverified(
     path.write_text(json.dumps(content))
     claim = understudy.evaluate(out, real=source, test=test, progress="none").settings["claim"]
     assert "epsilon 0.01, unverified" in claim
+
+
+def test_an_unfinished_run_and_a_missing_folder_are_not_evaluated(
+    world: Path, tmp_path: Path
+) -> None:
+    folder_of(tmp_path / "out" / "release", blobs(1, 20))
+    (tmp_path / "out" / "owner").mkdir()
+    (tmp_path / "out" / "owner" / "start.json").write_text("{}")
+    for place in (tmp_path / "out", tmp_path / "out" / "release", tmp_path / "none"):
+        with pytest.raises(RunError, match="no release"):
+            understudy.evaluate(place, real=world / "real", test=world / "test")
+
+
+def test_what_takes_longer_than_a_minute_is_announced_before_it_begins(world: Path) -> None:
+    pytest.importorskip("torch")
+    long = {"networks": ["cnn"], "epochs": 10_000}
+    with pytest.raises(Warned, match=r"takes about \d+ (min|h) .*training"):
+        evaluate(world, "honest", progress=FirstWarning(), **long)
+    evaluate(world, "honest", progress=FirstWarning(), attacks=False)
+
+
+def test_an_estimate_grows_with_the_work(world: Path) -> None:
+    pytest.importorskip("torch")
+    seconds = {}
+    for epochs in (20, 2_000):
+        options = EvaluationOptions(features=FEATURES, networks=["cnn"], epochs=epochs)
+        inputs = Inputs.open(
+            world / "honest" / "release", str(world / "real"), str(world / "test"), options
+        )
+        seconds[epochs] = estimated_seconds(inputs, options)["training"]
+    assert seconds[2_000] > 5 * seconds[20] > 0

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.processes import Commands
-from tests.run.samples import class_folders, embeddings, tree
+from tests.run.samples import class_folders, embeddings, tree, with_manifest
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -28,9 +28,10 @@ from understudy.methods.base import Context, Materials
 from understudy.methods.clustering.capacity import LEAST_DECODED, mixture_expectations
 from understudy.methods.clustering.samplers.tied_gaussian import tied_expectations
 from understudy.planning import forecast, public_drawings, recommendation
+from understudy.planning.check import check_source
 from understudy.planning.forecast import forecast_of
 from understudy.planning.public_drawings import drawn_records, public_kinds
-from understudy.planning.recommendation import recommended_run
+from understudy.planning.recommendation import MIXTURE_UNITS, recommended_run
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 from understudy.run.prepare import Prepared, prepare
@@ -190,6 +191,19 @@ def test_the_sheet_is_a_picture_and_nothing_else_is_left(
     assert left_behind(temporary) == []
 
 
+def test_a_class_of_which_nothing_comes_back_is_grey(scans: Path, one_kind: None) -> None:
+    prepared = prepared_run(scans)
+
+    def one_class(materials: Materials, _: Any) -> Release:
+        batch = SyntheticBatch(np.zeros(5, np.int64), images=np.zeros((5, 16, 16, 1), np.uint8))
+        return Release("one", materials.classes, 5, lambda: iter([batch]))
+
+    planted = replace(prepared, method=replace(prepared.method, run=one_class))
+    (kind,) = forecast_of(planted, (40, 24), 64, SilentEvents()).kinds
+    assert [int(image.max()) for image in kind.samples] == [0] * 5 + [128] * 5
+    assert kind.accuracy is None
+
+
 def test_a_sheet_is_a_png_outside_of_the_private_dataset(scans: Path, tmp_path: Path) -> None:
     for name, words in (
         ("sheet.jpg", "is a PNG"),
@@ -256,6 +270,50 @@ def test_few_units_are_said_first_and_with_what_serves_better() -> None:
     (first, *_) = mixture_expectations(context(1.0, 10), (), below)
     assert first.instead == ("embeddings",)
     assert mixture_expectations(context(1.0, 10, None), (), below) == ()
+
+
+@pytest.mark.parametrize(
+    ("mu", "units", "classes", "expected"),
+    [
+        (0.268, 164, 10, "blobs"),  # 67 numbers
+        (1.666, 200, 3, "textures"),  # 119
+        (1.666, 164, 10, "shapes"),  # 233
+    ],
+)
+def test_what_is_expected_follows_the_numbers_that_the_budget_pays_for(
+    mu: float, units: float, classes: int, expected: str
+) -> None:
+    assert tied_words(mu, units, classes)["numbers"].startswith(f"expect {expected}")
+
+
+def test_class_means_are_held_against_what_classes_differ_by() -> None:
+    assert "much alike" in tied_words(1.0, 15)["class means"]
+    assert "where they differ much" in tied_words(1.0, 50)["class means"]
+    assert tied_words(1.0, 400)["class means"].endswith("so classes will differ")
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: bool) -> None:
+    config = make_config({"source": str(scans), "out": "out", "epsilon": 8.0})
+    check = check_source(config)
+    mu = recommendation.run_mu_of(config.privacy.budget)
+    units = round(len(SIZES) * MIXTURE_UNITS / mu * (0.99 if few else 1.01))
+    result, _ = recommendation._recommended(config, replace(check, units=units))
+    encoder = "embedded:energies" if few else "embedded:dct"
+    assert f"--encoder {encoder}" in [choice.option for choice in result.choices]
+    assert f"--encoder {encoder}" in (result.command or "")
+    named, _ = recommendation._recommended(
+        config.changed(roles={"encoder": "embedded:dct"}), replace(check, units=units)
+    )
+    assert "embedded:energies" not in (named.command or "")
+
+
+def test_units_are_counted_as_they_are_declared_or_proposed(tmp_path: Path) -> None:
+    scans = with_manifest(tmp_path / "scans", per_unit=4)
+    given = {"source": str(scans), "out": "out", "epsilon": 1.0, "label": "label"}
+    proposed = check_source(make_config(given))
+    assert (proposed.images, proposed.units, proposed.options["unit"]) == (180, 45, "patient")
+    assert check_source(make_config({**given, "unit": "patient"})).units == 45
 
 
 def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) -> None:
