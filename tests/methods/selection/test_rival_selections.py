@@ -11,12 +11,17 @@ from benchmarks.rival_selections import (
     LabelledFeatures,
     SelectionFacts,
     distances_among,
+    masked,
+    noisy_class_embeddings,
     tracin_scores,
     trained_attack_scores,
     without_duplicates,
 )
 
+from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.base import ProxySettings
+from understudy.methods.selection.linear_proxy import cross_entropies
+from understudy.methods.selection.penalties import reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
 
 CLASSES, DIM = 3, 6
@@ -82,6 +87,30 @@ def test_the_filter_by_distance_leaves_no_copies_and_as_written_nothing_else(
     assert copies(facts, BASELINES["distance, as written"](facts)) == 24
 
 
+def test_the_filter_by_model_gap_takes_the_candidates_with_the_least_gap(
+    facts: SelectionFacts,
+) -> None:
+    def gap(records: LabelledFeatures) -> np.ndarray:
+        """Loss of the candidates by gradient descent on the records, in a few lines of its own."""
+        weights = np.zeros((DIM + 1, CLASSES))
+        x = np.hstack([records.features, np.ones((len(records.labels), 1))])
+        for _ in range(40):
+            p = np.exp(x @ weights)
+            p /= p.sum(1, keepdims=True)
+            slope = x.T @ (p - np.eye(CLASSES)[records.labels]) / len(x)
+            weights -= 0.5 * (slope + facts.settings.weight_decay * weights)
+        return cross_entropies(facts.candidates.features, facts.candidates.labels, weights)
+
+    gaps = gap(facts.non_members) - gap(facts.private)
+    indices = BASELINES["model gap"](facts)
+    for label in range(CLASSES):
+        rows = np.flatnonzero(facts.labels == label)
+        least = rows[np.argsort(gaps[rows])[:8]]
+        assert set(least) == set(indices[facts.labels[indices] == label])
+    as_written = BASELINES["model gap, as written"](facts)
+    assert gaps[indices].mean() < 0 < gaps[as_written].mean()
+
+
 def test_a_trained_attack_finds_what_a_model_learnt_by_heart(facts: SelectionFacts) -> None:
     """Labels by chance: only a model that was trained on a record knows its label."""
     rng = np.random.default_rng(3)
@@ -120,6 +149,17 @@ def test_tracin_is_the_sum_of_products_of_gradients(facts: SelectionFacts) -> No
         assert scores[row] == pytest.approx(sum(products))
 
 
+def test_the_selection_is_one_of_them_and_its_penalty_keeps_copies_out(
+    facts: SelectionFacts,
+) -> None:
+    free = copies(facts, BASELINES["selection"](facts))
+    penalties = Penalties(
+        reconstruction_penalty(facts.to_private, facts.to_non_members), reconstruction_weight=2.0
+    )
+    held = copies(facts, BASELINES["selection"](dataclasses.replace(facts, penalties=penalties)))
+    assert held < free
+
+
 def test_of_each_most_similar_pair_the_later_image_goes() -> None:
     points = np.array([[0.0], [10.0], [0.1], [10.3], [20.0]])
     distances = distances_among(points)
@@ -128,3 +168,21 @@ def test_of_each_most_similar_pair_the_later_image_goes() -> None:
     assert without_duplicates(distances, 3).tolist() == [0, 1, 4]
     assert without_duplicates(distances, 1).tolist() == [0]
     assert without_duplicates(distances, 0).tolist() == []
+
+
+def test_masking_blackens_so_many_blocks_of_each_image() -> None:
+    images = np.full((3, 16, 24, 3), 200, np.uint8)
+    result = masked(images, 20, seed=1)
+    blocks = result.reshape(3, 8, 2, 8, 3, 3).transpose(0, 1, 3, 2, 4, 5).reshape(3, 64, -1)
+    assert ((blocks == 0).all(2).sum(1) == 20).all()
+    assert ((blocks == 200).all(2).sum(1) == 44).all()
+    assert not np.array_equal(result[0], result[1])
+    assert (masked(images, 64) == 0).all()
+    assert np.array_equal(masked(images, 0), images)
+
+
+def test_noise_on_class_embeddings_has_the_deviation_asked_for() -> None:
+    embeddings = np.random.default_rng(0).normal(0, 3.0, (40, 500))
+    noise = noisy_class_embeddings(embeddings, 0.5, seed=1) - embeddings
+    assert noise.std() == pytest.approx(1.5, rel=0.03)
+    assert np.array_equal(noisy_class_embeddings(embeddings, 0.0), embeddings.astype(np.float32))

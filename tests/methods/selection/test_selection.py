@@ -9,7 +9,13 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
-from understudy.methods.selection.algorithm import Penalties, SelectionParams, select_candidates
+from understudy.methods.base import Context
+from understudy.methods.selection.algorithm import (
+    METHOD,
+    Penalties,
+    SelectionParams,
+    select_candidates,
+)
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import LinearProxy
@@ -52,6 +58,13 @@ def test_wrong_labels_are_left_out(utility):
     assert np.bincount(LABELS[result.indices]).tolist() == BUDGETS.tolist()
     assert result.warnings == ()
     assert result.facts["selected"] == BUDGETS.sum()
+
+
+def test_the_scale_of_the_reference_loss_changes_nothing():
+    once = select_candidates(proxy(), LABELS, BUDGETS, REFERENCE)
+    larger = RecordReference(REFERENCE.features, REFERENCE.labels, 2.0**12 * REFERENCE.weights)
+    again = select_candidates(proxy(), LABELS, BUDGETS, larger)
+    np.testing.assert_array_equal(once.indices, again.indices)
 
 
 def test_a_penalty_keeps_a_candidate_out():
@@ -216,6 +229,12 @@ def test_more_than_there_are_is_refused_before_anything_is_paid(tmp_path):
     assert not list((tmp_path / "out").rglob("*.npz"))
 
 
+def test_one_sample_is_no_share(tmp_path):
+    """--count 1 asks for one sample, and three classes need three."""
+    with pytest.raises(ConfigError, match="1 samples for 3 classes"):
+        synthesize(**options(tmp_path, count=1))
+
+
 def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
     settings = {"rounds": 2, "learning_rate": 1e30}
     with pytest.raises(ConfigError, match="smaller learning_rate"), np.errstate(all="ignore"):
@@ -270,3 +289,14 @@ def test_captions_stay_with_their_images(tmp_path, format):
     assert len(selected) == len(selected.captions) == 8
     for image, text in zip(next(selected.batches(99)).values, selected.captions, strict=True):
         assert caption_of[image.tobytes()] == text
+
+
+def test_what_is_left_open_is_settled_by_public_facts():
+    settled = METHOD.settle(SelectionParams(), context(dim=10))
+    assert settled.axes == 10
+    assert settled.clip_norm == pytest.approx(np.sqrt(11) / 2)
+    assert settled.reconstruction == 0
+
+
+def context(dim=10, shape=None):
+    return Context(shape or (dim,), public=False, mu=0.3, classes=("cat", "dog"), candidates=True)
