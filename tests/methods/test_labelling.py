@@ -355,6 +355,7 @@ def test_a_release_about_private_images_is_not_public(world: World) -> None:
         world.run("second", public=str(result.release))
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
