@@ -8,9 +8,12 @@ import pytest
 from tests.run.samples import class_folders, save
 
 from understudy import synthesize
+from understudy.backends.phrase_grammar import read_phrases
 from understudy.core.types import Vocabulary
+from understudy.data import open_source
+from understudy.playhouse.homes import TASKS
 from understudy.run.config import make_config
-from understudy.run.model_fit import drawn_fit
+from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
 
 SHAPE = (8, 8, 1)
@@ -51,6 +54,29 @@ def prepared(tmp_path, names, base, **changes):
     return replace(ready, context=replace(ready.context, generator=Taught(), **changes))
 
 
+@pytest.mark.parametrize(
+    ("phrases", "known", "named"),
+    [
+        (("cat", "dog"), 1.0, None),
+        (("cats", "a dog"), 1.0, None),
+        (("cat", "dog running"), 0.5, "dog running"),
+        (("herbaceous vegetation", "3"), 0.0, "herbaceous vegetation, 3"),
+    ],
+)
+def test_a_model_of_few_words_says_which_classes_it_does_not_know(
+    tmp_path, base, phrases, known, named
+):
+    fit = words_fit(prepared(tmp_path, ("cat", "dog"), base, phrases=phrases))
+    assert fit.value == known
+    assert fit.kind == "public"
+    if named is None:
+        assert fit.warning is None
+        return
+    assert named in fit.warning
+    for words in ("cats and dogs", "test:taught (generator)", "--method clustering", "--base"):
+        assert words in fit.warning
+
+
 def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):
     ready = prepared(tmp_path, ("cat", "dog"), base)
     assert drawn_fit(ready).value > 0.9
@@ -59,6 +85,14 @@ def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):
     assert "fox" in drawn_fit(alike).warning
     one = replace(ready, context=replace(ready.context, phrases=("fox",)))
     assert drawn_fit(one) is None
+
+
+def test_the_playhouse_is_what_the_studio_was_taught():
+    words = read_phrases().vocabulary
+    for task in (*TASKS, "world"):
+        for phrase in open_source(f"playhouse:{task}").phrases:
+            assert set(phrase.split()) <= words
+    assert not {"forest", "highway", "river", "dress", "mitosis"} & words
 
 
 def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ pytest.importorskip("onnx")
 
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
-from understudy.run.accuracy import RELEASED_WORDS  # noqa: E402
+from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
+from understudy.metrics.verdicts import sampling_loss  # noqa: E402
+from understudy.run.accuracy import RELEASED_WORDS, evaluation_of_scores  # noqa: E402
 from understudy.run.progress import reporting  # noqa: E402
 from understudy.run.released_classifier import released_classifier  # noqa: E402
+from understudy.run.report import load  # noqa: E402
 from understudy.run.run_result import Result  # noqa: E402
 from understudy.run.synthesize import synthesize  # noqa: E402
 from understudy.run.trained_model import train_classifier  # noqa: E402
@@ -101,6 +105,35 @@ def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_
     assert sorted(path.name for path in result.folder.parent.iterdir()) == names
 
 
+def test_a_run_says_what_sampling_loses(result: Result) -> None:
+    network, samples, released = (one.score for one in result.accuracy)
+    assert (network.model, network.released) == ("small CNN on images", False)
+    assert (released.model, released.released) == (RELEASED_WORDS, True)
+    with reporting("none") as events:
+        library = released_classifier(result.folder, events).classifier
+    images, labels = stripes(90, seed=5)
+    table = confusion(labels, library.predict(images), 3)
+    assert result.accuracy[2].report.synthetic[0].confusion == tuple(map(tuple, table.tolist()))
+    assert released.synthetic == balanced_accuracy(table) > 0.6
+    assert released.real == samples.real > 0.5
+    evaluation = evaluation_of_scores([network, samples, released])
+    assert evaluation is not None
+    best = max(network.synthetic, samples.synthetic)
+    loss = 100 * (released.synthetic - best)
+    words = f"loses {loss:.1f} points" if loss >= 0.05 else "loses nothing"
+    sentence = sampling_loss(evaluation.values)
+    assert f"released statistics alone reach {released.synthetic:.1%}, so sampling {words}" in (
+        sentence
+    )
+    report = load(result)
+    assert [score.released for score in report.owner.scores] == [False, False, True]
+    assert report.owner.utility is not None
+    assert report.owner.utility.sentence.endswith(sentence)
+    page = " ".join(re.sub("<[^>]+>", " ", (result.owner / "report.html").read_text()).split())
+    assert RELEASED_WORDS in page
+    assert sentence.split("(")[0].strip() in page
+
+
 def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     place = result.folder.parent
     sides: dict[str, Any] = {"real": place / "private.npz", "test": place / "test.npz"}
@@ -151,3 +184,30 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
         alone.rename(result.release)
     assert_refused(ConfigError, "Leave out --network cnn", result, tmp_path, network="cnn", **given)
     assert_refused(ConfigError, "Leave out --epochs", result, tmp_path, epochs=3, **given)
+
+
+def test_statistics_of_one_class_tell_nothing_apart(tmp_path: Path) -> None:
+    np.savez(tmp_path / "private.npz", images=stripes(60, seed=0)[0])
+    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "label": "none", **SILENT}
+    one = synthesize(tmp_path / "private.npz", out=tmp_path / "out", epsilon=50, count=3, **given)
+    with (
+        reporting("none") as events,
+        pytest.raises(ConfigError, match="its statistics tell no classes apart"),
+    ):
+        released_classifier(one.folder, events)
+
+
+def test_images_too_large_for_it_train_the_small_cnn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20}, (16, 16, 1))
+    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "settings": QUICK, **SILENT}
+    wide = synthesize(source, out=tmp_path / "out", epsilon=50, count=12, **given).release
+    facts = json.loads((wide / "privacy.json").read_text())
+    facts["data"]["image_shape"] = [16, 260, 1]  # which its images are read at
+    (wide / "privacy.json").write_text(json.dumps(facts))
+    options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
+    assert train_classifier(wide, epochs=1, **options).network == "cnn"
+    assert "16 to 256 pixels a side), so the small CNN is trained" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="of images of 16 to 256 pixels a side, found 16 x 260"):
+        train_classifier(wide, network="discriminant", **options)
