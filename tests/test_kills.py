@@ -290,6 +290,42 @@ class Tied(Site):
 
 
 TIED = [stage.name for stage in stages_of(TIED_STAGES)]
+TIED_MOMENTS = [
+    (place, number, when)
+    for number in range(1, len(TIED) + 1)
+    for place, when in (
+        ("understudy.privacy.account:Account._pay", "before"),
+        ("understudy.privacy.noise:add_discrete_gaussian", "before"),
+        ("understudy.privacy.noise:add_discrete_gaussian", "after"),
+        ("understudy.privacy.account:Account._store", "before"),
+        ("understudy.privacy.ledger.ledger:Ledger.record_release", "after"),
+        ("understudy.privacy.account:Account._store", "after"),
+    )
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moment", TIED_MOMENTS, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {TIED[m[1] - 1]}"
+)
+def test_the_tied_gaussian_killed_at_a_chosen_moment(
+    with_energies: Commands, tmp_path: Path, moment: tuple[str, int, str]
+) -> None:
+    site = Tied(tmp_path)
+    assert with_energies.run(*site.words(), die=moment).code == -9
+    check_never_less_than_released(site)
+    done = with_energies.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
+
+
+@pytest.mark.slow
+def test_the_tied_gaussian_killed_at_random_moments(
+    with_energies: Commands, tmp_path: Path
+) -> None:
+    check_killed_at_random(with_energies, tmp_path, Tied, 30)
+    for place in sorted(path for path in tmp_path.iterdir() if path.name.isdecimal()):
+        check_sampled_again(with_energies, Tied(place))
 
 
 def test_the_tied_gaussian_killed_after_a_stage_and_while_it_samples(

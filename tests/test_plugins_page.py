@@ -53,6 +53,12 @@ def output(understudy: Commands, *arguments: object) -> str:
     return done.out
 
 
+def test_the_modules_of_the_page_have_about_forty_lines(site: Path) -> None:
+    for module in ("tiles_backend.py", "class_means.py"):
+        code = [line for line in (site / module).read_text().splitlines() if line.strip()]
+        assert len(code) <= 48
+
+
 def test_the_methods_and_the_backends_are_listed(understudy: Commands) -> None:
     methods = output(understudy, "methods")
     assert "class-means: a Gaussian of one width" in methods
@@ -72,6 +78,16 @@ def test_the_command_of_the_page_makes_a_release(understudy: Commands, tmp_path:
     assert (release.kind, release.shape) == ("embeddings", (48,))
     assert release.classes == ("cat", "dog")
     assert abs(len(release) - 80) < 60
+
+
+def test_a_port_that_the_backend_has_not_is_refused_by_name(
+    understudy: Commands, tmp_path: Path
+) -> None:
+    photos = class_folders(tmp_path / "photos", {"cat": 4, "dog": 4}, shape=(8, 8, 3))
+    line = f"synthesize {photos} --encoder tiles:4 --decoder tiles:4 --epsilon 1 --out {tmp_path}/o"
+    done = understudy.run(*line.split())
+    assert done.code != 0
+    assert "has no decoder" in " ".join(done.err.split())
 
 
 @pytest.mark.slow

@@ -39,3 +39,10 @@ def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
         "Refuted, at a stated epsilon of 1: a record adds 3 times the stated sensitivity."
         in done.output
     )
+
+
+@pytest.mark.slow
+def test_mechanisms_need_no_source():
+    done = called("--mechanisms", "--runs", 4000, "--confidence", 1 - 1e-6)
+    assert done.exit_code == 0
+    assert "mechanism Votes" in done.output

@@ -6,12 +6,16 @@ import html
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 from tests.cli.processes import Commands
-from tests.run.samples import class_folders, embeddings
+from tests.run.samples import class_folders, embeddings, save
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -69,6 +73,29 @@ def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
     assert "noise / sensitivity" in whole.out
     notes = [line for line in whole.out.splitlines() if line.startswith("note: this dataset has")]
     assert notes[0].removeprefix("note: ") in html.unescape(report)
+
+
+def test_every_option_may_come_from_a_file_and_the_command_line_wins(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    options = {
+        "source": str(scans),
+        "out": str(tmp_path / "out"),
+        "epsilon": 3,
+        "count": 7,
+        "format": "parquet",
+        "settings": {"clusters": 1, "components": 9},
+    }
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(options))
+    more = ["--count", "5", "--set", "components=8"]
+    ended = understudy.run("synthesize", "--config", path, *more, *books)
+    assert ended.code == 0, ended.err
+    facts = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert facts["guarantee"]["epsilon"] == 3
+    assert (facts["data"]["count"], facts["data"]["format"]) == (5, "parquet")
+    assert facts["data"]["params"]["components"] == 8
+    assert facts["data"]["params"]["clusters"] == 1
 
 
 def test_a_dry_run_prints_the_plan_and_spends_nothing(
@@ -146,6 +173,21 @@ def test_resume_on_the_command_line(
     assert understudy.run(*words, "--resume").code == 0
 
 
+def test_bad_files_stop_a_run_or_are_counted(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    (scans / "cat" / "broken.png").write_bytes(b"not a picture")
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    stopped = understudy.run(*words)
+    assert stopped.code == 2
+    assert "broken.png" in stopped.err
+    done = understudy.run(*words, "--skip-bad")
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "out" / "owner" / "run.json").read_text())["skipped"] == 1
+    listed = understudy.run("ledger", "show", scans, "--skip-bad", *books)
+    assert listed.code == 0, listed.err
+
+
 def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     understudy: Commands, books: list[Any], tmp_path: Path
 ) -> None:
@@ -204,6 +246,19 @@ def test_the_ledger_from_the_command_line(
     assert re.search(r"0\.5 +", lower.out)
 
 
+def test_what_a_ledger_exports(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words).code == 0
+    ended = understudy.run("ledger", "export", *books)
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row["kind"] for row in rows][:2] == ["dataset", "charge"]
+    assert {row["kind"] for row in rows} == {"dataset", "charge", "release"}
+    assert "sketch" not in ended.out
+
+
 def test_a_changed_ledger_is_found_and_nothing_runs_on_it(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
@@ -221,6 +276,22 @@ def test_a_changed_ledger_is_found_and_nothing_runs_on_it(
     refused = understudy.run("synthesize", scans, "--out", tmp_path / "o2", *QUICK, *books)
     assert refused.code == 2
     assert "ledger" in refused.err
+
+
+def test_a_dataset_of_mixed_sizes_can_be_given_a_budget(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    save(np.zeros((9, 7, 1), np.uint8), scans / "cat" / "wide.png")
+    books = [*books, "--size", "6"]
+    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
+    assert told.code == 0, told.err
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words).code == 0
+    assert understudy.run(*words[:3], tmp_path / "o2", *words[4:]).code == 3
+    assert "1.0000" in understudy.run("ledger", "show", scans, *books).out
+    unsized = understudy.run("ledger", "show", scans, *books[:2])
+    assert unsized.code == 2
+    assert "--size" in unsized.err
 
 
 # Lists and help
@@ -288,3 +359,37 @@ def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
         flag = "set" if name == "settings" else name.replace("_", "-")
         listed = re.findall(rf"^  --{flag} ", whole, re.MULTILINE)
         assert len(listed) == (name != "source"), name
+
+
+def test_a_whole_process_of_its_own() -> None:
+    """As a person starts it: no fork, no fixture."""
+    words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "synthesize"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "source is missing" in ended.stderr
+
+
+def test_a_sample_is_of_a_sentence_or_of_classes(understudy: Commands, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for words in ([], ["a dog", "--classes", "cat,dog"]):
+        ended = understudy.run("sample", *words, "--out", out)
+        assert (ended.code, ended.out) == (2, "")
+        assert "a PROMPT, or --classes NAME,NAME" in ended.err
+    ended = understudy.run("sample", "a dog", "--licence", "cc0-1.0", "--out", out)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--licence is an option of --classes" in ended.err
+    assert not out.exists()
+
+
+def test_a_plan_lists_what_is_declared_and_what_is_inferred(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books, "--dry-run"]
+    declared = ["--classes", "dog,cat,-1", "--channels", "3", "--hold-out", "5%"]
+    ended = understudy.run(*words, *declared)
+    assert ended.code == 0, ended.err
+    assert "declared: class names dog, cat, -1; colour channels 3" in ended.out
+    assert "inferred from the private records: image size 6 x 6" in ended.out
+    assert "not covered unless it is declared: --size 6" in ended.out.splitlines()
+    assert "held out: 5% of the images" in ended.out

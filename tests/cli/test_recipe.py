@@ -12,7 +12,7 @@ import yaml
 from tests.run.samples import class_folders, embeddings
 
 from understudy.cli.main import app
-from understudy.core.errors import RunError
+from understudy.core.errors import InputError, RunError
 from understudy.run.recipe import carry_out, read_steps
 
 
@@ -88,6 +88,36 @@ def test_a_recipe_runs_each_step_once(site: Path) -> None:
     ]
     with pytest.raises(RunError, match="other settings"):
         run(site, changed(2, keep="20%"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ({"select": {}}, "a recipe is a list"),
+        ([], "a recipe is a list"),
+        ([{"select": None}], "step 1 .select. has no options"),
+        ([{"select": {}, "report": {}}], "step 1 is no command with options"),
+        ([{"selct": {"out": "a"}}], "Did you mean 'select'"),
+        (changed(2, kep=1), r"step 2 \(select\).*'kep'"),
+        (changed(2, keep=None), r"step 2 \(select\).*keep is missing"),
+        (changed(2, keep="lots"), r"step 2 \(select\): keep is a share"),
+        (changed(2, resume=True), r"'resume'"),
+        (changed(2, out=None), "names no out"),
+        (changed(2, out="study/all"), "an earlier step writes to"),
+        (changed(2, private="private.npz"), "the selection itself leaks"),
+        (changed(1, epsilon="much"), r"step 1 \(synthesize\)"),
+        (changed(1, source="nowhere"), "source is nowhere, and there is no such file"),
+        (changed(3, folder="study/other"), "folder is study/other"),
+        (changed(3, seeds="two"), r"step 3 \(evaluate\)"),
+        ([{"sample": {"prompt": "a dog", "out": "a"}}], "say classes"),
+    ],
+)
+def test_a_step_that_makes_no_sense_is_refused_before_the_first_one_runs(
+    site: Path, steps: object, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(site, steps)
+    assert not (site / "study").exists()
 
 
 def test_the_recipe_of_the_page_is_one(site: Path, repository: Path) -> None:

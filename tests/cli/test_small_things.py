@@ -12,7 +12,7 @@ from tests.cli.processes import ONE_THREAD, SOURCE
 from tests.run.samples import class_folders, pictures, save
 
 import understudy
-from understudy.core.errors import ConfigError, InputError, SourceError
+from understudy.core.errors import ConfigError, InputError, RunError, SourceError, escaped
 from understudy.data.names import like_persons
 from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
@@ -61,6 +61,15 @@ def test_a_closed_stream_stops_no_run(rest, scans, tmp_path):
     assert charges(tmp_path) == 1
 
 
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
+def test_letters_that_a_terminal_lacks_are_escaped(encoding, scans, tmp_path):
+    done = shell(tmp_path, scans, "", PYTHONUTF8="1", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    elephant = "\\u00e9" if encoding == "ascii" else "é"
+    assert f"{elephant}l{elephant}phant-\\u732b" in done.stdout.decode(encoding)
+    assert (tmp_path / "out" / "release" / "PRIVACY.md").exists()
+
+
 def test_names_that_a_locale_cannot_write_are_refused_before_the_charge(scans, tmp_path):
     """It failed behind the charge, while the release was written."""
     variables = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
@@ -71,6 +80,13 @@ def test_names_that_a_locale_cannot_write_are_refused_before_the_charge(scans, t
     assert b"PYTHONUTF8=1" in done.stderr
     assert charges(tmp_path) == 0
     assert not (tmp_path / "out").exists()
+
+
+def test_json_stays_json_where_letters_are_escaped(scans, tmp_path):
+    command = [sys.executable, "-c", WHOLE, "check", str(scans), "--json", "--progress", "none"]
+    variables = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, check=False, env=variables)
+    assert set(json.loads(done.stdout.decode("latin-1"))["classes"]) == {"chien", "éléphant-猫"}
 
 
 # Names
@@ -84,6 +100,12 @@ HOSTILE = {
     "می\u200cروم": "می\u200cروم",
     "T-shirt/top": "T-shirt/top",
 }
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=escaped)
+def test_control_characters_are_escaped(name):
+    assert escaped(name) == HOSTILE[name]
+    assert escaped(HOSTILE[name]) == HOSTILE[name]
 
 
 def hostile_folders(folder):
@@ -189,6 +211,24 @@ def test_a_class_of_one_image_is_refused_unless_it_was_declared(kind, tmp_path):
     assert problem.blocking
     assert "ann-smith" not in checked.command
     assert planned(source, tmp_path, classes=list(sizes)).premises[0].origin == "declared"
+
+
+def test_a_release_that_no_disk_holds_is_refused(scans, tmp_path):
+    assert refused(
+        scans, tmp_path, ConfigError, "1,000,000,000 samples take up", count=1_000_000_000
+    )
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "full"])
+def test_a_place_that_is_taken_is_refused(out, scans, tmp_path):
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    words = "cannot write here: Not a directory" if out != "full" else "exists and is not empty"
+    assert refused(scans, tmp_path, RunError, words, out=out)
+    assert (tmp_path / "file").read_text() == "a file"
+    # What has no folder yet is planned all the same, wherever it is planned from.
+    assert understudy.dry_run(scans, epsilon=1.0, ledger=str(tmp_path / "l.db")).method
 
 
 def test_a_large_delta_has_to_be_meant(scans, tmp_path):

@@ -83,6 +83,13 @@ def test_a_product_is_exact_so_no_order_of_its_sums_changes_it(dim, width, scale
     np.testing.assert_array_equal(found, parts)
 
 
+def test_a_product_of_values_that_are_not_finite_is_refused():
+    rows = WIDE[:3].copy()
+    rows[1, 2] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        product(rows, np.eye(40))
+
+
 @given(count=st.integers(0, 40), size=st.integers(1, 17))
 def test_all_parts_have_one_shape_and_hold_every_record_once(count, size):
     values = np.arange(1, count + 1)[:, None]
@@ -119,3 +126,12 @@ def test_what_fills_up_a_batch_is_black():
     assert whole.shape == (5, 3, 3, 1)
     assert not whole[2:].any()
     assert filled(images, 2) is images
+
+
+def test_probabilities_are_those_of_a_softmax():
+    logits = RNG.normal(size=(300, 7)) * 10.0 ** RNG.integers(-3, 4, (300, 1))
+    logits[:2] = [[0.0] * 7, [-1e300, 0, 1e300, 0, 0, 0, 0]]
+    powers = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -700))
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(row_softmax(logits), expected, rtol=1e-12, atol=1e-300)
+    assert row_softmax(logits)[1, 2] == 1

@@ -30,3 +30,11 @@ def test_figures_are_found_by_name_and_class_and_laid_out_flat():
     assert WHOLE.find("precision", label="cat") is WHOLE.values[1]
     assert WHOLE.of("leakage") == WHOLE.values[:1]
     assert [tuple(row) for row in WHOLE.rows()] == [FIELDS, FIELDS]
+
+
+def test_of_two_evaluations_the_later_verdict_stands():
+    later = Evaluation(verdicts=(Verdict("leakage", "good", "None.", ""),), settings={"rows": 4})
+    both = WHOLE.and_also(later)
+    assert both.verdicts == later.verdicts
+    assert both.settings == {"rows": 4}
+    assert both.values == WHOLE.values

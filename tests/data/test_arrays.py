@@ -54,6 +54,17 @@ def test_idx(tmp_path: Path, packed: bool) -> None:
     assert len(open_source(first)) == 4
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["images", "labels"])
+def test_idx_cut_short(tmp_path: Path, packed: bool, kind: str) -> None:
+    folder = write_idx(tmp_path / "x", packed=packed)
+    path = next(folder.glob(f"train-{kind}*"))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(SourceError) as caught:
+        read_all(open_source(folder))
+    assert caught.value.path == path
+
+
 def test_idx_that_does_not_fit_together(tmp_path: Path) -> None:
     folder = write_idx(tmp_path / "x", packed=False)
     labels = folder / "train-labels-idx1-ubyte"
@@ -171,6 +182,17 @@ def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     assert list(open_source(clean).digests(KEY)) == list(source.digests(KEY))
 
 
+def test_rows_without_a_unit(tmp_path: Path) -> None:
+    who = np.array(["a", "", "b", "b", "c", "c", "c"])
+    path = save_npz(tmp_path / "a.npz", packed=False, images=IMAGES, labels=LABELS, units=who)
+    with pytest.raises(SourceError, match=r"row 1.*has no unit"):
+        open_source(path, unit="unit")
+    source = open_source(path, unit="unit", skip_bad=True)
+    check_source(source)
+    assert units_of(source) == list("abbccc"[:1] + "bbccc")
+    assert source.skipped == 1
+
+
 def test_npy(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", POINTS)
     source = open_source(tmp_path / "a.npy")
@@ -201,6 +223,15 @@ def test_safetensors(tmp_path: Path) -> None:
     assert labels.tolist() == LABELS.tolist()
     save_file({"embeddings": POINTS, "labels": LABELS}, path, metadata={"classes": '["a", "b"]'})
     with pytest.raises(SourceError, match="no index into 2 class names"):
+        open_source(path)
+
+
+@pytest.mark.parametrize("cut", [4, 40, -3])
+def test_safetensors_cut_short(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"embeddings": POINTS, "labels": LABELS}, path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(SourceError, match="cut short"):
         open_source(path)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from pydicom.pixels import processing
 from tests.data.dicom_files import CANARIES, dicom, hospital, jpeg_2000, saved
-from tests.data.samples import KEY, check_source, units_of
+from tests.data.samples import KEY, check_source, read_all, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
@@ -69,11 +70,35 @@ def test_a_declared_window_comes_first() -> None:
     assert dicom_header(encoded(image), reading).window is True
 
 
+@pytest.mark.parametrize(("bits", "dtype"), [(12, "u2"), (16, "u2"), (16, "i2"), (8, "u1")])
+def test_without_a_window_all_stored_bits_are_shown(bits: int, dtype: str) -> None:
+    low = -(2 ** (bits - 1)) if dtype == "i2" else 0
+    values = np.array([[low, low + 2**bits - 1]]).astype(dtype)
+    assert shown(dicom(values, bits=bits)).tolist() == [[0, 255]]
+    narrow = dicom(values // 2, bits=bits)  # the range of the pixels themselves is no window
+    assert shown(narrow).max() < 200
+
+
 def test_monochrome1_is_inverted() -> None:
     two, one = (
         dicom(RAMP, kind=f"MONOCHROME{n}", WindowCenter=900, WindowWidth=800) for n in (2, 1)
     )
     np.testing.assert_array_equal(shown(one), 255 - shown(two))
+
+
+def test_colour_palettes_and_planes() -> None:
+    colour = np.random.default_rng(0).integers(0, 256, (6, 4, 3)).astype(np.uint8)
+    image = dicom(colour, modality="US", kind="RGB", bits=8)
+    np.testing.assert_array_equal(shown(image), colour)
+    planes = dicom(colour, modality="US", kind="RGB", bits=8, PlanarConfiguration=1)
+    planes.PixelData = colour.transpose(2, 0, 1).tobytes()
+    np.testing.assert_array_equal(shown(planes), colour)
+    palette = dicom(np.array([[0, 1]], np.uint8), modality="US", kind="PALETTE COLOR", bits=8)
+    for name, values in (("Red", [0, 65_535]), ("Green", [0, 0]), ("Blue", [65_535, 0])):
+        setattr(palette, f"{name}PaletteColorLookupTableDescriptor", [2, 0, 16])
+        table = np.array(values, np.uint16).tobytes()
+        setattr(palette, f"{name}PaletteColorLookupTableData", table)
+    assert shown(palette).tolist() == [[[0, 0, 255], [255, 0, 0]]]
 
 
 def test_jpeg_2000_comes_back_and_other_compressions_name_a_remedy() -> None:
@@ -117,6 +142,13 @@ def test_a_hospital_s_folder_is_a_dataset(tmp_path: Path) -> None:
     assert open_source(f"{tmp_path}?window=40,400").window_premise == ([40.0, 400.0], True)  # type: ignore[attr-defined]
 
 
+def test_stated_burnt_in_text_is_believed(tmp_path: Path) -> None:
+    for name, stated in (("a", "YES"), ("b", "NO")):
+        image = dicom(RAMP, modality="US", BurnedInAnnotation=stated)
+        saved(image, tmp_path / name / "x.dcm")
+    assert open_source(tmp_path).burnt_in == 1  # type: ignore[attr-defined]
+
+
 def test_digests_are_of_the_pixels_alone(tmp_path: Path) -> None:
     one, other, different = (
         dicom(RAMP, patient=1),
@@ -140,3 +172,28 @@ def test_a_patient_is_a_unit_on_request_and_never_by_name(tmp_path: Path) -> Non
     assert list(parts.members.digests(KEY)) == list(same.members.digests(KEY))
     with pytest.raises(SourceError, match="unit column 'Patient'"):
         open_source(tmp_path, unit="Patient")
+
+
+def test_a_manifest_may_name_dicom_files(tmp_path: Path) -> None:
+    hospital(tmp_path / "scans", 2)
+    files = sorted((tmp_path / "scans" / "ct").iterdir())
+    lines = [f"scans/ct/{file.name},{row % 2}" for row, file in enumerate(files)]
+    (tmp_path / "manifest.csv").write_text("\n".join(["path,label", *lines]))
+    source = open_source(tmp_path, unit="PatientID")
+    assert source.classes == ("0", "1")
+    assert len(set(units_of(source))) == 2
+
+
+def test_no_warning_or_log_of_the_reader_comes_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Values that break the standard, of which pydicom warns with the value itself."""
+    for name in ("a", "b"):
+        image = dicom(RAMP, WindowCenter=1, WindowWidth="123456789012")
+        path = saved(image, tmp_path / name / "x.dcm")
+        broken = path.read_bytes().replace(b"123456789012", b"CANARY-WIDTH")
+        path.write_bytes(broken.replace(b"19000101", b"CANARY!!"))
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(SourceError, match=r"damaged.*DICOM file \(ValueError\)") as caught:
+        read_all(open_source(tmp_path))
+    assert "CANARY" not in caplog.text + "".join(capfd.readouterr()) + str(caught.value)

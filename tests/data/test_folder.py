@@ -131,11 +131,49 @@ def test_a_bad_file_is_named_or_passed_over(tmp_path: Path, kind: str) -> None:
     assert len(source) == expected
 
 
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_a_truncated_file_is_named_when_read_or_passed_over_at_once(
+    tmp_path: Path, format: str
+) -> None:
+    folder = class_folders(tmp_path / "pets")
+    bad = folder / "dog" / "1.png"
+    data = encode(picture(9, 40, 40), format)
+    for path in folder.rglob("*.png"):
+        path.write_bytes(data)
+    bad.write_bytes(data[: len(data) // 2])
+    with pytest.raises(SourceError) as caught:
+        read_all(open_source(folder))
+    assert caught.value.path == bad
+    source = open_source(folder, skip_bad=True)
+    _, labels, _ = check_source(source)
+    assert source.skipped == 1
+    assert labels.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_a_link_inside_the_folder_is_fine(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "pets")
+    (folder / "dog" / "9.png").symlink_to(folder / "dog" / "0.png")
+    assert len(open_source(folder)) == 7
+    (tmp_path / "alias").symlink_to(folder)
+    assert len(open_source(tmp_path / "alias")) == 7
+
+
 def test_one_class_is_refused_with_a_way_out(tmp_path: Path) -> None:
     folder = class_folders(tmp_path / "x", ("only",))
     for skip_bad in (False, True):
         with pytest.raises(SourceError, match=r"one class 'only'.*flat folder"):
             open_source(folder, skip_bad=skip_bad)
+
+
+def test_a_class_of_bad_files_only_is_left_out(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", ("a", "b", "c"))
+    for path in (folder / "b").iterdir():
+        path.write_bytes(b"")
+    source = open_source(folder, skip_bad=True)
+    _, labels, _ = check_source(source)
+    assert source.classes == ("a", "c")
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert source.skipped == 3
 
 
 def test_digests_follow_the_bytes_not_the_names(tmp_path: Path) -> None:

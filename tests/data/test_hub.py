@@ -43,6 +43,30 @@ def test_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
         open_source(saved, unit="who")
 
 
+def test_bad_rows_of_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
+    good = encode(picture(0))
+    rows = {
+        "image": [{"bytes": data, "path": None} for data in (good, b"", good, good)],
+        "label": ["a", "b", "b", None],
+    }
+    features = quiet_datasets.Features(
+        {"image": quiet_datasets.Image(), "label": quiet_datasets.Value("string")}
+    )
+    quiet_datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
+    with pytest.raises(SourceError, match="row 1"):
+        open_source(tmp_path / "saved")
+    source = open_source(tmp_path / "saved", skip_bad=True)
+    check_source(source)
+    assert (len(source), source.skipped) == (2, 2)
+
+
+def test_a_damaged_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
+    dataset(quiet_datasets, [1, 0], ["a", "b"]).save_to_disk(tmp_path / "saved")
+    next((tmp_path / "saved").glob("*.arrow")).unlink()
+    with pytest.raises(SourceError, match="cannot be read as a saved dataset"):
+        open_source(tmp_path / "saved")
+
+
 def test_an_unreachable_hub_says_what_else_to_do(quiet_datasets: Any) -> None:
     with pytest.raises(SourceError, match="save_to_disk"):
         open_source("hf:nobody/has-this-dataset:config")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.run.samples import class_folders
 
-from understudy.data import image_files
+from understudy.data import image_files, open_source
 from understudy.data.image_files import in_order
 
 
@@ -51,3 +53,14 @@ def test_an_error_is_that_of_its_item_and_what_is_not_wanted_is_not_worked_on() 
         calls[0]()
     assert calls[2]() == 3  # by the caller
     assert warnings.filters == filters
+
+
+def test_bad_files_are_named_in_their_order(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30})
+    bad = sorted(folder.rglob("*.png"))[::7]
+    for path in bad:
+        path.write_bytes(path.read_bytes()[:60])
+    source = open_source(folder, skip_bad=True)
+    order = source.locations()
+    assert len(source) == 60 - len(bad) == len(order)
+    assert sorted(name for name, _ in source.bad) == sorted(map(str, bad))  # type: ignore[attr-defined]

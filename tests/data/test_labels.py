@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from tests.data.samples import KEY, check_source, class_folders, encode, picture
 from tests.data.test_webdataset import write as write_tar
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
-from understudy.data.image_decoding import converted_channels
+from understudy.data.image_decoding import converted_channels, decode
 from understudy.data.labels import label_column_of
 
 ATTRIBUTES = ["Smiling", "Male", *(f"Attribute_{n}" for n in range(38))]
@@ -123,6 +125,11 @@ def test_values_that_nobody_declared_as_classes_are_not_published_unasked(tmp_pa
     assert open_source(place, label="patient").classes == ("ann", "bob")
 
 
+def test_two_usual_names_are_ambiguous(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="2 columns could hold the class: label, labels"):
+        open_source(table(tmp_path / "a.parquet", label=[0, 1], labels=[1, 0]))
+
+
 @pytest.mark.parametrize("name", ["score", "label"])
 def test_real_numbers_are_no_classes(tmp_path: Path, name: str) -> None:
     asked = None if name == "label" else name
@@ -190,3 +197,15 @@ def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: in
         np.testing.assert_array_equal(check_source(source)[0], converted_channels(images, channels))
     with pytest.raises(ConfigError, match="channels is 1"):
         open_source(folder, channels=2)
+
+
+def test_arrays_turn_grey_as_encoded_images_do() -> None:
+    images = np.stack([picture(row, 40, 40) for row in range(3)])
+    decoded = [decode(encode(image), channels=1) for image in images]
+    np.testing.assert_array_equal(converted_channels(images, 1), np.stack(decoded))
+    file = BytesIO()
+    Image.fromarray(images[0]).convert("L").save(file, "PNG")
+    np.testing.assert_array_equal(
+        decode(file.getvalue(), channels=3),
+        converted_channels(converted_channels(images[:1], 1), 3)[0],
+    )

@@ -60,3 +60,36 @@ def test_missing_columns_are_listed(folder: Path) -> None:
     (folder / "manifest.csv").write_text("path,labels\na.png,x\n")
     with pytest.raises(SourceError, match=r"no column 'label'.*path, labels"):
         open_source(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("../out.png,cat,p", "leads out"),
+        ("/etc/hostname,cat,p", "leads out"),
+        ("gone.png,cat,p", "does not exist"),
+        ("a.png,dog,p", "listed twice"),
+        ("./sub/../a.png,dog,p", "listed twice"),
+        ("sub,cat,p", "regular file"),
+        ("unlisted.png,,p", "no label"),
+        ("unlisted.png,cat,", "no value in the unit column 'patient'"),
+        ("unlisted.png", "no label"),
+        (",cat,p", "no path"),
+        ('"x\x01\x7f?.png",cat,p', "does not exist"),
+    ],
+)
+def test_bad_rows(folder: Path, line: str, reason: str) -> None:
+    (folder.parent / "out.png").write_bytes(encode(picture(0)))
+    (folder / "manifest.csv").write_text(ROWS + line + "\n")
+    with pytest.raises(SourceError, match=reason):
+        open_source(folder, unit="patient")
+    source = open_source(folder, unit="patient", skip_bad=True)
+    check_source(source)
+    assert (len(source), source.skipped) == (3, 1)
+
+
+def test_captions_are_no_classes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.data.encoded_images.MAX_CLASSES", 1)
+    (folder / "manifest.csv").write_text(ROWS)
+    with pytest.raises(SourceError, match="Class names are public"):
+        open_source(folder)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,28 @@ def test_whole_numbers_sort_by_value_and_words_by_letter() -> None:
     assert sorted_names(["10", "9", "2", "2"]) == ("2", "9", "10")
     assert sorted_names(["b", "10", "9", "a"]) == ("10", "9", "a", "b")
     assert sorted_names(["01", "1"]) == ("01", "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("T-shirt/top", "T-shirt_top"),
+        ("..", "class"),
+        ("", "class"),
+        (".hidden", "hidden"),
+        ("__private", "private"),
+        ("ends. ", "ends"),
+        ("CON", "CON_"),
+        ("Kätzchen", "Kätzchen"),
+        ("a*[b]?", "a__b__"),
+        ("test", "test~"),
+        ("test tube", "test~ tube"),
+        ("contest", "contest"),
+        ("crash-val-2", "crash-val~-2"),
+    ],
+)
+def test_folder_names(name: str, folder: str) -> None:
+    assert safe_names([name]) == [folder]
 
 
 def test_names_that_become_alike_are_kept_apart() -> None:

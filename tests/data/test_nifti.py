@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from tests.data.samples import KEY, check_source
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.data.image_decoding import BadImage
 from understudy.data.nifti import nifti_image
 from understudy.data.reading_options import Reading, Window
 
@@ -85,3 +87,26 @@ def test_slopes_apply_and_the_file_s_own_range_is_inferred(tmp_path: Path) -> No
     reading = Reading(Window(200, 400), axis=2)
     image = np.asarray(nifti_image(path, reading, 3))
     np.testing.assert_array_equal(image, Window(200, 400).eight_bits(stored.T[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (np.zeros((4, 4, 4, 2), np.int16), "only volumes of three axes"),
+        (np.full((4, 4, 4), np.nan, np.float32), "no numbers"),
+    ],
+)
+def test_what_is_no_volume(tmp_path: Path, values: np.ndarray, reason: str) -> None:
+    path = saved(tmp_path / "x.nii", values)
+    with pytest.raises(BadImage, match=reason):
+        nifti_image(path, Reading(WINDOW, axis=2), 1)
+
+
+@pytest.mark.parametrize("keep", [10, 200, 360, 500])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_damaged_volume_gives_a_reason(tmp_path: Path, keep: int, packed: bool) -> None:
+    whole = saved(tmp_path / "x.nii").read_bytes()[:keep]
+    path = tmp_path / ("y.nii.gz" if packed else "y.nii")
+    path.write_bytes(gzip.compress(whole)[: keep if keep < 200 else None] if packed else whole)
+    with pytest.raises(BadImage):
+        nifti_image(path, Reading(WINDOW, axis=2), 3)

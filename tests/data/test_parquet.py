@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
 
+from understudy.core.errors import SourceError
 from understudy.data import open_source
 
 PICTURES = [encode(picture(seed)) for seed in range(6)]
@@ -65,3 +66,41 @@ def test_class_names_that_the_file_declares(tmp_path: Path) -> None:
     _, labels, _ = check_source(source)
     assert source.classes == ("zebra", "ant")
     assert labels.tolist() == [0, 1, 0, 1, 0, 0]
+
+
+def test_an_empty_class_is_named_or_dropped(tmp_path: Path) -> None:
+    path = class_label(tmp_path / "a.parquet", ["x", "never", "y"], [0, 2, 0, 2, 0, 0])
+    with pytest.raises(SourceError, match="class 'never' is empty"):
+        open_source(path)
+    source = open_source(path, skip_bad=True)
+    check_source(source)
+    assert (source.classes, source.skipped) == (("x", "y"), 1)
+
+
+@pytest.mark.parametrize("label", [None, -1, 2])
+def test_labels_that_are_none(tmp_path: Path, label: int | None) -> None:
+    path = class_label(tmp_path / "a.parquet", ["x", "y"], [0, 1, label, 1, 0, 0])
+    with pytest.raises(SourceError, match="row 2"):
+        open_source(path)
+    source = open_source(path, skip_bad=True)
+    check_source(source)
+    assert (len(source), source.skipped) == (5, 1)
+
+
+@pytest.mark.parametrize("image", [b"", b"not an image", None, PICTURES[0][:-30]])
+def test_bad_images(tmp_path: Path, image: bytes | None) -> None:
+    path = write(
+        tmp_path / "a.parquet", images=[*PICTURES[:2], image, *PICTURES[3:]], label=list("abbaab")
+    )
+    with pytest.raises(SourceError, match="row 2"):
+        check_source(open_source(path))
+    source = open_source(path, skip_bad=True)
+    check_source(source)
+    assert (len(source), source.skipped) == (5, 1)
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", label=list("abbaab"))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SourceError, match=r"a\.parquet"):
+        open_source(path)

@@ -48,6 +48,15 @@ def test_lossless_formats_come_back_bit_for_bit(
     assert head.grey == (channels == 1) or format == "WEBP"  # WebP has no grey
 
 
+@pytest.mark.parametrize("transparency", [0, b"\x00\xff"])
+def test_palette_with_transparency_is_laid_on_white(transparency: object) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, 0, 0, 255])
+    image.putpixel((1, 0), 1)
+    data = saved(image, transparency=transparency)
+    assert decode(data).tolist() == [[[255, 255, 255], [0, 0, 255]]]
+
+
 def test_alpha_is_laid_on_white() -> None:
     image = Image.new("RGBA", (2, 1), (*RED, 255))
     image.putpixel((1, 0), (*RED, 51))  # a fifth of red on white
@@ -57,6 +66,21 @@ def test_alpha_is_laid_on_white() -> None:
     grey.putpixel((1, 0), (0, 0))
     assert decode(saved(grey)).tolist() == [[[0], [255]]]
     assert header(saved(grey)).grey
+
+
+def test_a_transparent_colour_is_laid_on_white() -> None:
+    grey = Image.new("L", (2, 1), 7)
+    grey.putpixel((0, 0), 9)
+    assert decode(saved(grey, transparency=9)).tolist() == [[[255], [7]]]
+    colour = Image.new("RGB", (2, 1), RED)
+    colour.putpixel((0, 0), (1, 2, 3))
+    assert decode(saved(colour, transparency=(1, 2, 3))).tolist() == [[[255] * 3, [*RED]]]
+
+
+def test_cmyk() -> None:
+    image = Image.new("CMYK", (1, 1), (0, 255, 255, 0))
+    assert decode(saved(image, "TIFF")).tolist() == [[[255, 0, 0]]]
+    assert np.abs(decode(saved(image, "JPEG")).astype(int) - RED).max() < 6
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF"])
@@ -81,6 +105,14 @@ def test_real_numbers_are_scaled_from_0_to_1_and_others_refused() -> None:
         data = saved(Image.fromarray(np.array([wrong], np.float32)), "TIFF")
         with pytest.raises(BadImage, match=r"must be in 0\.\.1"):
             decode(data)
+
+
+def test_whole_numbers_of_32_bits() -> None:
+    data = saved(Image.fromarray(np.array([[-1_000_000, 0, 1_000_000]], np.int32)), "TIFF")
+    with pytest.raises(BadImage, match="16 bits or more"):
+        decode(data)
+    reading = Reading(Window(0.5, 2_000_001))
+    assert decode(data, reading=reading)[0, :, 0].tolist() == [0, 128, 255]
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
@@ -154,6 +186,13 @@ def test_a_crop_keeps_the_middle_and_a_stretch_keeps_all() -> None:
         assert abs((square > 100).mean() - white) < 0.1
 
 
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "TIFF", "BMP"])
+def test_a_truncated_file_is_found_when_it_is_decoded(format: str) -> None:
+    data = encode(picture(3, 40, 40), format)
+    with pytest.raises(BadImage):
+        decode(data[: len(data) // 2])
+
+
 @pytest.mark.parametrize("side", [9_500, 60_000])
 def test_a_decompression_bomb_is_refused_by_its_header(side: int) -> None:
     def chunk(kind: bytes, body: bytes) -> bytes:
@@ -166,3 +205,22 @@ def test_a_decompression_bomb_is_refused_by_its_header(side: int) -> None:
     for read in (header, decode):
         with pytest.raises(BadImage, match="decompression bomb"):
             read(bomb)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from(["PNG", "JPEG", "WEBP", "TIFF", "BMP"]),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=12),
+)
+def test_damaged_bytes_give_an_image_or_a_reason(
+    format: str, damage: list[tuple[int, int]]
+) -> None:
+    data = bytearray(encode(picture(5, 12, 12), format))
+    for place, value in damage:
+        data[place % len(data)] = value
+    try:
+        pixels = decode(bytes(data))
+    except BadImage:
+        return
+    assert pixels.dtype == np.uint8
+    assert pixels.shape[2] in (1, 3)

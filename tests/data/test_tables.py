@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
-from tests.data.samples import check_source, encode, picture, read_all, units_of
+from tests.data.samples import check_source, claiming, encode, picture, read_all, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
@@ -60,6 +61,19 @@ def test_latin_1_is_offered_and_read(folder: Path) -> None:
     assert open_source(f"{folder}/manifest.csv?encoding=cp1252").classes == ("cat", "dög")
 
 
+def test_paths_of_windows(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "a.png").rename(folder / "sub" / "a.png")
+    (folder / "manifest.csv").write_text(lines().replace("a.png", "sub\\a.png"))
+    assert len(open_source(folder)) == 2
+
+
+def test_a_column_that_comes_twice_is_refused(folder: Path) -> None:
+    (folder / "manifest.csv").write_text("path,label,label\na.png,x,y\nb.png,z,y\n")
+    with pytest.raises(SourceError, match="column 'label' twice"):
+        open_source(folder)
+
+
 def test_an_excel_workbook(folder: Path) -> None:
     rows: list[list[object]] = [["path", "label", "patient"], ["b.png", 2.0, 17], [None] * 3]
     workbook(folder / "list.xlsx", [*rows, ["a.png", 1, 18.0]])
@@ -69,3 +83,17 @@ def test_an_excel_workbook(folder: Path) -> None:
     assert labels.tolist() == [1, 0]
     assert units_of(source) == ["17", "18"]
     assert len(open_source(folder / "list.xlsx")) == 2
+
+
+def test_what_is_no_workbook(folder: Path) -> None:
+    (folder / "manifest.xlsx").write_bytes(b"PK\x03\x04 not really")
+    with pytest.raises(SourceError, match=r"manifest\.xlsx: is no zip archive"):
+        open_source(folder)
+    with zipfile.ZipFile(folder / "manifest.xlsx", "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    with pytest.raises(SourceError, match=r"cannot be read as an Excel workbook"):
+        open_source(folder)
+    path = folder / "manifest.xlsx"
+    path.write_bytes(claiming(path.read_bytes(), unpacked=1 << 29))
+    with pytest.raises(SourceError, match="zip bomb"):
+        open_source(folder)

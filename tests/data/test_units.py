@@ -53,6 +53,14 @@ def test_folders_in_class_folders_are_refused_without_a_unit(tmp_path: Path) -> 
         open_source(nested(tmp_path))
 
 
+def test_a_file_without_a_folder_has_no_unit(tmp_path: Path) -> None:
+    nested(tmp_path)
+    (tmp_path / "ill" / "x.png").write_bytes(encode(picture(0)))
+    with pytest.raises(SourceError, match=r"x\.png: lies in no folder, below that of its class"):
+        open_source(tmp_path, unit="its folder")
+    assert open_source(tmp_path, unit="its folder", skip_bad=True).skipped == 1
+
+
 def test_a_name_gives_a_unit(tmp_path: Path) -> None:
     for name in ("case_0017_03", "case_0017_04", "case_18_1"):
         for label in ("a", "b"):

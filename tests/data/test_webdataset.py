@@ -62,6 +62,30 @@ def test_units_come_from_json(tmp_path: Path) -> None:
         open_source(tmp_path / "a.tar", unit="patient")
 
 
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ([("9.png", b""), ("9.cls", b"9")], "zero bytes"),
+        ([("9.png", encode(picture(9)))], "no label"),
+        ([("9.cls", b"9")], "0 images"),
+        ([("9.png", encode(picture(9))), ("9.jpg", b"x"), ("9.cls", b"9")], "2 images"),
+        ([("9.png", encode(picture(9))), ("9.json", b"{")], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.json", b"[1]")], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.json", b"[" * 90_000)], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.cls", b"\xff")], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.png", b""), ("9.cls", b"9")], "two members"),
+        ([("9.png", encode(picture(9))), ("9.cls", b"9" * 2_000_000)], "2,000,000 bytes"),
+    ],
+)
+def test_bad_samples(tmp_path: Path, members: Members, reason: str) -> None:
+    path = write(tmp_path / "a.tar", samples("cls") + members)
+    with pytest.raises(SourceError, match=reason):
+        open_source(path)
+    source = open_source(path, skip_bad=True)
+    check_source(source)
+    assert (len(source), source.skipped) == (4, 1)
+
+
 def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", samples("cls"))
     with tarfile.open(path, "a") as archive:

@@ -11,6 +11,7 @@ from tests.data.samples import KEY, check_source, claiming, class_folders, encod
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.data.encoded_images import RecordSource
 
 
 def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
@@ -34,6 +35,18 @@ def test_class_folders_in_an_archive_are_those_of_the_folder(tmp_path: Path, ins
     np.testing.assert_array_equal(labels, expected_labels)
     assert list(source.digests(KEY)) == list(same.digests(KEY))
     assert {path.name for path in tmp_path.iterdir()} == {"pets", "data.zip"}  # nothing unpacked
+
+
+def test_what_packers_leave_behind_is_passed_over_and_counted(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "pets")
+    litter = ["__MACOSX/pets/cat/._0.png", "cat/.DS_Store", "dog/Thumbs.db", "cat/notes.txt"]
+    for name in litter:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"\0\5\26\7")
+    for source in (open_source(packed(folder)), open_source(folder)):
+        assert isinstance(source, RecordSource)
+        assert (len(source), source.classes, source.skipped) == (6, ("cat", "dog"), 0)
+        assert source.stray == 4
 
 
 def test_units_in_an_archive(tmp_path: Path) -> None:
@@ -88,4 +101,22 @@ def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
     path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
     path.write_bytes(claiming(path.read_bytes(), packed=10_000_000))
     with pytest.raises(SourceError, match="overlap"):
+        open_source(path)
+
+
+def test_an_encrypted_archive_says_so(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\1\2") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="is encrypted"):
+        open_source(path)
+
+
+def test_a_damaged_member_is_named(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    content = bytearray(path.read_bytes())
+    content[60] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"a/1\.png: is damaged in the archive"):
         open_source(path)

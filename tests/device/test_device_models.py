@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.device.device_site import CLASSES, DeviceSite, colour_model
 from tests.methods.sanitize.painted_world import SIDE
 
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions
 from understudy.core.errors import RunError, WireError
-from understudy.device.home_training import train_here
+from understudy.device.home_training import stratified_folds, train_here
 from understudy.device.installed_models import (
     DeviceModel,
     model_index,
@@ -80,3 +81,10 @@ def test_a_classifier_learns_on_the_device_from_labels_alone(
     scores = OnnxModel(str(path), OnnxOptions()).run(photos.images.transpose(0, 3, 1, 2))
     assert [result.model.classes[row.argmax()] for row in scores] == list(photos.labels)
     assert path.stat().st_size < 2_500_000
+
+
+def test_folds_are_even_in_every_class() -> None:
+    labels = np.repeat([0, 1, 2], [8, 4, 4])
+    masks = stratified_folds(labels, 4, 0)
+    assert (np.sum(masks, axis=0) == 1).all()
+    assert all(np.bincount(labels[mask]).tolist() == [2, 1, 1] for mask in masks)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
+import re
+import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,16 +18,24 @@ import pytest
 import uvicorn
 from tests.device.device_site import SEGMENTER, DeviceSite
 from tests.device.wire_proxy import WireProxy
-from tests.server.site import Server
+from tests.server.site import Device, Server, Submitted
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import RunError
-from understudy.device.outbox import Outbox, ServerConnection, ServerUnreachable
+from understudy.core.errors import RunError, UnderstudyError
+from understudy.device.home_folder import write_file
+from understudy.device.outbox import Outbox, ServerConnection, ServerRefused, ServerUnreachable
 from understudy.device.paired_servers import PairedServer
+from understudy.device.parcel import Parcel, stored_parcel
+from understudy.device.preview import DisclosurePreview
+from understudy.methods.sanitize import signed_results, wire
 from understudy.server.application import application
 from understudy.server.job_service import JobService
+from understudy.server.job_store import Quotas
 from understudy.server.serve import certificate_of
+from understudy.server.worker import Worker
+
+KILLS = 200
 
 
 @contextmanager
@@ -116,6 +130,32 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "no model is installed now" in device("model", "--rollback")
 
 
+UNICORN = ["request", "--target", "unicorn", "--background", "room", "--classes", "eating,not"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["request", "--target", "dog", "--background", "room", "--level", "dog"], "PART=WHAT"),
+        ([*UNICORN, "--segmenter", SEGMENTER], "no class for 'unicorn'; it has"),
+        ([*UNICORN, "--level", "unicorn=edges"], "no class for 'unicorn'; it has"),
+        (["segment", "--leave-out", "two"], "numbers with commas"),
+        (["status"], "nothing was sent yet"),
+        (["preview"], "no model was asked for yet"),
+        (["add", "photos", "--fit", "round"], "crop, pad or stretch"),
+    ],
+)
+def test_a_command_that_cannot_be_says_why(
+    site: DeviceSite, words: list[str], problem: str
+) -> None:
+    site.add(2)
+    if words[0] == "segment":
+        site.ask()
+    with pytest.raises(UnderstudyError, match=problem):
+        Terminal(site.home.folder)(*words)
+    assert words[0] != "request" or not site.home.path("request.json").exists()
+
+
 def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:
     certificate, key, fingerprint = certificate_of(tmp_path / "tls", "127.0.0.1")
     with serving(server.service, ssl_certfile=str(certificate), ssl_keyfile=str(key)) as port:
@@ -150,3 +190,182 @@ def test_an_answer_that_is_cut_off_is_none(body: bytes) -> None:
         with pytest.raises(ServerUnreachable, match="IncompleteRead"):
             connection("GET", "/v1/about", b"", None)
         running.join()
+
+
+def child(work: Callable[[], None]) -> int:
+    """A process of its own that does this and ends."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return process
+
+
+def kill(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+class KilledSite:
+    """A device, a wire and a server, each a process of its own that may die at any moment."""
+
+    def __init__(self, site: DeviceSite, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        many = Quotas(open_jobs=1000, jobs_a_day=100_000)
+        self.place = Server(folder / "killed-server", quotas=many)
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            self.port = door.getsockname()[1]
+        self.proxy = WireProxy(self.port, folder / "wire")
+        self.wire = child(self._forward)
+        self.proxy.leave()
+        self.server = child(self._serve)
+        url = f"http://127.0.0.1:{self.proxy.port}"
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                Outbox(site.home).pair(self.place.service.pairing_code(url).text())
+                return
+            except ServerUnreachable:
+                assert time.monotonic() < deadline
+
+    def _forward(self) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: self.proxy.cut())
+        self.proxy.start()
+        while True:
+            signal.pause()
+
+    def _serve(self) -> None:
+        service = Server(self.place.folder, quotas=self.place.quotas).service
+        service.store.release("worker")  # of the server that was killed
+        worker = threading.Thread(target=work_forever, args=(service,), daemon=True)
+        worker.start()
+        config = uvicorn.Config(
+            application(service), port=self.port, log_level="critical", lifespan="off"
+        )
+        uvicorn.Server(config).run()
+
+    def _converse(self, shown: DisclosurePreview) -> None:
+        """Send, wait, get the model, delete: again from the beginning where the wire was cut."""
+        outbox, digest = Outbox(self.site.home), shown.parcel.digest
+        while True:
+            try:
+                if outbox.attempts(digest, shown.server.public_key)[-1:]:
+                    attempt = self.site.attempt(shown)
+                    if attempt.deleted is not None:
+                        return
+                state = outbox.send(digest, shown.code)
+                attempt = self.site.attempt(shown)
+                while state.state in ("queued", "running"):
+                    state = outbox.status(attempt)
+                if state.state == "done":
+                    model = outbox.model(attempt)[1]
+                    write_file(self.folder / f"model-{digest}", model)
+                outbox.delete(attempt)
+                return
+            except ServerRefused:  # killed between the deletion and its row
+                outbox.delete(self.site.attempt(shown))
+                return
+            except ServerUnreachable:
+                continue
+
+    def kill_until_done(self, shown: DisclosurePreview, rng: random.Random, longest: float) -> int:
+        """The kills that happened until a job was through."""
+        kills = 0
+        device = child(lambda: self._converse(shown))
+        while True:
+            end = time.monotonic() + rng.uniform(0, longest)
+            while time.monotonic() < end:
+                done, status = os.waitpid(device, os.WNOHANG)
+                if done:
+                    assert status == 0
+                    return kills
+                time.sleep(0.002)
+            victim = rng.choice(("device", "device", "server", "wire"))
+            if victim == "device":
+                kill(device)
+                device = child(lambda: self._converse(shown))
+            elif victim == "server":
+                kill(self.server)
+                self.server = child(self._serve)
+            else:
+                os.kill(self.wire, signal.SIGUSR1)
+            kills += 1
+            check_rows(self.site, self.folder / "wire")
+
+    def close(self) -> None:
+        kill(self.wire)
+        kill(self.server)
+
+
+def work_forever(service: JobService) -> None:
+    worker = Worker(service, "worker")
+    while True:
+        if not worker.take_one():
+            time.sleep(0.005)
+
+
+def check_rows(site: DeviceSite, folder: Path) -> int:
+    """Every byte on the wire is of a parcel whose row stands in the ledger; the bytes of items."""
+    records = [record.read_bytes() for record in folder.iterdir()]  # the wire first, then the rows
+    details = [row.data["details"] for row in site.rows("disclosure")]
+    rows = {row["parcel"]: row for row in details}
+    known = {run: stored_parcel(site.home, run) for run in rows}
+    items = {digest: data for one in known.values() for digest, data in one.items.items()}
+    submissions = [wire.encode_message(one.submission) for one in known.values()]
+    listed = {d for row in rows.values() for part in row["parts"] for d in part["digests"]}
+    count = 0
+    for record in records:
+        head, _, body = record.partition(b"\r\n\r\n")
+        put = re.match(rb"PUT /v1/jobs/[0-9a-f]{32}/items/([0-9a-f]{64}) ", head)
+        if put is not None:
+            digest = put.group(1).decode()
+            assert digest in listed
+            assert items[digest].startswith(body)
+            count += len(body)
+        elif head.startswith(b"POST /v1/jobs "):
+            assert any(one.startswith(body) for one in submissions)
+        elif not head.startswith(b"POST /v1/pair"):
+            assert body == b""
+    return count
+
+
+def expected_model(folder: Path, parcel: Parcel) -> bytes:
+    """The model of a server that nobody killed."""
+    server = Server(folder)
+    with server.client() as client:
+        device = Device(client, server.token())
+        job = device.send(Submitted(parcel.submission, dict(parcel.items)))
+        server.work()
+        answer = device.call("GET", f"/v1/jobs/{job}/model")
+    server.store.close()
+    return signed_results.decode_model(answer.content, server.service.keys.public_key)[1]
+
+
+def check_kills(site: DeviceSite, folder: Path, kills: int, seed: int) -> None:
+    site.add(4)
+    killed, rng, count, jobs = KilledSite(site, folder), random.Random(seed), 0, 0
+    try:
+        while count < kills:
+            shown = site.show({"dog": "edges", "background": "segment"}, references=3)
+            digest = shown.parcel.digest
+            count += killed.kill_until_done(shown, rng, longest=0.4)
+            jobs += 1
+            model = (folder / f"model-{digest}").read_bytes()
+            assert model == expected_model(folder / f"whole-{jobs}", shown.parcel)
+            assert check_rows(site, folder / "wire") > 0
+    finally:
+        killed.close()
+    assert len(site.rows("disclosure")) == len(site.rows("deletion")) == jobs
+    with site.home.settings.open_ledger() as ledger:
+        assert ledger.verify() == []
+    print(f"{count} kills of device, server and wire over {jobs} jobs")
+
+
+@pytest.mark.slow
+def test_kills_of_device_server_and_wire(site: DeviceSite, tmp_path: Path) -> None:
+    check_kills(site, tmp_path, KILLS, seed=1)

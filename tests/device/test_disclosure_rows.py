@@ -341,6 +341,19 @@ def test_a_withdrawal_while_it_is_sent_stops_the_rest(paired: DeviceSite) -> Non
     assert disclosure_lines(paired)[0][2].startswith("deleted")
 
 
+def test_what_is_withdrawn_before_it_was_agreed_to_is_removed(paired: DeviceSite) -> None:
+    paired.add()
+    shown = paired.show(LEVELS)
+    device = Terminal(paired.home.folder)
+    assert "can be agreed to no more" in device("withdraw")
+    assert not list(paired.home.path("outbox").glob("*"))
+    assert standing_offer(paired.home) is None
+    assert "nothing to withdraw" in device("withdraw")
+    with pytest.raises(RunError, match="not the code"):
+        device("send", "--yes", shown.code)
+    assert not paired.rows("disclosure")
+
+
 def test_a_request_that_changes_while_a_preview_is_made_leaves_no_offer(
     paired: DeviceSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from tests.device.device_site import SEGMENTER, DeviceSite, save_photo
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms
 from tests.server.site import Server
 
-from understudy.core.errors import RunError
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Images, Masks
 from understudy.device.messages import camera_messages, noise_seeds
 from understudy.device.parcel import Parcel
@@ -212,6 +212,12 @@ def test_photos_have_noises_of_their_own_and_known_pixels_tell_nothing_of_others
     assert np.abs(across).max() < 0.35  # 192 values a row: no row repeats another
     kurtosis = np.mean(first**4) / np.mean(first**2) ** 2
     assert 2.85 < kurtosis < 3.15
+
+
+@pytest.mark.parametrize("deviation", [0, -5, 0.5, 256, float("nan")])
+def test_a_deviation_beside_the_walk_is_refused(deviation: float) -> None:
+    with pytest.raises(ConfigError, match="whole number of 1 to 255"):
+        NoiseSanitizer(deviation)
 
 
 def test_the_secret_of_the_noise_is_the_owners_and_is_never_drawn_anew(paired: DeviceSite) -> None:

@@ -61,6 +61,11 @@ def trials(folder: Path, models: list[tuple[str, ModelKind, bytes]], side: int) 
     return {name.partition(".")[0]: tuple(rest) for name, *rest in lines}
 
 
+def test_there_are_more_than_forty_models_and_no_two_alike() -> None:
+    assert len({one.name for one in HOSTILE}) == len(HOSTILE) > 40
+    assert len(hostile_models.DETECTORS) >= 5
+
+
 @pytest.mark.parametrize(
     "hostile", [one for one in HOSTILE if not one.runs], ids=lambda one: one.name
 )

@@ -81,6 +81,20 @@ def test_drawn_homes_are_known(
         assert photo_domain(taken(home), studio).problem((1, 2, 3, 4, 5), STUDIO) is None
 
 
+def test_drawn_homes_are_known_at_any_size_that_is_sent(studio: Segmenter) -> None:
+    large = homes("pet-status", 2, side=256)
+    for side in (16, 32, 128):
+        for home in large:
+            assert not photo_domain(compressed(home, 60, side), studio).unknown.any()
+
+
+def test_what_is_no_drawn_room_is_unknown(studio: Segmenter) -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.integers(0, 256, (5, 64, 64, 3), dtype=np.uint8)
+    for images in (clouds(5), clouds(1), noise, compressed(clouds(5), 30, 64)):
+        assert photo_domain(images, studio).unknown.all()
+
+
 def test_real_photos_are_unknown(studio: Segmenter, shared_data: Path, missing: Any) -> None:
     """It found a dog in 57 of 65 of them, and hid nothing else."""
     paths = sorted((shared_data / "images" / "photos" / "img").glob("*.jpg"))
@@ -113,3 +127,13 @@ def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: Devic
     assert "nothing of these photos can be previewed" in said
     with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
         device("preview", "--no-measure")
+
+
+def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) -> None:
+    device = added(site, np.concatenate([homes("pet-status", 2).reshape(10, 64, 64, 3), clouds(1)]))
+    device(*REQUEST, "--level", "dog=edges", "--references", 2)
+    assert "the photos 11 are outside" in device("segment")
+    with pytest.raises(ConfigError, match=r"the photos 11 are outside.*Leave these out"):
+        device("preview", "--no-measure")
+    device("segment", "--leave-out", "11")
+    assert "dog of 1, 2" in device("preview", "--no-measure")

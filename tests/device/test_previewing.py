@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 from tests.device.device_site import CANARY, SEGMENTER, DeviceSite, save_photo
+from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import (
     SIDE,
     ColourSegmenter,
@@ -21,13 +22,25 @@ from tests.methods.sanitize.painted_world import (
 
 from understudy.core.errors import ConfigError, InputError, RunError, SourceError
 from understudy.core.types import Masks
+from understudy.data import open_source
 from understudy.device.exposure import exposures, public_homes
 from understudy.device.messages import camera_messages
-from understudy.device.photo_store import PhotoFile, add_photos, photo_files, references
-from understudy.device.preferences import Preferences
-from understudy.device.preview import preview
+from understudy.device.photo_store import (
+    PhotoFile,
+    add_photos,
+    labelled_photos,
+    photo_files,
+    references,
+)
+from understudy.device.preferences import Preferences, stored_preferences
+from understudy.device.preview import (
+    LITTLE_FOR_DETECTORS,
+    LITTLE_FROM_EDGES,
+    more_disclosure_advice,
+    preview,
+)
 from understudy.device.review import reviewed_photos, segment_photos
-from understudy.methods.sanitize.sanitizers import SegmentSanitizer
+from understudy.methods.sanitize.sanitizers import PhotoPart, SegmentSanitizer
 from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
 from understudy.methods.sanitize.wire import JobRequest, PartRequest
 
@@ -63,6 +76,68 @@ def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None
         add_photos(site.home, photo_files(place), side=64)
     with pytest.raises(SourceError, match="one folder a class"):
         photo_files(place, labelled=True)
+
+
+def test_labelled_photos_are_never_references(site: DeviceSite) -> None:
+    site.add_labelled()
+    with pytest.raises(InputError, match="without a label"):
+        references(site.home)
+    site.add(2)
+    assert len(references(site.home).ids) == 2
+    assert labelled_photos(site.home).classes() == ("blue", "green")
+    assert not set(references(site.home).ids) & set(labelled_photos(site.home).ids)
+
+
+def test_the_ledger_recognises_the_photos_by_their_files(site: DeviceSite) -> None:
+    place = site.add(4)
+    with site.home.settings.open_ledger() as ledger:
+        assert ledger.recognise(open_source(place)).id == site.home.settings.dataset
+
+
+@pytest.mark.parametrize(
+    ("levels", "problem"),
+    [
+        ({"dog": "everything"}, "of dog may leave text, box"),
+        ({"background": "pose"}, "of room may leave text, edges, segment"),
+        ({"cat": "text"}, "a level is given for cat"),
+        ({"dog": "pose"}, "--pose-model"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(
+    site: DeviceSite, levels: dict[str, str], problem: str
+) -> None:
+    site.add(2)
+    with pytest.raises(ConfigError, match=problem):
+        site.ask(levels)
+    with pytest.raises(RunError, match="device request"):
+        stored_preferences(site.home)
+
+
+@pytest.mark.parametrize("deviation", [5, 10, 50])
+def test_noise_of_the_paper_is_asked_for_by_its_deviation(site: DeviceSite, deviation: int) -> None:
+    """On one grey, away from black and white, the pixels that would be sent vary by that much."""
+    site.add(2)
+    site.ask({"dog": f"noise:{deviation}"}, 2)
+    asked = stored_preferences(site.home)
+    assert f"noise of {deviation} of 255" in asked.lines()[0]
+    grey = np.full((1, SIDE, SIDE, 3), 128, np.uint8)
+    part = PhotoPart(grey, np.ones((1, SIDE, SIDE), bool), "dog")
+    sent = asked.sanitizer(1).sanitize(part, seed=1).values.astype(float)
+    assert sent.std() == pytest.approx(deviation, rel=0.06)
+
+
+def test_a_mixture_is_asked_for_by_the_names_of_parts(site: DeviceSite) -> None:
+    site.add()
+    device = Terminal(site.home.folder)
+    asked = ("request", "--target", "dog", "--background", "room", "--classes", "blue,green")
+    asked += ("--level", "dog=segment", "--references", "3", "--segmenter", SEGMENTER)
+    with pytest.raises(ConfigError, match="the parts are dog, background"):
+        device(*asked, "--mix", "cat")
+    device(*asked, "--mix", "dog", "--equal-shares")
+    device("segment")
+    assert "drawn from words alone for dog" in device("preview", "--no-measure")
+    request = stored_preferences(site.home).request
+    assert (request.mixture, request.equal_shares) == (((1,),), True)
 
 
 def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> None:
@@ -134,6 +209,15 @@ def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
     assert measured[1].home is not None
     assert measured[0].status is None
     assert set(measured[1].as_json()) >= {"status_read", "home_recognised"}
+
+
+def test_it_is_said_before_consent_where_more_disclosure_hardly_helped(site: DeviceSite) -> None:
+    site.add(2)
+    classifier = {feature: site.ask({"dog": feature}, 2) for feature in ("edges", "segment")}
+    assert LITTLE_FROM_EDGES in more_disclosure_advice(classifier["edges"], None, 0)
+    assert LITTLE_FROM_EDGES not in more_disclosure_advice(classifier["segment"], None, 0)
+    assert LITTLE_FOR_DETECTORS in more_disclosure_advice(preferences_of(0, 2), None, 0)
+    assert more_disclosure_advice(preferences_of(0, 0), None, 0) == []
 
 
 def preferences_of(level: int, background: int) -> Preferences:

@@ -15,6 +15,7 @@ from understudy.device.history import device_history
 from understudy.device.installed_models import DeviceModel, model_index, offer_model
 from understudy.device.outbox import ServerRefused, ServerUnreachable
 from understudy.device.parcel import stored_parcel
+from understudy.device.preview import preview
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.wire_items import BackgroundItem, EdgesItem, decode_item
 
@@ -203,3 +204,25 @@ def test_a_model_of_another_job_or_server_is_not_taken(paired: DeviceSite, serve
     with pytest.raises(WireError, match="another job"):
         paired.outbox.model(attempts[0])
     assert not model_index(paired.home).models
+
+
+def test_a_server_that_refuses_is_heard(paired: DeviceSite) -> None:
+    paired.add()
+    preferences = paired.ask({})
+    large = preferences.request.model_copy(update={"side": 256})
+    shown = preview(
+        paired.home,
+        type(preferences)(large, preferences.sanitizers),
+        paired.checks(),
+    )
+    with pytest.raises(ServerRefused, match="no side of 256"):
+        paired.outbox.send(shown.parcel.digest, shown.code)
+    assert len(paired.rows("disclosure")) == 1
+
+
+def test_unpaired(site: DeviceSite) -> None:
+    site.add()
+    shown = site.show()
+    with pytest.raises(RunError, match="understudy device pair"):
+        site.outbox.send(shown.parcel.digest, shown.code)
+    assert not site.rows("disclosure")

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from PIL import Image
+from tests.backends.tiny_onnx import save as save_onnx
 from tests.run.blobs import SHAPE, blobs, folder_of
 from tests.run.samples import QUICK, class_folders, embeddings
 
@@ -105,6 +106,55 @@ def test_everything_is_written_and_read_back(world):
         assert one.low is None or one.low <= one.value <= one.high
     assert all(len(one.x) <= 200 for one in found.curves)
     assert not [path for path in (world / "dp" / "release").rglob("*") if "evalu" in path.name]
+
+
+def test_a_release_alone_leaves_nothing_behind(world, tmp_path):
+    shutil.copytree(world / "dp" / "release", tmp_path / "shared")
+    before = sorted(tmp_path.rglob("*"))
+    found = understudy.evaluate(
+        tmp_path / "shared",
+        real=world / "real",
+        test=world / "test",
+        features="embedded:dct",
+        attacks=False,
+        rows=150,
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not found.of("attack")
+    assert "attacks" not in found.seconds
+    assert found.settings["rows_with_neighbours"]["private"] == 150
+    verdict = {one.group: one for one in found.verdicts}
+    assert verdict["attack"].grade == "unknown"
+
+
+@pytest.mark.slow
+def test_only_inceptions_features_give_scores_that_bear_its_name(world, tmp_path, monkeypatch):
+    # Roots of 2,048 x 2,048 numbers take a minute.
+    monkeypatch.setattr("understudy.evaluation.embedding_pass.INCEPTION_DIM", 6)
+
+    def network(path, numbers):
+        weights = np.random.default_rng(0).normal(size=(3, numbers)).astype(np.float32)
+        return save_onnx(
+            path,
+            [
+                ("GlobalAveragePool", ["images"], ["pooled"], {}),
+                ("Flatten", ["pooled"], ["flat"], {}),
+                ("MatMul", ["flat", "weights"], ["features"], {}),
+            ],
+            {"images": ["n", 3, 299, 299]},
+            {"features": ["n", numbers]},
+            {"weights": weights},
+        )
+
+    pytest.importorskip("onnxruntime")
+    for numbers, fid, other in ((6, "FID", "Frechet distance"), (7, "Frechet distance", "FID")):
+        file = network(tmp_path / f"{numbers}.onnx", numbers)
+        found = evaluate(world, "held-out", features=f"inception:{file}", rows=20, attacks=False)
+        assert found.find(fid) is not None
+        assert found.find(other) is None
+        assert f"inception:{file}" in found.find(fid).measured
+    plain = evaluate(world, "held-out", features="embedded:dct", rows=20, attacks=False)
+    assert (plain.find("FID"), plain.find("KID"), plain.find("Inception score")) == (None,) * 3
 
 
 @pytest.fixture(scope="module")

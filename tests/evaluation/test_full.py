@@ -15,7 +15,9 @@ from understudy.data import open_source
 from understudy.evaluation.embedding_pass import load_features
 from understudy.metrics.dp_sgd import dp_sgd
 from understudy.metrics.labelled import Labelled
+from understudy.metrics.leakage import mutual_information, regional_mutual_information
 from understudy.metrics.similarity import ssim
+from understudy.report import read_evaluation
 
 torch = pytest.importorskip("torch")
 DCT = "embedded:dct?coefficients=60"
@@ -40,6 +42,13 @@ def gather(source):
 def apart(one, two):
     """All distances, written out."""
     return np.sqrt(((one[:, None].astype(np.float64) - two[None]) ** 2).sum(axis=2))
+
+
+def entropy(image):
+    """Of 32 steps of light, in bits: what an image tells of itself."""
+    counts = np.bincount(image.ravel() // 8, minlength=32)
+    parts = counts[counts > 0] / counts.sum()
+    return -(parts * np.log2(parts)).sum()
 
 
 def script(module, inputs, file):
@@ -109,6 +118,42 @@ def test_attributes_of_private_rows_are_inferred_beyond_those_of_strangers(world
     gain = world.found.find(f"{name}: more than of held-out rows")
     assert (gain.value, gain.baseline) == (pytest.approx(1 - right), 0.0)
     assert 0 < gain.low < gain.value < gain.high
+
+
+def test_semantic_similarity_is_the_mean_cosine_of_all_pairs(world):
+    ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in world.features)
+    means = (ours @ ours.T).mean(), (ours @ theirs.T).mean()
+    assert world.figure("(SIM)") == pytest.approx(means)
+
+
+def test_pairs_that_stand_out_are_chosen_alike_on_both_sides(world):
+    """Synthetic rows hit themselves; of held-out rows, those with the smallest ratios count."""
+    order = np.sort(world.pixels, axis=1)
+    few = np.argsort(order[:, 0] / order[:, 1], kind="stable")[:24]
+    pairs = world.test.values[few], world.real.values[world.pixels.argmin(axis=1)[few]]
+    far = np.abs(pairs[0].astype(float) - pairs[1]).mean() / 127.5
+    assert world.figure("perceptual distance") == pytest.approx((0.0, far))
+    assert world.found.find(
+        "perceptual distance, mean of the 24 pairs that stand out most",
+        measured="torchscript:apart.pt",
+    )
+    entropies = [entropy(image) for image in world.real.values[:24]]
+    words = " information in bits"
+    assert world.figure(words, "mutual")[0] == pytest.approx(np.mean(entropies))
+    for start, measure in (("mutual", mutual_information), ("reg", regional_mutual_information)):
+        one, two = world.figure(words, start)
+        assert one > two == pytest.approx(measure(*pairs).mean())
+
+
+def test_the_curve_ends_with_the_model_that_learnt_from_all_rows(world):
+    accuracy = world.found.find("balanced accuracy, trained on the release").value
+    (curve,) = [one for one in world.found.curves if one.group == "utility"]
+    assert curve.x == (100.0, 200.0)
+    assert curve.y[-1] == accuracy
+    (confusion,) = world.found.settings["confusion"]
+    counts = np.array(confusion["counts"])
+    assert np.mean(np.diag(counts) / counts.sum(axis=1)) == accuracy
+    assert read_evaluation(world.found.as_dict()).settings == world.found.settings
 
 
 def test_dp_sgd_keeps_the_releases_promise(tmp_path):

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from tests.first_warning import FirstWarning, Warned
 from tests.run.blobs import blobs, folder_of
 from tests.run.samples import QUICK, embeddings
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.results import Evaluation, Verdict
+from understudy.evaluation.inputs import EvaluationOptions, Inputs
+from understudy.evaluation.time_estimate import estimated_seconds
 
 FEATURES = "embedded:dct?coefficients=60"
 Rows = list[tuple[str, NDArray[np.uint8]]]
@@ -225,3 +228,23 @@ def test_an_unfinished_run_and_a_missing_folder_are_not_evaluated(
     for place in (tmp_path / "out", tmp_path / "out" / "release", tmp_path / "none"):
         with pytest.raises(RunError, match="no release"):
             understudy.evaluate(place, real=world / "real", test=world / "test")
+
+
+def test_what_takes_longer_than_a_minute_is_announced_before_it_begins(world: Path) -> None:
+    pytest.importorskip("torch")
+    long = {"networks": ["cnn"], "epochs": 10_000}
+    with pytest.raises(Warned, match=r"takes about \d+ (min|h) .*training"):
+        evaluate(world, "honest", progress=FirstWarning(), **long)
+    evaluate(world, "honest", progress=FirstWarning(), attacks=False)
+
+
+def test_an_estimate_grows_with_the_work(world: Path) -> None:
+    pytest.importorskip("torch")
+    seconds = {}
+    for epochs in (20, 2_000):
+        options = EvaluationOptions(features=FEATURES, networks=["cnn"], epochs=epochs)
+        inputs = Inputs.open(
+            world / "honest" / "release", str(world / "real"), str(world / "test"), options
+        )
+        seconds[epochs] = estimated_seconds(inputs, options)["training"]
+    assert seconds[2_000] > 5 * seconds[20] > 0

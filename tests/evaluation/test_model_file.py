@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.evaluation.test_holes import verdict
+from tests.run.blobs import blobs, folder_of
 from tests.run.samples import QUICK, embeddings
 
 import understudy
@@ -55,6 +56,19 @@ def test_an_exported_classifier_is_tested_and_attacked(site: Path) -> None:
     assert any("loss_auc" in one.metric.key for one in evaluation.values)
 
 
+def test_its_values_stand_beside_those_of_a_release(site: Path) -> None:
+    evaluation = understudy.evaluate(
+        site / "out",
+        model=site / "model.onnx",
+        real=site / "private.npz",
+        test=site / "test.npz",
+        progress="none",
+    )
+    assert evaluation.settings["model"] == "model.onnx"
+    assert {one.group for one in evaluation.values} >= {"fidelity", "leakage", "utility"}
+    assert (site / "out" / "owner" / "evaluation.json").is_file()
+
+
 def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path) -> None:
     """Random labels, learnt from the private rows themselves."""
     private = dict(np.load(site / "private.npz"))
@@ -75,3 +89,23 @@ def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path
     )
     assert verdict(evaluation, "attack").grade == "poor"
     assert value(evaluation, ACCURACY.key) < 0.5
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.tflite"])
+def test_a_classifier_of_images_is_given_them_in_its_own_size(tmp_path: Path, name: str) -> None:
+    if name.endswith("tflite"):
+        pytest.importorskip("ai_edge_litert")
+    folder_of(tmp_path / "real", blobs(0, 60))
+    folder_of(tmp_path / "test", blobs(2, 60))
+    out = tmp_path / "out"
+    understudy.select(
+        tmp_path / "real", keep="100%", candidates_public=True, out=out, progress="none"
+    )
+    train_classifier(out, export=tmp_path / name, progress="none")
+    evaluation = understudy.evaluate(
+        model=tmp_path / name,
+        real=tmp_path / "real",
+        test=tmp_path / "test",
+        progress="none",
+    )
+    assert value(evaluation, ACCURACY.key) > 0.7

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.run.samples import QUICK, embeddings
+from typer.testing import CliRunner
 
 import understudy
+from understudy.cli.main import app
 from understudy.core.results import Evaluation
 from understudy.run.report import stored_evaluation
 
@@ -47,3 +49,11 @@ def test_all_releases_are_evaluated(site: Path) -> None:
     evaluations = [one.evaluation for one in compared.releases]
     assert all(isinstance(one, Evaluation) for one in evaluations)
     assert stored_evaluation(site / "epsilon-1") is not None
+
+
+def test_the_command_line_does_so(site: Path) -> None:
+    folders = [str(site / "epsilon-1"), str(site / "alone")]
+    data = ["--real", str(site / "private.npz"), "--test", str(site / "test.npz")]
+    ended = CliRunner().invoke(app, ["compare", *folders, *data, "--progress", "none"])
+    assert ended.exit_code == 0
+    assert "near-copies" in ended.stdout

@@ -88,6 +88,13 @@ def test_the_domain_gap_closes(sets, tmp_path, partition, clusters):
         np.testing.assert_allclose(mean, true, atol=0.45)
 
 
+def test_it_closes_at_epsilon_one_too(sets, tmp_path):
+    (source, values, labels), (base, before, own) = sets
+    rows, found, made = released(source, base, tmp_path, epsilon=1.0)
+    assert stages(made) == ["clip radius", "gap"]
+    assert distance(rows, found, values, labels) < 0.6 * distance(before, own, values, labels)
+
+
 def test_variances_are_aligned_where_asked(sets, tmp_path):
     (source, values, labels), (base, _, _) = sets
     total = {}
@@ -186,6 +193,38 @@ def test_what_clipping_cuts_off_a_cluster_gap_is_found_again(tmp_path):
     assert errors_of_gaps(tmp_path, 400, 1.0, own_gap=3.0, clip_radius=0.45).max() < 0.03
 
 
+def test_a_clipping_radius_that_is_asked_for_is_used(sets, tmp_path):
+    """Four times the radius, four times the noise, and no budget for measuring one."""
+    (source, *_), (base, *_) = sets
+    noise = {}
+    for radius in (1.0, 4.0):
+        folder = tmp_path / str(radius)
+        _, _, made = released(source, base, folder, 1.0, clusters=1, clip_radius=radius)
+        assert stages(made) == ["gap"]
+        noise[radius] = made.facts["noise_in_a_gap"]
+    assert noise[4.0] > 2 * noise[1.0]
+
+
+def test_without_classes_there_is_one_gap(sets, tmp_path):
+    (source, values, _), (base, before, _) = sets
+    rows, found, made = released(source, base, tmp_path, conditional=False, clusters=1)
+    assert not found.any()
+    assert made.facts["rows_per_class"] == {"all": len(before)}
+    np.testing.assert_allclose(rows.mean(axis=0), values.mean(axis=0), atol=0.3)
+
+
+def test_classes_are_as_large_as_noisy_counts_say(sets, tmp_path):
+    (_, values, labels), (base, _, _) = sets
+    few = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:200]])
+    np.savez(
+        tmp_path / "some.npz", embeddings=values[few], labels=np.array(["cat", "dog"])[labels[few]]
+    )
+    _, found, made = released(tmp_path / "some.npz", base, tmp_path, options={"count": 1000})
+    assert len(found) == 1000
+    assert (found == 0).sum() == pytest.approx(750, abs=10)
+    assert made.facts["noisy_rows"] == pytest.approx(800, abs=10)
+
+
 def test_clusters_are_as_large_as_noisy_counts_say(tmp_path):
     """Nine in ten private rows are of the first mode, half of the base set is."""
     rng = np.random.default_rng(0)
@@ -232,6 +271,15 @@ def test_images_come_out_as_bright_as_the_private_ones(scans, tmp_path, adjacenc
     assert stages(made) == ["gap"]
     np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
     assert np.abs(np.subtract(brightness(base), brightness(source))).max() > 40
+
+
+def test_a_partition_of_its_own_encoder(scans, tmp_path):
+    source, base = scans
+    options = {**DCT, "cluster_encoder": "embedded:dct?coefficients=9"}
+    images, _, made = released(source, base, tmp_path, MUCH, options, clusters=2)
+    assert images.shape[1:] == SHAPE
+    assert stages(made) == ["gap", "cluster gaps"]
+    np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
 
 
 def test_units_of_several_images(tmp_path):
@@ -457,6 +505,18 @@ def test_a_norm_that_nobody_knows_is_asked_for():
     assert METHOD.settle(AlignmentParams(), embeddings).clip_radius is None
     assert METHOD.settle(AlignmentParams(clip_radius=2.0), embeddings).clip_radius == 2.0
     assert METHOD.settle(AlignmentParams(), known()).clip_radius == 1.5
+
+
+def test_a_clip_norm_above_what_embeddings_can_have_is_refused():
+    bound = known().encoder.norm_bound
+    with pytest.raises(ConfigError, match=f"clip_norm=.* is above {bound:g}.* embedded:dct"):
+        METHOD.stages(AlignmentParams(clip_norm=1.01 * bound), known())
+    METHOD.stages(AlignmentParams(clip_norm=bound), known())
+
+
+def test_the_papers_partition_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match=r"not differentially private.*partition=public"):
+        AlignmentParams(partition="paper")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,16 @@ def test_shrinking_takes_noise_and_leaves_signal():
     np.testing.assert_allclose(arithmetic.shrink_along_axes(gaps, np.zeros(200), axes), gaps)
 
 
+@pytest.mark.parametrize("known", [0, 8, 20, 64])
+def test_what_lies_outside_of_the_axes_is_a_block_of_its_own(known):
+    axes = axes_of(64)[:, :known]
+    gaps = RNG.normal(size=(3, 64))
+    np.testing.assert_allclose(
+        arithmetic.shrink_along_axes(gaps, np.zeros(3), axes), gaps, atol=1e-9
+    )
+    assert np.abs(arithmetic.shrink_along_axes(gaps, np.full(3, 1e9), axes)).max() == 0
+
+
 def test_a_class_that_is_all_noise_gets_the_common_gap_and_noise_alone_gets_none():
     axes = axes_of(32)
     common = 3 * axes[:, 1]
@@ -53,6 +63,12 @@ def test_means_of_clipped_differences_are_lengthened_to_what_they_were(gap):
         assert mean[0, 0] < 0.75 * gap
 
 
+def test_a_mean_of_pure_noise_is_not_lengthened():
+    noise = np.full((1, 100), 0.2)
+    found, _ = arithmetic.unclipped(noise, np.full(1, 0.04), 1.5, 1.0)
+    np.testing.assert_allclose(found, noise)
+
+
 def test_centroids_are_matched_so_that_the_distances_are_least():
     synthetic = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     order = np.array([2, 0, 1])
@@ -60,6 +76,14 @@ def test_centroids_are_matched_so_that_the_distances_are_least():
     np.testing.assert_array_equal(private[arithmetic.match(private, synthetic)], synthetic + 0.5)
     # Greedily, both would go to the first.
     assert arithmetic.match(np.array([[1.0], [9.0]]), np.array([[1.1], [2.0]])).tolist() == [0, 1]
+
+
+def test_distances_are_matched_and_not_their_squares():
+    """Distances 0 + 5 are less than 3 + 3, and 0 + 25 more than 9 + 9."""
+    synthetic = np.array([[0.0, 0.0], [3.0, 0.0]])
+    private = np.array([[0.0, 0.0], [-7 / 6, np.sqrt(9 - 49 / 36)]])
+    np.testing.assert_allclose(np.linalg.norm(private[1] - synthetic, axis=1), [3, 5])
+    assert arithmetic.match(private, synthetic).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("spread", [0.2, 1.0, 2.0])
@@ -77,6 +101,15 @@ def test_the_distance_of_private_rows_follows_from_that_to_public_centres(spread
     assert found == pytest.approx(spread, rel=0.05)
 
 
+def test_cluster_shares_follow_counts_that_stand_out_of_the_noise():
+    synthetic = np.array([[50, 50], [50, 50], [100, 0]])
+    counts = np.array([[90.0, 10.0], [90.0, 10.0], [50.0, 50.0]])
+    sure = arithmetic.cluster_shares(counts, 0.1, synthetic)
+    np.testing.assert_allclose(sure[0], [0.9, 0.1], atol=1e-4)
+    np.testing.assert_allclose(sure[2], [1.0, 0.0])
+    np.testing.assert_allclose(arithmetic.cluster_shares(counts, 1e4, synthetic)[0], [0.5, 0.5])
+
+
 def test_variance_factors_are_the_ratio_or_one():
     truth = np.array([[2.0, 2.0, 0.5, 1.0]])
     synthetic, weights = np.full((1, 4), 3.0), np.ones(4)
@@ -87,6 +120,21 @@ def test_variance_factors_are_the_ratio_or_one():
     np.testing.assert_allclose(unsure, 1.0)
     far = arithmetic.variance_factors(1e3 * private, np.array([1e-6]), synthetic, weights)
     assert far.max() == 4.0
+
+
+def test_stretching_changes_the_variances_asked_for_and_no_other():
+    axes = axes_of(6)[:, :2]
+    labels = np.arange(900) % 3
+    rows = RNG.normal(size=(900, 6)).astype(np.float32) + labels[:, None]
+    means = arithmetic.means_by_group(rows, labels, 3)
+    factors = np.array([[4.0, 1.0], [1.0, 1.0], [0.25, 2.0]])
+    found = arithmetic.stretch(rows, labels, means, axes, factors)
+    for label in range(3):
+        before, after = ((x[labels == label] - means[label]) for x in (rows, found))
+        ratio = (after @ axes).var(axis=0) / (before @ axes).var(axis=0)
+        np.testing.assert_allclose(ratio, factors[label], rtol=1e-3)
+        outside = np.eye(6) - axes @ axes.T
+        np.testing.assert_allclose(after @ outside, before @ outside, atol=1e-4)
 
 
 # Spectral clustering finds what k-means cannot, and agrees with scikit-learn's

@@ -1,6 +1,7 @@
 """Evolution end to end on a world of coloured squares: populations move towards private rows."""
 
 import csv
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -21,7 +22,10 @@ from tests.methods.colour_world import (
     rows_of,
 )
 
+from understudy import synthesize
+from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError, ConfigError
+from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
 from understudy.data import write_release
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
@@ -128,6 +132,16 @@ def test_the_first_votes_say_that_they_stand_out_of_the_noise(squares, tmp_path)
     assert 1 < site.fits[-1].value < 16
 
 
+def test_the_first_votes_say_that_they_do_not(squares, tmp_path):
+    """Noise alone stands out in one run of twenty: not in four at once."""
+    site = Site(tmp_path, squares, epsilon=0.05, count=20)
+    for number in range(4):
+        site.run(f"out{number}", **QUICK, sizes="90,90")
+    warnings = [fit.warning for fit in site.fits if fit.kind == "DP" and fit.warning]
+    assert warnings
+    assert "cannot be told from votes that fall anywhere" in warnings[0]
+
+
 # What it costs
 
 
@@ -144,6 +158,19 @@ def test_rounds_compose_as_equation_1_says(squares, tmp_path):
     assert delta_of(1.0 - receipt.slack, mu) == pytest.approx(delta, rel=1e-4)
     assert spent == pytest.approx(1.0, rel=1e-6)
     assert epsilon_of_mu(mu, delta) == pytest.approx(1.0 - receipt.slack, rel=1e-4)
+
+
+def test_counting_the_classes_is_a_stage_of_its_own_and_cheap(squares, tmp_path):
+    release, receipt, spent = Site(tmp_path, squares, epsilon=30.0).run(**QUICK)
+    assert receipt.stages[0].stage == "sizes"
+    assert receipt.stages[0].share == pytest.approx(0.05)
+    assert len({s.mu for s in receipt.stages[1:]}) == 1
+    assert sum(s.mu**2 for s in receipt.stages) == pytest.approx(
+        receipt.stages[0].mu ** 2 / 0.05, rel=1e-9
+    )
+    assert release.facts["noisy_rows"] == pytest.approx(180, abs=30)
+    assert release.count == pytest.approx(180, abs=30)
+    assert spent <= 30.0
 
 
 def test_sizes_of_the_owner_are_public_and_cost_nothing(squares, tmp_path):
@@ -210,6 +237,26 @@ def test_a_hundred_rounds_at_a_hundredth_of_epsilon(squares, tmp_path):
     assert len(rows_of(release)[0]) == 9
 
 
+def test_delta_is_the_budgets_whatever_the_number_of_captions(squares, tmp_path):
+    # Defect 6 of the field: delta from the number of captions.
+    receipts = [
+        Site(tmp_path, squares, count=5).run(str(n), **{**QUICK, "population": n})[1]
+        for n in (2, 64)
+    ]
+    assert {r.delta for r in receipts} == {1e-5}
+    assert receipts[0].stages[1].sigma == receipts[1].stages[1].sigma
+
+
+def test_the_number_of_classes_changes_no_noise(tmp_path):
+    # Defect 5 of the field: one vote a class and image, accounted as one vote an image.
+    sigmas = []
+    for classes in (1, 4):
+        source = Squares({f"c{i}": ["red"] * 12 for i in range(classes)})
+        _, receipt, _ = Site(tmp_path, source, count=5).run(f"out{classes}", **QUICK)
+        sigmas.append(receipt.stages[-1].sigma)
+    assert sigmas[0] == sigmas[1]
+
+
 # Algorithm 2
 
 
@@ -243,6 +290,23 @@ def test_without_classes_there_is_one_population_of_all_phrases(squares, tmp_pat
     assert not rows_of(release)[1].any()
     found = shares(release)[0]
     assert found["green"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_a_dataset_without_labels_asks_the_writer_for_anything(tmp_path):
+    pen = Pen()
+    site = Site(tmp_path, Squares({"all": ["red"] * 40}), MUCH, models={"writer": pen}, count=20)
+    release, _, _ = site.run(**QUICK, last_degree=0.0)
+    assert pen.labels == [None]
+    assert shares(release)[0]["red"] > 0.8
+
+
+def test_another_renderer_makes_the_final_images(squares, tmp_path):
+    renderer = Painter(shape=(4, 4, 3), noise=0.0)
+    site = Site(tmp_path, squares, models={"renderer": renderer}, count=12)
+    release, _, _ = site.run(**QUICK)
+    images, _ = rows_of(release)
+    assert renderer.painted == 12
+    assert (images == images[:, :1, :1]).all()
 
 
 @pytest.mark.parametrize(("vote", "variations"), [("image", 1), ("image", 3), ("text", 1)])
@@ -300,6 +364,46 @@ def test_a_writer_without_words_costs_nothing(squares, tmp_path):
         assert ledger.spent(ledger.register(squares).id).epsilon == 0
 
 
+@pytest.mark.parametrize("release", ["voted", "variants", "both"])
+def test_images_stand_for_themselves_once(squares, tmp_path, release):
+    """However few were voted for, no two rows are the same picture."""
+    site = Site(tmp_path, squares, MUCH, count=90)
+    degrees = {"degree": 0.1, "last_degree": 0.1}  # no colour leaves the range of a pixel
+    made, _, _ = site.run(**QUICK, **degrees, candidates="images", release=release)
+    images, _ = rows_of(made)
+    assert len(np.unique(images.reshape(len(images), -1), axis=0)) == 90
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    "settings", [{}, {"candidates": "images"}, {"vote": "text"}], ids=["captions", "images", "text"]
+)
+def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
+    """As a user types it, but for the studio's networks, which are tiny and know nothing."""
+    made = synthesize(
+        "playhouse:pet-status?homes=3&per_home=6&size=32",
+        method="evolution",
+        out=tmp_path / "out",
+        ledger=str(tmp_path / "ledger.db"),
+        epsilon=5.0,
+        count=6,
+        unit="home",
+        watch=True,
+        generator=f"embedded:studio?folder={tiny_studio}&steps=2",
+        encoder=f"embedded:studio?folder={tiny_studio}",
+        settings={"population": 8, "rounds": 2, "lookahead": 2, **settings},
+    )
+    assert [stage.stage for stage in made.receipt.stages] == ["sizes", "round 1", "round 2"]
+    assert len(list(made.release.rglob("*.png"))) == 6
+    captioned = settings.get("candidates") != "images"
+    assert (made.release / "captions.csv").exists() == captioned
+    assert ("`captions.csv`" in (made.release / "README.md").read_text()) == captioned
+    assert made.contact_sheet is not None
+    distances = (tmp_path / "out" / "owner" / "watch.jsonl").read_text().splitlines()
+    assert [json.loads(line)["when"] for line in distances] == ["round 0", "round 1", "round 2"]
+
+
 # What is refused before anything is spent
 
 
@@ -332,3 +436,14 @@ def test_balanced_classes_need_a_count_before_anything_is_paid(squares, tmp_path
     with pytest.raises(ConfigError, match="--count"):
         METHOD.stages(params, context)
     METHOD.stages(params, replace(context, count=10))
+
+
+def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
+    writer = load_model(Writer, "embedded:writer")
+    site = Site(
+        tmp_path, Squares({"emu": ["red"] * 4, "dog": ["blue"] * 4}), models={"writer": writer}
+    )
+    with pytest.raises(BackendError, match="emu"):
+        site.run(**QUICK)
+    with Ledger(str(tmp_path / "ledger.db")) as ledger:
+        assert ledger.spent(ledger.register(site.source).id).epsilon == 0

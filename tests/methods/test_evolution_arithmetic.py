@@ -23,6 +23,13 @@ def test_look_ahead_embeddings_are_averaged_over_the_variations_of_a_candidate()
     assert np.isfinite(averaged(huge)).all()
 
 
+def test_the_threshold_is_taken_off_the_votes():
+    votes = np.array([[5.0, 3.0, 1.0, -4.0], [2.0, 2.0, 2.0, 1.0]])
+    assert probabilities(votes, 1.0)[0] == pytest.approx([4 / 6, 2 / 6, 0, 0])
+    assert probabilities(votes, 0.0)[0] == pytest.approx([5 / 9, 3 / 9, 1 / 9, 0])
+    assert probabilities(votes, 1.0)[1] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+
+
 @pytest.mark.parametrize("votes", [[-3.0, -1.0], [0.0, 0.0], [1.0, 0.5]])
 def test_votes_that_are_all_noise_leave_every_candidate_as_likely(votes):
     # Defect 10 of the field: a crash on negative votes or an empty class.

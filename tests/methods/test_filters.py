@@ -23,7 +23,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.vault import PrivateVault
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
-from understudy.steps.quality import QualityFilter
+from understudy.steps.quality import ROUNDS, QualityFilter
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
 SHAPE = (8, 8, 3)
@@ -94,6 +94,19 @@ def noisy_bench(method, folder, count, seed=0):
     return dataclasses.replace(found.bench, context=context, seed=seed), found.rows
 
 
+@pytest.mark.parametrize(("method", "count"), [("clustering", 1100), ("alignment", 200)])
+def test_no_two_images_of_a_release_start_from_the_same_noise(method, count, tmp_path):
+    runs = []
+    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
+        bench, rows = noisy_bench(method, tmp_path / name, count, seed)
+        runs.append(images_of(run_of(bench, rows, tmp_path / f"run-{name}")))
+    one, again, other = ({image.tobytes() for image in images} for images in runs)
+    assert len(runs[0]) == count == len(one)  # blocks of 512, and of 64: none repeats another
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert one == again
+    assert not one & other
+
+
 # Filters by votes
 
 
@@ -160,6 +173,23 @@ def test_a_threshold_that_few_can_reach_is_refused_before_anything_is_charged(tm
         assert not [row for row in ledger.rows() if row.kind == "charge"]
     with pytest.raises(ConfigError, match="this run has no filter"):
         synthesize(source, epsilon=1.0, settings={"threshold": 1.0}, **options)
+
+
+def test_too_few_survivors_are_made_up_for_and_the_owner_is_told(tmp_path):
+    source = embeddings(tmp_path / "vectors.npz", per_class=20)
+    result = synthesize(
+        source,
+        out=tmp_path / "out",
+        ledger=str(tmp_path / "ledger.db"),
+        epsilon=8.0,
+        count=2000,
+        settings={"filter": "embeddings", "threshold": 0.1},
+    )
+    assert result.facts["rows"] == 2000
+    assert result.facts["below_threshold"] > 0
+    assert result.facts["kept"] == 2000 - result.facts["below_threshold"]
+    assert any("below the threshold" in warning for warning in result.warnings)
+    assert any("chose nearly at random" in warning for warning in result.warnings)
 
 
 def test_the_share_of_survivors_is_what_the_best_spread_of_votes_gives():
@@ -247,3 +277,19 @@ def test_every_method_chooses_the_better_image_and_keeps_count_and_classes(metho
     assert len(images) == chosen.count
     assert (brightness(images) >= threshold).sum() == strict.unmet < 0.2 * len(images)
     assert strict.worst[0][0] >= threshold
+
+
+def test_what_no_image_reaches_leaves_the_best_of_them():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (ROUNDS, 3, 10, *SHAPE), dtype=np.uint8)
+    images[:, :, 9] = 0  # and one whose first image is good enough
+    quality = filtered_by(threshold=1.0, images_per_embedding=3)
+    best = quality(10, lambda rows, number, image: images[number, image, rows])
+    np.testing.assert_array_equal(
+        brightness(best)[:9], brightness(images.reshape(-1, 8, 8, 3)).reshape(-1, 10).min(0)[:9]
+    )
+    assert quality.unmet == 9
+    assert quality.drawn == 3 * 10 + (ROUNDS - 1) * 3 * 9
+    losses = [score for score, _ in quality.worst]
+    assert losses == sorted(losses, reverse=True)
+    assert len(losses) == 64

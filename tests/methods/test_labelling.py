@@ -17,11 +17,12 @@ from tests.methods.shapes_world import (
     file_of_stripes,
     folder_of_frames,
     folder_of_shapes,
+    frames,
     shapes,
 )
 
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import ConfigError, MethodStopped
+from understudy.core.errors import ConfigError, MethodStopped, RunError
 from understudy.data import open_source
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.labelling.algorithm import METHOD, LabellingParams
@@ -31,7 +32,13 @@ from understudy.methods.labelling.image_labels import (
     Recalls,
     fitted_classifier,
 )
-from understudy.methods.labelling.likeness import ClassCounts, Likeness, half_space_depth, scrambled
+from understudy.methods.labelling.likeness import (
+    ClassCounts,
+    Likeness,
+    PublicKind,
+    half_space_depth,
+    scrambled,
+)
 from understudy.privacy.accounting import Gaussian, epsilon_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -112,6 +119,18 @@ def likeness(**more: Any) -> Likeness:
 )
 def test_each_test_alone_stops_a_run(changed: dict[str, Any], words: str) -> None:
     assert re.search(words, str(likeness(**changed).difference))
+
+
+def test_what_noise_explains_stops_nothing() -> None:
+    assert likeness(taken=np.array([199.0, 20.0]), taken_sd=30.0).difference is None
+    scarce = ClassCounts(np.array([295.0, 5.0]), 5.0)  # too few to be judged by itself
+    assert likeness(counts=scarce, taken=np.array([290.0, -9.0])).difference is None
+
+
+def test_two_counts_are_one_with_less_noise() -> None:
+    counts = ClassCounts(np.array([10.0, 20.0]), 3.0).combined(np.array([16.0, 20.0]), 6.0)
+    assert counts.values == pytest.approx([11.2, 20.0])
+    assert counts.sd == pytest.approx((1 / 9 + 1 / 36) ** -0.5)
 
 
 def test_a_classifier_that_is_no_better_than_chance_fails() -> None:
@@ -331,3 +350,54 @@ def test_public_images_like_the_contrast_are_refused_before_anything_is_spent(wo
     with pytest.raises(ConfigError, match=r"look like those.*Nothing was spent.*--contrast"):
         world.run(contrast=str(world.public))
     assert world.spent() == 0.0
+
+
+def test_a_release_about_private_images_is_not_public(world: World) -> None:
+    result = world.run()
+    with pytest.raises(ConfigError, match="release about private images"):
+        world.run("second", public=str(result.release))
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.set_budget(8.0)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"public": str(world.unlike), "otherwise": "clustering"}
+
+    def kill_at(function: str, **more: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(function, killed)
+            with pytest.raises(KeyboardInterrupt):
+                world.run(**options, **more)
+
+    kill_at("understudy.run.session.write_stop")
+    assert world.rows("return") == []
+    kill_at("understudy.privacy.account.Account.settle", resume=True)
+    assert world.rows("return") == []
+    kill_at("understudy.run.session.Session._run_method", resume=True)
+    assert len(world.rows("return")) == 41
+    kill_at("understudy.run.session.write_release", resume=True)
+    result = world.run(**options, resume=True)
+    assert len(world.rows("return")) == 41
+    assert len(world.rows("charge")) == 44 + len(result.receipt.stages) - 3
+    assert world.spent() <= 8.0
+    with pytest.raises(RunError, match="complete"):
+        world.run(**options, resume=True)
+
+
+def test_a_classifier_knows_the_named_kind_from_another() -> None:
+    encoder = load_encoder(ENCODER, shape=SHAPE)
+    public, _ = shapes((60, 60), 2)
+    kind = PublicKind.of(
+        encoder.encode(public), encoder.encode(frames(100, 1)), np.random.default_rng(0)
+    )
+    assert kind.held_out > 0.9
+    private, _ = shapes((40, 40), 5)
+    taken = kind.described(encoder.encode(private))[:, kind.length]
+    assert taken.mean() > 0.9
+    assert kind.described(encoder.encode(frames(50, 2)))[:, kind.length].mean() < 0.1

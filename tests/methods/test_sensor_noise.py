@@ -31,6 +31,12 @@ def test_the_level_is_the_deviation_of_the_noise(deviation):
     np.testing.assert_allclose(found, deviation, rtol=0.08)
 
 
+def test_noise_of_brightness_is_not_noise_of_colour():
+    found = noise_levels(noisy(smooth(20), 6.0, RNG(0), grey=True)).mean(axis=0)
+    assert found[0] == pytest.approx(6 * 3**0.5, rel=0.08)
+    assert found[1:].max() < 1.0
+
+
 def test_noise_brings_each_image_to_its_own_level():
     levels = np.array([[0.0, 0, 0], [10, 0, 0], [5, 5, 5]])
     made = with_sensor_noise(smooth(3, side=96), levels, RNG(1))
@@ -103,3 +109,8 @@ def test_a_gap_that_may_be_privacy_noise_is_not_drawn(homes, tmp_path):
     # Noise passes for a gap now and then: the middle of five runs is looked at.
     levels = [level(homes, tmp_path / str(run), epsilon=0.01)[0].max() for run in range(5)]
     assert np.median(levels) < 2.0
+
+
+def test_clean_images_stay_clean(homes, tmp_path):
+    clean = gradients(tmp_path / "clean", 150, 2, 0.0)
+    assert level((clean, homes[1]), tmp_path)[0].max() < 2.0

@@ -10,6 +10,7 @@ from understudy.metrics.attacks import (
     by_density_ratio,
     by_distance,
     by_distance_ratio,
+    by_loss,
 )
 from understudy.metrics.roc import roc
 
@@ -51,6 +52,13 @@ def test_a_ratio_finds_copies_that_are_as_near_as_their_surroundings_are_dense()
     blurred = MEMBERS + np.random.default_rng(5).normal(size=MEMBERS.shape) * 0.1 * lengths
     released = np.concatenate([blurred[::2], FRESH])
     assert area("ratio", released).value > area("calibrated", released).value
+
+
+def test_a_copy_scores_highest_of_all():
+    assert (by_distance(MEMBERS, MEMBERS) == 0).all()
+    ratios = by_distance_ratio(np.concatenate([MEMBERS, OTHERS]), MEMBERS, REFERENCE)
+    assert np.isfinite(ratios).all()
+    assert ratios[: len(MEMBERS)].min() > ratios[len(MEMBERS) :].max()
 
 
 def nearest_class_means(rows, labels, seed):
@@ -111,6 +119,20 @@ def test_a_model_under_attack_is_not_asked_about_itself():
     assert (changed.score(target) != shadows.score(target)).any()
 
 
+def test_the_loss_of_rows_that_were_learnt_is_lower():
+    x, y = labelled()
+    model = nearest_class_means(x[:100], y[:100], 0)
+    assert roc(by_loss(model, x[:100], y[:100]), by_loss(model, x[100:], y[100:])).auc.low > 0.7
+
+
+def test_a_model_trained_on_others_gives_no_member_away():
+    x, y = labelled(300)
+    members, others, fresh = ((x[at : at + 100], y[at : at + 100]) for at in (0, 100, 200))
+    model = nearest_class_means(*fresh, 0)
+    area = roc(*(by_loss(model, *side) for side in (members, others))).auc
+    assert area.low < 0.5 < area.high
+
+
 def test_lira_is_fair_where_nothing_leaks():
     """Confidences of pure chance; an interval of 95 % holds a half 180 to 198 times of 200.
 
@@ -126,3 +148,11 @@ def test_lira_is_fair_where_nothing_leaks():
         areas.append(area.value)
     assert 180 <= held <= 198
     assert abs(np.mean(areas) - 0.5) < 4 * np.std(areas) / np.sqrt(200)
+
+
+def test_shadow_models_come_by_pairs():
+    x, y = labelled(40)
+    with pytest.raises(InputError, match="by pairs, found 5"):
+        Shadows.train(class_means, x, y, models=5)
+    inside = Shadows.train(class_means, x, y, models=4).inside
+    assert (inside[::2] == ~inside[1::2]).all()

@@ -55,6 +55,20 @@ def test_votes_are_scikit_learns() -> None:
             assert side.value == pytest.approx(model.score(rows, truth), abs=0.011)
 
 
+def test_a_tie_goes_to_the_nearest() -> None:
+    release = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([1, 0, 0, 1])
+    asked = np.array([[-1.0], [-1.0]]), np.array([1, 1])
+    assert infer_attribute(release, asked, asked, k=2).private.value == 1.0
+    assert infer_attribute(release, asked, asked, k=3).private.value == 0.0
+    assert infer_attribute(release, asked, asked, k=4).private.value == 1.0
+
+
+def test_the_guess_is_the_commonest_value() -> None:
+    x, _ = people(10, 1)
+    secrets = np.array([0] * 7 + [1] * 3)
+    assert infer_attribute((x, secrets), (x, secrets), (x, secrets)).guess == 0.7
+
+
 @pytest.mark.parametrize(
     ("one", "two", "low", "high"),
     [  # Newcombe 1998, table II, method 10; the last two from statsmodels 0.15 ("newcomb")

@@ -28,6 +28,13 @@ def test_a_shift_and_a_lower_contrast_are_seen_without_the_release(difference):
     assert (len(blind.scores), blind.member.sum()) == (700, 400)
 
 
+def test_what_is_known_besides_is_used():
+    classes = np.repeat([0, 1], [300, 300])[:, None]
+    plain = Blind.of(records(0, 300), records(1, 300))
+    assert plain.roc.auc.low < 0.52
+    assert Blind.of(records(0, 300), records(1, 300), known=classes).roc.auc.value == 1
+
+
 def judge(release, attack, *, shift, seed=0):
     """An attack on members of one origin and non-members of another."""
     members, non_members = records(10, 500, shift), records(11, 400)
@@ -66,3 +73,13 @@ def test_noise_is_rarely_said_to_add_anything():
         found = Blind.of(members, non_members, seed=seed).added(noise).auc
         held += found.low <= 0
     assert held >= 20
+
+
+def test_pairs_are_drawn_together_and_by_the_seed():
+    members, non_members = records(0, 200, 0.3), records(1, 200)
+    blind = Blind.of(members, non_members)
+    scores = by_distance(np.concatenate([members, non_members]), members[:40])
+    one, two = blind.added(scores), blind.added(scores)
+    assert (one.auc, one.advantage, one.tpr_at) == (two.auc, two.advantage, two.tpr_at)
+    again = blind.added(blind.scores)  # nothing new at all: the same records carry both scores
+    assert again.auc.high - again.auc.low < 0.5 * (one.auc.high - one.auc.low)

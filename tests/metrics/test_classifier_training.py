@@ -131,6 +131,23 @@ def test_the_seed_decides_everything(train: Callable[..., Classifier]) -> None:
     assert not np.array_equal(first, weights(train(seed=6, epochs=2)))
 
 
+def test_constant_features_are_left_out() -> None:
+    x, y = points(600, 1)
+    x[:, 3] = 7.0
+    classifier = train_on_embeddings(x, y, classes=4)
+    xt, yt = points(400, 2)
+    xt[:, 3] = 1e6
+    assert accuracy(classifier, xt, yt) > 0.95
+
+
+def test_scale_and_offset_do_not_matter() -> None:
+    x, y = points(600, 1)
+    xt, yt = points(400, 2)
+    scale = np.logspace(-4, 4, x.shape[1]).astype(np.float32)
+    classifier = train_on_embeddings(x * scale + 3 * scale, y, classes=4)
+    assert accuracy(classifier, xt * scale + 3 * scale, yt) > 0.95
+
+
 X, Y = points(10, 0)
 BOTH_INFINITIES = X.copy()
 BOTH_INFINITIES[:2, 0] = np.inf, -np.inf

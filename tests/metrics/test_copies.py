@@ -83,3 +83,12 @@ def test_the_style_of_the_private_rows_is_no_copy_and_copies_in_it_are(shift):
     assert alarms <= 1
     release[:24] = private[:24] + 0.02 * rows(3)[:24]
     assert look(release, private, rows(519)).sure
+
+
+def test_private_rows_among_themselves_leave_themselves_out():
+    twins = np.concatenate([PRIVATE[:3], PRIVATE[:1], PRIVATE[:1], PRIVATE[:1]])
+    found = closeness(twins, HELD_OUT, HELD_OUT).within
+    apart = np.linalg.norm(twins[:, None] - twins[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert np.allclose(found.distances, apart.min(axis=1))
+    assert (found.nearest != np.arange(6)).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,14 @@ from understudy.core.types import Found
 from understudy.metrics.detection import average_precision
 
 CLASSES = ("cat", "dog", "eel", "fox")
+
+
+def found(boxes: list[list[float]], labels: list[int], scores: list[float] | None = None) -> Found:
+    return Found(
+        np.array(boxes, np.float32).reshape(-1, 4),
+        np.array(labels, np.int64),
+        np.array(scores if scores is not None else [1.0] * len(labels), np.float32),
+    )
 
 
 def scenes(seed: int) -> tuple[list[Found], list[Found]]:
@@ -91,3 +101,27 @@ PYCOCOTOOLS = [0.275583195959, 0.11184648807, 0.394888893998, 0.310579627173]
 def test_the_figures_of_pycocotools() -> None:
     result = average_precision(*scenes(0), CLASSES)
     assert list(result.per_class.values()) == pytest.approx(PYCOCOTOOLS, abs=1e-9)
+
+
+def test_one_object_found_twice_counts_once() -> None:
+    truth = [found([[0, 0, 10, 10], [50, 50, 60, 60]], [0, 0])]
+    twice = [found([[0, 0, 10, 10], [0, 0, 10, 10]], [0, 0], [0.9, 0.8])]
+    result = average_precision(twice, truth, ("cat",), rule="voc")
+    assert result.mean == 0.5
+    assert result.recalls["cat"].tolist() == [0.5, 0.5]
+    assert result.precisions["cat"].tolist() == [1.0, 0.5]
+
+
+def test_the_rules_differ_where_the_best_object_is_taken() -> None:
+    truth = [found([[0, 0, 10, 10], [0, 1, 10, 11]], [0, 0])]
+    close = [found([[0, 0, 10, 10], [0, 0.2, 10, 10.2]], [0, 0], [0.9, 0.8])]
+    assert average_precision(close, truth, ("cat",), rule="coco").mean == pytest.approx(1.0)
+    assert average_precision(close, truth, ("cat",), rule="voc").mean == pytest.approx(0.5)
+
+
+def test_a_class_without_objects_has_no_score() -> None:
+    truth, told = [found([[0, 0, 9, 9]], [0])], [found([[0, 0, 9, 9]] * 2, [0, 1])]
+    result = average_precision(told, truth, ("cat", "dog"))
+    assert result.per_class == {"cat": pytest.approx(1.0), "dog": None}
+    assert result.objects == {"cat": 1, "dog": 0}
+    assert math.isnan(average_precision([found([], [])], [found([], [])], ("cat",)).mean)

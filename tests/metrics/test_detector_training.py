@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from understudy.core.types import Found, Images
+from understudy.metrics.networks import mobilenet_v2
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50, one_stage_detector
 from understudy.metrics.networks.detector_training import BoxGoals, detection_loss, train_detector
 
@@ -90,3 +91,23 @@ def test_onnx_equals_torch_and_is_small(side: int) -> None:
     assert maps.shape == (4, 6, 16, 16)
     assert np.abs(maps - wanted).max() < 1e-4
     assert len(data) <= 1e6
+
+
+def test_a_mobile_network_of_half_its_width_goes_into_onnx_too() -> None:
+    ort = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from understudy.metrics.networks.onnx_export import onnx_bytes
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = mobilenet_v2((32, 32, 3), 4, width=16)
+        images = torch.rand(8, 3, 32, 32) * 255
+        network.train()(images / 128 - 1)
+    network.eval()
+    mean, gain = np.full(3, 128, np.float32), np.full(3, 1 / 128, np.float32)
+    data = onnx_bytes(network, (32, 32, 3), mean, gain)
+    (scores,) = ort.InferenceSession(data).run(None, {"images": images.numpy()})
+    with torch.inference_mode():
+        wanted = network(images / 128 - 1).numpy()
+    assert np.abs(scores - wanted).max() < 1e-4
+    assert len(data) <= 2.5e6

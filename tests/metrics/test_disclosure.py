@@ -54,6 +54,13 @@ def test_no_message_and_a_constant_message_disclose_nothing_at_all() -> None:
         assert (nothing.corrected.value, nothing.uncorrected) == (0, 0)
 
 
+def test_messages_that_have_nothing_to_do_with_the_photo_read_zero() -> None:
+    nothing = disclosed((ELSEWHERE, np.roll(OTHERS, 7, axis=0)))
+    assert nothing.uncorrected > 0.1  # what the plain estimate reads
+    assert abs(nothing.corrected.value) < 0.015
+    assert nothing.corrected.high - nothing.corrected.low < 0.03
+
+
 def test_two_messages_together_disclose_what_neither_does_alone() -> None:
     rng = np.random.default_rng(3)
     key, secret, others, other_key = rng.integers(0, 2, (4, 6, SIZE, SIZE, 1), dtype=np.uint8) * 255
@@ -68,6 +75,13 @@ def test_two_messages_together_disclose_what_neither_does_alone() -> None:
     assert abs(read(key)) < 0.02
     assert abs(read(secret ^ key)) < 0.02
     assert read(key, secret ^ key) > 0.95
+
+
+def test_nothing_is_disclosed_of_a_part_that_was_not_sent() -> None:
+    rest = ~part(40)
+    sent = PHOTOS * rest[..., None], OTHERS * rest[..., None]
+    assert disclosed(sent).corrected.value == 0
+    assert disclosed(sent, parts=rest).corrected.value > 0.5
 
 
 def test_what_was_not_sent_of_homes_reads_within_half_a_percent() -> None:

@@ -7,9 +7,19 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.metrics.discriminant import shrunk_covariance
+from understudy.metrics.discriminant import fit_discriminant, shrunk_covariance
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import utility, utility_report
+
+
+def clouds(count: int, dim: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Two clouds that differ along one number, among others that are large and correlated."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(count) % 2
+    common = rng.normal(0, 30, (count, 1))
+    values = 3.0 + rng.normal(0, 1, (count, dim)) + common * np.linspace(1, 2, dim)
+    values[:, 0] += 3.0 * labels
+    return values.astype(np.float32), labels
 
 
 @pytest.mark.parametrize(("count", "dim"), [(400, 6), (30, 60), (5, 40)])
@@ -18,6 +28,15 @@ def test_the_covariance_is_that_of_ledoit_and_wolf(count: int, dim: int) -> None
     rows = np.random.default_rng(0).normal(size=(count, dim)) * np.linspace(0.5, 3, dim)
     expected = covariance.ledoit_wolf(rows, assume_centered=True)[0]
     np.testing.assert_allclose(shrunk_covariance(rows), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_number_that_never_changes_and_a_class_without_samples_say_nothing() -> None:
+    values, labels = clouds(200, 5, 0)
+    values[:, 3] = 7.0
+    classifier = fit_discriminant(values, labels * 2, 4)
+    values[:, 3] = -1e6
+    assert set(classifier.predict(values)) == {0, 2}
+    assert np.isneginf(classifier.scores(values)[:, [1, 3]]).all()
 
 
 class MeanEncoder:

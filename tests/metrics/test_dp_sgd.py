@@ -70,6 +70,12 @@ def test_images_are_learned_by_the_networks_that_mix_no_rows() -> None:
         assert len(found.result.confusion) == 2
 
 
+def test_at_a_tiny_epsilon_nothing_is_learned() -> None:
+    hidden = dp_sgd(cloud(1000, 1), cloud(900, 2), network="two-layer", **{**EASY, "epsilon": 0.05})
+    assert hidden.result.accuracy < 0.8
+    assert hidden.noise > 10
+
+
 def test_batch_normalisation_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     build, recipe = recipes.IMAGES["resnet9"]
     narrow = functools.partial(build, width=4)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from understudy.core.errors import InputError
 from understudy.metrics.privacy_bounds import (
     epsilon_from_one_run,
     epsilon_from_pairs,
@@ -24,6 +25,18 @@ def test_randomised_response_is_found_out_to_be_what_it_is():
     ]
     assert np.mean(np.array(bounds) > 1) <= 0.05
     assert np.median(bounds) > 0.9
+
+
+def test_delta_forgives_what_it_covers():
+    assert epsilon_from_pairs(40, 1000, 0, 1000, delta=0) > 1
+    assert epsilon_from_pairs(40, 1000, 0, 1000, delta=0.05) == 0
+
+
+def test_the_answer_out_counts_as_much_as_in():
+    assert epsilon_from_pairs(500, 1000, 100, 1000, delta=0) == pytest.approx(
+        epsilon_from_pairs(900, 1000, 500, 1000, delta=0)
+    )
+    assert epsilon_from_pairs(100, 1000, 500, 1000, delta=0) == 0
 
 
 def test_one_run_of_randomised_response():
@@ -51,6 +64,15 @@ def test_mu_of_the_gaussian_mechanism_is_bounded_from_below_and_tightly():
     bounds = np.array([mu_from_pairs(a, tries, b, tries) for a, b in hits.tolist()])
     assert np.mean(bounds > mu) <= 0.05
     assert np.median(bounds) == pytest.approx(mu - 2 * 1.96 * 1.2533 / np.sqrt(tries), abs=0.004)
+
+
+def test_nothing_is_proven_of_mu_without_a_difference():
+    assert mu_from_pairs(500, 1000, 500, 1000) == 0
+    assert mu_from_pairs(0, 1000, 0, 1000) == 0
+    assert mu_from_pairs(1000, 1000, 1000, 1000) == 0
+    assert mu_from_pairs(1000, 1000, 0, 1000) > 5
+    with pytest.raises(InputError, match="counts of runs"):
+        mu_from_pairs(5, 4, 0, 1)
 
 
 # Made with jax_privacy 2.0.0, auditing._one_run_p_value(canaries, guesses, right, epsilon, delta).

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from understudy.metrics.fidelity import frechet_distance, kernel_distance
+from understudy.core.errors import InputError
+from understudy.metrics.fidelity import (
+    clip_score,
+    frechet_distance,
+    inception_score,
+    kernel_distance,
+)
 
 
 def gaussian(rows, dim, seed, shift=0.0):
@@ -23,3 +29,30 @@ def test_a_kernel_distance_of_like_sets_is_nothing_within_its_error():
     assert abs(like.value) < 0.02
     other = kernel_distance(rng.normal(size=(900, 6)), rng.normal(size=(900, 6)) + 0.5, size=300)
     assert other.value > 10 * other.error > 0
+
+
+def test_an_inception_score_counts_classes_that_are_sure_and_balanced():
+    sure = np.tile(np.eye(4), (50, 1))
+    assert inception_score(sure, splits=5).value == pytest.approx(4)
+    unsure = np.full((200, 4), 0.25)
+    assert inception_score(unsure).value == pytest.approx(1)
+    one_class = np.tile([1.0, 0, 0, 0], (200, 1))
+    assert inception_score(one_class).value == pytest.approx(1)
+    with pytest.raises(InputError, match="sum to 1"):
+        inception_score(sure * 2)
+
+
+def test_a_clip_score_is_the_mean_cosine_of_pairs():
+    images = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
+    texts = np.array([[3.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+    found = clip_score(images, texts)
+    assert found.value == pytest.approx(100 * (1 + np.sqrt(0.5) + 0) / 3)
+    assert found.error == pytest.approx(np.std([100, 100 * np.sqrt(0.5), 0], ddof=1) / np.sqrt(3))
+    assert clip_score(images, -images).value == 0
+    assert clip_score(images, 3 * images).value == pytest.approx(100)
+    whole = np.array([[200, 100], [0, 7]], np.uint8)  # whose squares do not fit in their type
+    assert clip_score(whole, whole).value == pytest.approx(100)
+    with pytest.raises(InputError, match="pairs"):
+        clip_score(images, texts[:2])
+    with pytest.raises(InputError, match="pairs"):
+        clip_score(images[:0], texts[:0])

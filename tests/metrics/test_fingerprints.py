@@ -36,6 +36,25 @@ def test_blank_images_are_nobodys_copies():
     assert not copied(pixel_digests(grey), pixel_digests(grey)).any()
 
 
+def test_twins_are_rows_that_a_set_holds_twice():
+    drawn = pictures(0)
+    drawn[5] = drawn[30]
+    assert np.flatnonzero(twins(pixel_digests(drawn))).tolist() == [5, 30]
+
+
+def test_hashes_stay_where_pictures_hardly_change():
+    drawn = pictures(0)
+    rng = np.random.default_rng(1)
+    grain = np.clip(drawn + rng.normal(0, 6, drawn.shape), 0, 255).astype(np.uint8)
+    lighter = np.clip(drawn * 0.8 + 20, 0, 255).astype(np.uint8)
+    own = perceptual_hashes(drawn)
+    for changed in (grain, lighter, drawn[:, ::2, ::2]):
+        assert np.bitwise_count(own ^ perceptual_hashes(changed)).max() <= 6
+    others = np.bitwise_count(own[:, None] ^ own[None])[~np.eye(40, dtype=bool)]
+    assert others.min() > 10
+    assert 28 < others.mean() < 36
+
+
 @pytest.mark.parametrize("block", [7, 2048])
 def test_the_nearest_hash_of_each_picture(monkeypatch, block):
     monkeypatch.setattr("understudy.metrics.nearest_neighbours._BLOCK", block)

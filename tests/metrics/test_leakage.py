@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.metrics.leakage import closeness, mutual_information
+from understudy.metrics.leakage import closeness, mutual_information, regional_mutual_information
 
 
 def rows(seed, count=300, dim=6):
@@ -33,6 +33,11 @@ def test_a_few_copies_are_found_and_named(blur):
         assert (found.distances[[7, 70, 170]] == 0).all()
 
 
+def test_a_release_that_is_the_private_data_is_all_copies():
+    found = closeness(PRIVATE, PRIVATE, HELD_OUT)
+    assert (found.closer, found.median_ratio) == (1, 0)
+
+
 def pictures(seed, count=40, shape=(48, 40, 3)):
     """Smooth random pictures."""
     rng = np.random.default_rng(seed)
@@ -52,3 +57,14 @@ def test_mutual_information_is_the_entropy_of_a_copy_and_nothing_of_a_stranger()
     assert (mutual_information(drawn, drawn) > others + 0.5).all()
     with pytest.raises(InputError, match="one shape"):
         mutual_information(half, half[:, :8])
+
+
+def test_regional_mutual_information_looks_at_each_part():
+    rng = np.random.default_rng(3)
+    left = rng.integers(0, 256, (1, 32, 32, 1), dtype=np.uint8)
+    right = left.copy()
+    right[:, :, 16:] = rng.integers(0, 256, (1, 32, 16, 1))
+    same = regional_mutual_information(left, left)[0]
+    assert regional_mutual_information(left, right)[0] < 0.85 * same
+    with pytest.raises(InputError, match="no 4 x 4 parts"):
+        regional_mutual_information(left[:, :3], left[:, :3])

@@ -42,6 +42,24 @@ def test_the_shape_of_a_hole_is_read_and_a_snapped_one_is_not() -> None:
         assert result.accuracy.low < result.chance
 
 
+def test_chance_is_the_commonest_status_of_the_other_homes() -> None:
+    statuses = np.array([0, 0, 0, 1] * 10)
+    homes = [f"home-{row // 4}" for row in range(40)]
+    (one, two) = outline_attack(np.zeros((40, 3)), statuses, homes)
+    assert one.chance == two.chance == 0.75
+    assert one.accuracy.value == 0.75
+
+
+def test_a_home_is_never_in_both_parts() -> None:
+    """A message that names its home is of no use where each home has one status."""
+    homes = [f"home-{row // 5}" for row in range(100)]
+    statuses = np.arange(100) // 5 % 2
+    features = np.eye(20)[np.arange(100) // 5]
+    best, *_ = outline_attack(features, statuses, homes)
+    assert best.accuracy.value < 0.7
+    assert reidentification(features, homes).accuracy.value == 1
+
+
 def test_the_home_is_recognised_by_its_colour_and_not_by_noise() -> None:
     images, _, homes = holes(snapped=False)
     colours = images.reshape(len(images), -1, 3).max(axis=1)

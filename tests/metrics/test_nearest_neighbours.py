@@ -48,6 +48,16 @@ def test_precision_recall_density_and_coverage_are_the_published_ones(k):
 
 
 @pytest.mark.usefixtures("block")
+def test_a_copy_has_everything_and_a_stranger_nothing():
+    real, _ = two_sets()
+    same = coverage(real, real)
+    assert (same.precision, same.recall, same.coverage) == (1, 1, 1)
+    assert same.density >= 1
+    far = coverage(real, real + 50)
+    assert (far.precision, far.recall, far.density, far.coverage) == (0, 0, 0, 0)
+
+
+@pytest.mark.usefixtures("block")
 def test_the_nearest_row_and_how_far_it_is():
     rows, queries = two_sets()
     every = cdist(queries, rows)

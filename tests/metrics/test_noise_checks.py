@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.metrics.noise_checks import NoiseRecord, StageNoise
+from understudy.metrics.noise_checks import NoiseRecord, StageNoise, shared_confidence
 
 SCALE = 2.0**24
 
@@ -62,3 +62,8 @@ def test_equal_values_by_chance_are_no_repeats():
     assert 0 < one.repeats < 60
     assert not one.repeated
     assert findings([{"a": values[:25_000]}, {"a": values[60:25_000], "b": values[:60]}]).repeated
+
+
+def test_what_is_shared_adds_up_to_what_the_confidence_leaves():
+    each, miss = shared_confidence(0.95, 6, 2)
+    assert 6 * (1 - each) + 2 * 4 * miss == pytest.approx(0.05)

@@ -35,6 +35,10 @@ def test_a_sixth_of_the_noise_is_caught(audit):
     assert all(audit(seed, mu=6 * MU).broken for seed in range(3))
 
 
+def test_half_the_noise_is_caught_by_pairs():
+    assert all(pairs(seed, mu=2 * MU, runs=100_000).broken for seed in range(5))
+
+
 def test_the_threshold_is_chosen_on_other_runs_than_it_is_judged_on():
     """Pure noise: chosen and judged on the same runs, some threshold would look like a proof."""
     rng = np.random.default_rng(3)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from understudy.metrics.recall_estimates import recall_intervals, softmax_weights
+from understudy.core.results import Interval
+from understudy.metrics.recall_estimates import mean_interval, recall_intervals, softmax_weights
 
 
 @pytest.mark.parametrize(("size", "recall"), [(5_000, 0.8), (300, 0.5), (300, 0.97), (20, 0.1)])
@@ -31,6 +32,11 @@ def test_of_a_class_that_drowns_in_the_noise_nothing_is_said(counts):
     assert (one.low, one.high) == (0, 1)
 
 
+def test_the_mean_is_surer_than_its_parts():
+    mean = mean_interval([Interval(0.8, 0.7, 0.85)] * 4)
+    assert (mean.value, mean.low, mean.high) == pytest.approx((0.8, 0.75, 0.825))
+
+
 def test_the_classifier_separates_what_is_separable_and_knows_small_classes():
     rng = np.random.default_rng(0)
     middles = 4 * rng.normal(size=(3, 5))
@@ -41,3 +47,13 @@ def test_the_classifier_separates_what_is_separable_and_knows_small_classes():
     fresh = middles.repeat(100, axis=0) + rng.normal(size=(300, 5))
     hits = (fresh @ theta[:-1] + theta[-1]).argmax(1) == np.repeat([0, 1, 2], 100)
     assert hits.reshape(3, 100).mean(1).min() > 0.95
+
+
+def test_what_hardly_varies_in_a_release_does_not_decide_about_real_records():
+    """Rounding noise of a release becomes a strong feature if it is blown up to unit variance."""
+    rng = np.random.default_rng(1)
+    labels = np.repeat([0, 1], 150)
+    signal = np.where(labels[:, None], 1.0, -1.0) + 0.5 * rng.normal(size=(300, 1))
+    theta = softmax_weights(np.hstack([signal, 1e-3 * rng.normal(size=(300, 60))]), labels, 2)
+    real = np.hstack([signal, rng.normal(size=(300, 60))])
+    assert np.mean((real @ theta[:-1] + theta[-1]).argmax(1) == labels) > 0.9

@@ -30,6 +30,13 @@ def test_every_pair_written_out(numbers: int, monkeypatch: pytest.MonkeyPatch) -
         assert side.psnr.tolist() == psnr(asked, release[side.rows]).tolist()
 
 
+def test_strangers_are_no_nearer_to_the_release() -> None:
+    """Binomial about 1 %: with 1,000 rows a side, more than 4 % is one in a million."""
+    found = reconstruct(pictures(1000, 1), pictures(300, 2), pictures(1000, 3))
+    assert found.closer.low < 0.01 < 0.04
+    assert found.closer.value < 0.04
+
+
 def test_copies_among_the_release_are_found() -> None:
     private, release, others = pictures(400, 1), pictures(300, 2), pictures(400, 3)
     release[7], release[9] = private[33], np.clip(private[5].astype(int) + 3, 0, 255)

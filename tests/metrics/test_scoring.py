@@ -53,3 +53,20 @@ def test_against_scikit_learn() -> None:
     assert calibration(two, which).brier == pytest.approx(2 * brier)
     said = p.argmax(axis=1)
     assert np.array_equal(confusion(truth, said, 5), metrics.confusion_matrix(truth, said))
+
+
+def test_an_honest_classifier_is_calibrated_and_a_boastful_one_is_not() -> None:
+    p, truth = answers(20_000)
+    honest = calibration(p, truth)
+    assert honest.ece < 0.02
+    sharper = p**4 / (p**4).sum(axis=1, keepdims=True)
+    boastful = calibration(sharper, truth)
+    assert boastful.ece > 0.1
+    assert boastful.brier > honest.brier
+    assert boastful.log_loss > honest.log_loss
+    assert np.nanmean(boastful.confidence - boastful.accuracy) > 0.05
+
+
+def test_confusion_has_the_truth_in_rows() -> None:
+    found = confusion(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), 4)
+    assert found.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.metrics.semantic import semantic_similarity
+from understudy.metrics.semantic import prompt_similarity, semantic_similarity
 
 
 def about(direction: NDArray[np.float64], n: int, seed: int, spread: float = 0.6) -> NDArray:
@@ -33,3 +33,16 @@ def test_the_interval_holds_the_truth() -> None:
         found = semantic_similarity(many[0][at::1000], many[1][at::600])
         hits += found.low <= truth <= found.high
     assert 179 <= hits <= 199
+
+
+def test_prompts_beside_the_empty_prompt() -> None:
+    private = about(HERE, 300, 1)
+    empty = about(THERE, 1, 5, spread=0.1)
+    told = prompt_similarity(private, about(HERE, 50, 2), empty)
+    assert told.above.low > 0.1
+    assert told.above.value == pytest.approx(told.prompts.value - told.empty.value)
+    same = prompt_similarity(private, np.repeat(empty, 4, axis=0), empty)
+    assert same.above.value == pytest.approx(0)
+    assert same.prompts.value == pytest.approx(same.empty.value)
+    none = prompt_similarity(private, about(THERE, 200, 7, spread=0.1), empty)
+    assert abs(none.above.value) < 0.1

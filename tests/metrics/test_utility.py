@@ -7,7 +7,15 @@ import pytest
 
 from understudy.core.errors import InputError
 from understudy.metrics.networks.classifier import Classifier
-from understudy.metrics.utility import Labelled, score, utility, utility_report
+from understudy.metrics.utility import (
+    Labelled,
+    UtilityResult,
+    fit,
+    mean_and_spread,
+    score,
+    utility,
+    utility_report,
+)
 
 NAMES = ("cat", "dog", "eel")
 
@@ -45,6 +53,13 @@ def test_a_class_that_the_release_lacks_is_named() -> None:
             cloud(50, 2, ("cat", "eel", "dog", "fox")),
             network="two-layer",
         )
+
+
+def test_a_class_without_test_rows_has_no_score() -> None:
+    result = utility(cloud(1000, 1), cloud(300, 2, ("dog", "eel")), network="two-layer")
+    assert result.per_class["cat"] is None
+    assert result.accuracy > 0.95
+    assert result.balanced > 0.95
 
 
 def test_balanced_accuracy_weighs_classes_alike() -> None:
@@ -109,3 +124,28 @@ def test_training_on_both_and_keeping_the_classifiers() -> None:
     again = score(kept[1][2], test, release.classes, n_train=300, seed=4)
     assert again == report.real[0]
     assert set(alone.as_dict()) | {"both"} == set(report.as_dict())
+
+
+def test_scores_beyond_accuracy() -> None:
+    test = cloud(400, 2)
+    classifier = fit(cloud(1000, 1, spread=2), network="two-layer", epochs=5)
+    result = score(classifier, test, NAMES, n_train=1000)
+    table = np.array(result.confusion)
+    assert table.sum() == 400
+    assert result.accuracy == pytest.approx(np.trace(table) / 400)
+    assert table.sum(axis=1).tolist() == np.bincount(test.labels).tolist()
+    p = classifier.probabilities(test.values)
+    truth = np.eye(3)[test.labels]
+    assert result.brier == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
+    assert result.log_loss == pytest.approx(-np.log(p[truth == 1]).mean())
+    assert 0 < result.ece < 1
+    assert mean_and_spread([result, result], "ece") == (pytest.approx(result.ece), 0)
+
+
+def test_mean_and_spread() -> None:
+    def results(*values: float) -> list[UtilityResult]:
+        return [UtilityResult(v, {}, v, 1, "cnn", 0) for v in values]
+
+    assert mean_and_spread(results(0.5)) == (0.5, 0.0)
+    mean, spread = mean_and_spread(results(0.2, 0.4, 0.9))
+    assert (mean, spread) == pytest.approx((0.5, 0.36055512754639896))  # statistics.stdev

@@ -16,6 +16,7 @@ from understudy.metrics.utility import (
     BALANCED_ACCURACY,
     CLASS_RECALL,
     MAJORITY_BALANCED_ACCURACY,
+    RELEASED_ACCURACY,
 )
 from understudy.metrics.verdicts import Attacks, Leakage
 
@@ -104,6 +105,26 @@ def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, 
     assert found.grade == grade
     assert "FID 12 (2.5)" in found.sentence
     assert verdicts.judge_fidelity(values[3:]).grade == "unknown"
+
+
+@pytest.mark.parametrize(("value", "grade"), [(0.88, "good"), (0.78, "fair"), (0.3, "poor")])
+def test_utility_is_what_training_on_the_release_loses(value, grade):
+    found = verdicts.judge_utility([measured(BALANCED_ACCURACY, value, 0.9)])
+    assert found.grade == grade
+    assert "90.0%" in found.sentence
+    assert verdicts.judge_utility([]).grade == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("released", "words"),
+    [(0.91, "reach 91.0%, so sampling loses 5.0 points"), (0.8, "so sampling loses nothing")],
+)
+def test_sampling_loses_what_the_best_network_lacks(released, words):
+    networks = [measured(BALANCED_ACCURACY, value, 0.95) for value in (0.7, 0.86)]
+    statistics = measured(RELEASED_ACCURACY, released, 0.97)
+    assert words in verdicts.judge_utility([*networks, statistics]).sentence
+    assert verdicts.judge_utility(networks).sentence.count("released") == 0
+    assert verdicts.judge_utility([statistics]).grade == "unknown"
 
 
 def test_utility_goes_by_balanced_accuracy_and_names_the_class_that_suffers():

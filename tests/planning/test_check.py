@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, save, tree
+from tests.run.samples import class_folders, embeddings, save, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -112,6 +112,28 @@ def test_what_a_class_can_carry_is_that_of_the_plan(
         assert result.carried[epsilon] == {"cat": of_100, "dog": None}
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        for number in range(12):
+            image = np.full((8, 8, 1), number + 99 * (label == "b"), np.uint8)
+            save(image, tmp_path / label / f"case_{number // 3:04d}_{number % 3}.png")
+    options = {"unit_from_name": r"case_(\d+)"} if named else {}
+    result = checked(tmp_path, **options)
+    assert ("grouped names" in kinds(result)) is not named
+    assert "--unit-from-name 'case_(\\d+)'" in str(result.command)
+
+
+def test_classes_that_look_like_people_are_told(tmp_path: Path) -> None:
+    for patient in range(30):
+        (tmp_path / f"p{patient}").mkdir()
+        save(np.full((8, 8, 1), patient, np.uint8), tmp_path / f"p{patient}" / "x.png")
+    (problem,) = (one for one in checked(tmp_path).problems if one.kind == "class names")
+    assert "--label none --unit-from folder" in problem.message
+    assert "class names" not in kinds(checked(tmp_path, label="none", unit_from="folder"))
+
+
 def test_images_without_classes_are_told_until_that_is_declared(tmp_path: Path) -> None:
     class_folders(tmp_path, {"cat": 30})
     for image in (tmp_path / "cat").iterdir():
@@ -121,6 +143,19 @@ def test_images_without_classes_are_told_until_that_is_declared(tmp_path: Path) 
     assert (problem.kind, problem.message) == ("no classes", ONE_CLASS)
     assert checked(tmp_path).options["label"] == "none"
     assert checked(tmp_path, label="none").problems == ()
+
+
+def test_arrays_are_checked_too(tmp_path: Path) -> None:
+    path = embeddings(tmp_path / "x.npz")
+    with np.load(path) as arrays:
+        changed = dict(arrays)
+    changed["embeddings"] = changed["embeddings"].copy()
+    changed["embeddings"][1] = changed["embeddings"][0]
+    np.savez(path, **changed)
+    result = checked(path)
+    assert result.ready
+    assert kinds(result) == {"equal files": 1}
+    assert sum(result.classes.values()) == result.images > 100
 
 
 def test_every_image_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.run.samples import QUICK, release_pixels
+from tests.run.samples import QUICK, release_pixels, tree
 from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
-from understudy.core.errors import InputError
+from understudy.core.errors import InputError, SourceError
 from understudy.data import open_source
+from understudy.planning.check import SourceCheck, check_source
+from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommend
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 
 TALL = (1307, 1100)
@@ -49,6 +52,12 @@ def folders(
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As chest X-rays often come: large, no squares, grey, and stored in colour."""
     return folders(tmp_path_factory.mktemp("scans") / "scans", [TALL] * 3)
+
+
+def checked(source: Path, **options: Any) -> SourceCheck:
+    return check_source(
+        make_config({"source": str(source), "out": "out", "epsilon": 8.0, **options})
+    )
 
 
 def planned(source: Path, ledger: Path, **options: Any) -> Recommendation:
@@ -84,6 +93,35 @@ def test_a_side_and_a_fit_are_proposed(
     geometry = ImageGeometry(sizes)
     assert (geometry.side, geometry.fit) == (side, fit)
     assert geometry.side in PROPOSED_SIDES
+
+
+def test_a_check_proposes_grey_where_all_images_are(scans: Path, tmp_path: Path) -> None:
+    result = checked(scans)
+    found = {problem.kind: problem for problem in result.problems}
+    assert found["large images"].blocking
+    assert "1307 x 1100" in found["large images"].message
+    assert "all 6 images are grey" in found["grey stored in colour"].message
+    assert dict(result.options) == {
+        "classes": ("clear", "ill"), "channels": 1, "size": 64, "fit": "pad",
+    }  # fmt: skip
+    assert result.shape == (64, 64, 1)
+    assert "--channels 1 --size 64 --fit pad" in str(result.command)
+    assert list(result.losses) == ["--size 64", "--fit pad", "--channels 1"]
+    coloured = folders(tmp_path / "one", [(9, 9)] * 2)
+    Image.new("RGB", (9, 9), (90, 80, 90)).save(coloured / "ill" / "pink.png")
+    assert checked(coloured).options["channels"] == 3
+    assert "grey stored in colour" not in {one.kind for one in checked(coloured).problems}
+
+
+def test_arrays_in_colour_whose_channels_are_equal_are_grey(tmp_path: Path) -> None:
+    planes = np.random.default_rng(0).integers(0, 255, (40, 12, 12, 1), dtype=np.uint8)
+    labels = np.arange(40) % 2
+    np.savez(tmp_path / "grey.npz", images=np.repeat(planes, 3, axis=3), labels=labels)
+    assert checked(tmp_path / "grey.npz").options["channels"] == 1
+    planes = np.repeat(planes, 3, axis=3)
+    planes[7, 0, 0] = (9, 99, 9)
+    np.savez(tmp_path / "colour.npz", images=planes, labels=labels)
+    assert checked(tmp_path / "colour.npz").options["channels"] == 3
 
 
 def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Path) -> None:
@@ -135,6 +173,14 @@ def test_without_a_size_a_run_is_refused_with_the_command_before_anything_is_spe
         assert command(*shlex.split(typed)[1:], "--dry-run").exit_code == 0
 
 
+def test_a_password_is_not_in_a_refusal(tmp_path: Path) -> None:
+    mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40)])
+    given = {"source": str(mixed), "out": "out", "epsilon": 1.0}
+    with pytest.raises(SourceError) as caught:
+        dry_run(make_config({**given, "ledger": "postgresql://owner:hunter2@127.0.0.1:1/l"}))
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("channels", [None, 1])
 def test_scans_stored_in_colour_make_the_release_that_was_declared(
     tmp_path: Path, channels: Any
@@ -153,6 +199,26 @@ def test_scans_stored_in_colour_make_the_release_that_was_declared(
     assert origins["image size"] == ([32, 32], "declared")
     assert origins["image fit"] == ("pad", "declared")
     assert origins["colour channels"] == ((1, "declared") if channels else (3, "inferred"))
+
+
+def test_a_plan_and_a_check_change_nothing_that_a_run_does(scans: Path, tmp_path: Path) -> None:
+    given = {"source": str(scans), "out": tmp_path / "out", "epsilon": 8.0, "size": 48}
+    given |= {"ledger": str(tmp_path / "l.db")}
+    before, pixels = (
+        dry_run(make_config(given)),
+        [batch.values for batch in open_source(scans, size=48).batches(4)],
+    )
+    files = tree(scans)
+    proposed = planned(scans, tmp_path / "l.db", size=48)
+    assert checked(scans, size=48).options["channels"] == 1
+    assert "--channels 1" in [choice.option for choice in proposed.choices]
+    assert dry_run(make_config(given)) == before
+    assert {one.name: one.value for one in before.premises}["colour channels"] == 3
+    for batch, same in zip(open_source(scans, size=48).batches(4), pixels, strict=True):
+        np.testing.assert_array_equal(batch.values, same)
+    assert tree(scans) == files
+    with Ledger(tmp_path / "l.db") as ledger:
+        assert list(ledger.rows()) == []
 
 
 # --fit wherever a size is given
@@ -197,3 +263,23 @@ def test_a_planted_border_is_cropped_padded_or_squeezed(tmp_path: Path) -> None:
     assert (padded[8:-8, -1:] == (0, 0, 250)).all()
     assert (stretched[:, :1] == (250, 0, 0)).all()
     assert (stretched[:, 9:11] == 120).all()
+
+
+def test_a_fit_reaches_a_ledger_a_selection_and_an_audit(tmp_path: Path) -> None:
+    mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40)] * 4)
+    sized, ledger = ("--size", "16", "--fit", "crop"), ("--ledger", str(tmp_path / "l.db"))
+    ended = CliRunner().invoke(
+        app, ["ledger", "set-budget", str(mixed), "--epsilon", "1", *sized, *ledger]
+    )
+    assert ended.exit_code == 0, ended.output
+    assert CliRunner().invoke(app, ["ledger", "show", str(mixed), *sized, *ledger]).exit_code == 0
+    kept = understudy.select(
+        mixed, out=tmp_path / "kept", keep="50%", size=16, fit="crop", candidates_public=True
+    )
+    cropped = np.concatenate([b.values for b in open_source(mixed, size=16, fit="crop").batches(9)])
+    originals = {image.tobytes() for image in cropped}
+    released = release_pixels(kept.release.parent).values()
+    assert len(list(released)) == 8
+    assert {image.tobytes() for image in released} <= originals
+    with pytest.raises(InputError, match="runs"):  # which is looked at after the options
+        understudy.audit(mixed, size=16, fit="crop", runs=1)

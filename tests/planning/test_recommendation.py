@@ -14,7 +14,7 @@ from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.planning.benchmark_results import benchmark_results
+from understudy.planning.benchmark_results import benchmark_results, nearest_results
 from understudy.planning.dry import dry_run
 from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
@@ -58,6 +58,16 @@ def test_without_help_it_is_clustering_and_the_command_is_one_that_runs(
         assert list(ledger.rows()) == []
 
 
+def test_what_was_counted_in_private_records_says_so(scans: Path) -> None:
+    facts = {fact.name: fact for fact in planned(scans).facts}
+    assert (facts["images"].value, facts["images"].private) == ("150", True)
+    assert facts["class sizes"].private
+    assert facts["read as"].private
+    assert not facts["epsilon asked for"].private
+    declared = {fact.name: fact for fact in planned(scans, size=8, channels=1).facts}
+    assert (declared["read as"].value, declared["read as"].private) == ("8 x 8 x 1", False)
+
+
 def test_a_public_set_of_the_same_classes_is_aligned_and_another_one_is_not(
     scans: Path, tmp_path: Path
 ) -> None:
@@ -70,6 +80,19 @@ def test_a_public_set_of_the_same_classes_is_aligned_and_another_one_is_not(
     assert result.plan is not None
     assert result.plan.method == "alignment"
     assert chosen(planned(scans, public=str(other)))[0] == "--method clustering"
+
+
+@pytest.mark.parametrize(
+    ("generator", "method"),
+    [
+        ("embedded:studio", "alignment"),
+        pytest.param("hf:a/model", "evolution", marks=pytest.mark.slow),
+    ],
+)
+def test_a_generator_that_is_at_hand_is_used(scans: Path, generator: str, method: str) -> None:
+    result = planned(scans, generator=generator, base="none")
+    assert chosen(result)[0] == f"--method {method}"
+    assert {one.method for one in result.expected} == {method}
 
 
 def test_embeddings_of_large_classes_get_a_classifier_and_images_do_not(
@@ -108,6 +131,19 @@ def test_a_password_is_not_repeated(scans: Path) -> None:
     result = planned(scans, ledger="postgresql://owner:hunter2@127.0.0.1:1/ledger")
     assert "hunter2" not in json.dumps(result.as_dict(), default=list)
     assert result.obstacle is not None
+
+
+def test_the_nearest_benchmarks_come_first() -> None:
+    like = {"images": 50_000, "classes": 10, "side": 32}
+    first, *_ = nearest_results("clustering", "embedded:dct", "images", **like, epsilon=8.0)
+    assert (first.data, first.epsilon) == ("small grey images, a public benchmark", 10.0)
+    first, *_ = nearest_results("clustering", "onnx:x.onnx", "images", **like, epsilon=1.0)
+    assert (first.data, first.encoder, first.epsilon) == (
+        "satellite tiles, a public benchmark",
+        "onnx",
+        1.0,
+    )
+    assert nearest_results("another", "", "images", **like, epsilon=1.0) == ()
 
 
 def test_every_result_stands_in_the_documents(repository: Path) -> None:

@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 
-from understudy.core.errors import RunError
+from understudy.core.errors import BudgetRefused, RunError
 from understudy.release.outputs import private_cache, run_folder
 
 SETTINGS = {"epsilon": 1.0, "seed": 0, "count": None}
@@ -58,6 +58,16 @@ def test_every_changed_setting_is_named(tmp_path):
     assert "seed" not in message
 
 
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"run": 1}', '{"run": "a", "settings": 3}']
+)
+def test_a_damaged_start_file_is_named(tmp_path, content):
+    start(tmp_path / "out")
+    (tmp_path / "out" / "owner" / "start.json").write_text(content)
+    with pytest.raises(RunError, match=r"start\.json: damaged"):
+        start(tmp_path / "out", resume=True)
+
+
 def test_one_process_works_on_a_run_at_a_time(tmp_path):
     out = tmp_path / "out"
     with run_folder(out, SETTINGS, resume=False):
@@ -70,6 +80,22 @@ def test_one_process_works_on_a_run_at_a_time(tmp_path):
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert start(out, resume=True).run
+
+
+REFUSED = BudgetRefused("scans", requested=2.0, budget=1.0, spent=0.5, remaining=0.8, delta=1e-5)
+
+
+def test_a_new_run_that_is_refused_leaves_no_folder(tmp_path):
+    with pytest.raises(BudgetRefused), run_folder(tmp_path / "out", SETTINGS, resume=False):
+        raise REFUSED
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_resumed_run_that_is_refused_stays(tmp_path):
+    first = start(tmp_path / "out")
+    with pytest.raises(BudgetRefused), run_folder(tmp_path / "out", SETTINGS, resume=True):
+        raise REFUSED
+    assert start(tmp_path / "out", resume=True).run == first.run
 
 
 def test_a_cache_is_private_and_goes_away(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from tests.cli.processes import Commands
 from tests.run.samples import class_folders
 
+from understudy.core.errors import RunError
+from understudy.release.run_file import read_run_file
 from understudy.release.runs import RunSummary, list_runs
 
 QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "12", "--epsilon", "2"]
@@ -63,8 +66,38 @@ def test_the_command_prints_them_and_says_how_to_go_on(understudy: Commands, pla
     assert "--resume" in advice
 
 
+def test_a_damaged_run_is_listed_with_what_is_wrong(place: Path, tmp_path: Path) -> None:
+    for name, content in (("half", "{"), ("empty", "{}")):
+        (tmp_path / name / "owner").mkdir(parents=True)
+        (tmp_path / name / "owner" / "start.json").write_text(content)
+    runs = list_runs(tmp_path)
+    assert [run.state for run in runs] == ["damaged", "damaged"]
+    assert all("start.json: damaged" in str(run.problem) for run in runs)
+
+
+def test_a_release_without_its_owners_folder_names_no_dataset(place: Path, tmp_path: Path) -> None:
+    release = tmp_path / "shared" / "release"
+    release.mkdir(parents=True)
+    content = (place / "done" / "release" / "privacy.json").read_text()
+    (release / "privacy.json").write_text(content)
+    (run,) = list_runs(tmp_path)
+    assert (run.state, run.dataset, run.epsilon) == ("finished", None, 2)
+
+
 def test_runs_are_looked_for_three_levels_down_and_not_in_hidden_folders(tmp_path: Path) -> None:
     for name in ("a/b/c", "a/b/d/e", ".hidden"):
         (tmp_path / name / "owner").mkdir(parents=True)
         (tmp_path / name / "owner" / "start.json").write_text("{")
     assert [str(run.folder.relative_to(tmp_path)) for run in list_runs(tmp_path)] == ["a/b/c"]
+
+
+def test_a_run_json_that_is_not_whole_is_refused(place: Path, tmp_path: Path) -> None:
+    content = json.loads((place / "done" / "owner" / "run.json").read_text())
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**content, "rows": "many"}))
+    with pytest.raises(RunError, match=r"run\.json: is not whole \(rows: .*integer.*restore"):
+        read_run_file(path)
+    del content["receipt"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=r"receipt: field required"):
+        read_run_file(path)

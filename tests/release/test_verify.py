@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def test_a_release_is_sound_as_it_was_written(finished: Path, name: str) -> None
     assert checked.files == len(files) - 1
     assert "who made this folder: it is not signed" in checked.unverified
     assert any("noise was drawn" in line for line in checked.unverified) == (name != "unprotected")
+
+
+def test_sha256sum_reads_the_list(finished: Path) -> None:
+    release = finished / "images" / "release"
+    ended = subprocess.run(
+        ["sha256sum", "--check", "--strict", CHECKSUMS], cwd=release, capture_output=True
+    )
+    assert ended.returncode == 0
 
 
 def test_one_flipped_bit_in_any_file_is_noticed(site: Path) -> None:
@@ -229,6 +238,18 @@ def test_licence_contact_and_the_total_stand_in_the_documents(finished: Path) ->
     assert "the total of all releases: it stands in the owner's ledger" in lines
     silent = json.loads((finished / "embeddings" / "release" / "privacy.json").read_text())
     assert (silent["total"], silent["data"]["contact"]) == (None, "")
+
+
+def test_the_total_counts_earlier_releases(site: Path) -> None:
+    options: dict[str, Any] = {"ledger": str(site / "ledger.db"), "settings": QUICK, **SILENT}
+    for name in ("two", "three"):
+        made = synthesize(
+            site / "private.npz", out=site / name, publish_total=True, epsilon=0.5, **options
+        )
+    total = json.loads((made.release / "privacy.json").read_text())["total"]
+    assert total["releases"] == 3
+    assert total["epsilon"] > 1.2
+    assert total["unprotected"] == 1
 
 
 # Signatures

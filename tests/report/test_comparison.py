@@ -52,6 +52,30 @@ def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make
     assert dict(found.facts)["epsilon"] == ("1", "4", "2")
 
 
+def test_other_private_rows_are_a_note(make: Make) -> None:
+    other = replace(figures(0.8), settings={"features": "dct", "rows": {"private": 50}})
+    (note,) = compare_releases([make("a", 1, figures(0.6)), make("b", 4, other)]).notes
+    assert note.startswith("Measured with different rows (a: private: 100; b: private: 50)")
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"receipt": {"unit": "rows sharing 'patient'"}}, "the epsilons do not compare"),
+        ({"receipt": {"adjacency": "replace-one"}}, "the epsilons do not compare"),
+        ({"receipt": {"delta": 1e-6}}, "the epsilons do not compare"),
+        ({"count": 7}, "rows of the releases differ (a: 60,000; b: 7)"),
+        ({"classes": ("x",)}, "The classes differ"),
+    ],
+)
+def test_what_stands_against_comparing_is_said(
+    make: Make, change: dict[str, Any], note: str
+) -> None:
+    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8), **change)])
+    assert len(found.notes) == 1
+    assert note in found.notes[0]
+
+
 def test_the_trade_is_drawn_by_method_in_the_order_of_epsilon(make: Make) -> None:
     found = compare_releases(
         [

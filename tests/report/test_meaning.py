@@ -9,9 +9,20 @@ from understudy.core.types import Receipt
 from understudy.report import meaning
 
 
+def test_mu_composes_by_squares(receipt: Receipt) -> None:
+    assert meaning.composed_mu(receipt) == pytest.approx(0.2680511, rel=1e-12)
+
+
 def test_the_bound_of_a_gaussian_release(receipt: Receipt) -> None:
     # Phi(0.2680511 / 2), from a table of the normal distribution.
     assert meaning.guess_bound(receipt) == pytest.approx(0.553309, abs=2e-6)
+
+
+def test_the_bound_of_epsilon_and_delta_alone(receipt: Receipt) -> None:
+    bare = replace(receipt, stages=(), epsilon=math.log(3), delta=0.0)
+    assert meaning.guess_bound(bare) == pytest.approx(0.75)
+    # A group of two has twice the epsilon: 9 / 10.
+    assert meaning.guess_bound(bare, 2) == pytest.approx(0.9)
 
 
 def test_the_bound_is_reached_by_the_best_attack_on_randomised_response() -> None:

@@ -92,3 +92,10 @@ def test_the_public_page_shows_the_guarantee_and_the_release(
     assert len(pictures(text)) == 2
     assert "owner only" not in text
     assert "Owner only" not in text
+
+
+def test_a_comparison_of_public_releases_is_no_secret(releases: tuple[Released, ...]) -> None:
+    measured = comparison_report(compare_releases(releases))
+    assert "Owner only." in Page(measured).words
+    bare = comparison_report(compare_releases([replace(one, evaluation=None) for one in releases]))
+    assert "Owner only." not in Page(bare).words

@@ -9,9 +9,11 @@ import re
 import typing
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 from understudy.report import (
     OwnerRecord,
@@ -146,6 +148,14 @@ def test_the_statement_answers_what_nist_asks(record: RunRecord) -> None:
         assert f"| {stage.stage} | {stage.query} | {stage.size} |" in text
 
 
+def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:
+    receipt = replace(record.receipt, adjacency="replace-one", unit="rows sharing 'patient'")
+    text = statement_text(replace(record, receipt=receipt))
+    assert "replace-one: all rows sharing 'patient' replaced by any other" in text
+    assert "had that unit been another one" in text
+    assert "added or removed" not in text
+
+
 def test_hostile_names_stay_text(record: RunRecord) -> None:
     hostile = replace(
         record,
@@ -168,3 +178,23 @@ def test_hostile_names_stay_text(record: RunRecord) -> None:
     front = yaml.safe_load(dataset_card(hostile).split("\n---\n")[0])
     assert front["pretty_name"] == HOSTILE
     assert json.loads(public_documents(hostile)["privacy.json"])["data"]["classes"][0] == HOSTILE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", ["card", "imagefolder"])
+def test_a_release_with_its_card_loads(record: RunRecord, tmp_path: Path, door: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder = tmp_path / "release"
+    for name in record.classes:
+        (folder / name).mkdir(parents=True)
+        for index in range(3):
+            Image.new("L", (6, 4), index).save(folder / name / f"{index}.png")
+    (folder / "embeddings.safetensors").write_bytes(b"")
+    for name, text in public_documents(record).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    where = {"path": str(folder)}
+    if door == "imagefolder":
+        where = {"path": "imagefolder", "data_dir": str(folder)}
+    rows = datasets.load_dataset(**where, split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(rows) == 6
+    assert rows.features["label"].names == sorted(record.classes)

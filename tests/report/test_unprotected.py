@@ -36,6 +36,7 @@ from understudy.report.meaning import (
     guarantee_of,
     guess_bound,
 )
+from understudy.report.verdict_table import guarantee_card
 
 ATTACKS = tuple(
     StatedAttack(
@@ -92,6 +93,13 @@ def test_no_document_of_an_unprotected_release_states_an_epsilon(unprotected: Ru
     assert "19.9 % of the private images" in card
 
 
+def test_a_statement_says_where_nothing_was_measured(unprotected: RunRecord) -> None:
+    text = statement_text(replace(unprotected, attacks=()))
+    assert "What attacks gain was not measured" in text
+    assert "%" not in text.split("## What was measured")[1].split("## Models")[0]
+    assert "was not measured" in public_report(replace(unprotected, attacks=()))
+
+
 def test_the_json_says_the_kind_and_no_number(unprotected: RunRecord) -> None:
     content = json.loads(public_documents(unprotected)["privacy.json"])
     stated = content["guarantee"]
@@ -109,6 +117,12 @@ def test_the_json_says_the_kind_and_no_number(unprotected: RunRecord) -> None:
 def test_a_release_with_a_guarantee_cannot_state_what_was_measured(record: RunRecord) -> None:
     with pytest.raises(ConfigError, match="has a guarantee cannot state it"):
         replace(record, attacks=ATTACKS)
+
+
+def test_the_verdict_is_poor_and_says_why() -> None:
+    card = guarantee_card(NO_GUARANTEE)
+    assert (card.grade, card.word) == ("poor", "none")
+    assert "no bound holds" in card.sentence
 
 
 def test_the_owners_page_names_it_and_counts_disclosures(

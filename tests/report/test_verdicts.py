@@ -9,8 +9,16 @@ from tests.report.pages import Page
 
 from understudy.core.results import Evaluation, Verdict
 from understudy.core.types import Receipt
-from understudy.report import OwnerRecord, RunRecord, dataset_card, public_report
+from understudy.report import (
+    ModelScore,
+    OwnerRecord,
+    PublicQuality,
+    RunRecord,
+    dataset_card,
+    public_report,
+)
 from understudy.report.verdict_table import NOT_MEASURED, cards, guarantee_card, quality_card
+from understudy.run.accuracy import utility_of_scores
 
 
 @pytest.mark.parametrize(
@@ -33,6 +41,39 @@ def test_the_guarantee_is_graded_by_what_an_attacker_can_reach(
 
 def owned(**facts: object) -> OwnerRecord:
     return OwnerRecord(dataset="d", rows=1, **facts)  # type: ignore[arg-type]
+
+
+def test_what_the_run_measured_is_the_verdict_where_no_model_was_trained_since(
+    record: RunRecord,
+) -> None:
+    scores = (ModelScore("CNN", 0.5), ModelScore("ResNet-9", 0.7123, 0.9))
+    verdict = utility_of_scores(scores)
+    told = Verdict("utility", "unknown", "Not measured: add --full.", "Useful: ...")
+    for evaluation in (None, Evaluation(verdicts=(told,))):
+        owner = owned(scores=scores, utility=verdict, evaluation=evaluation)
+        card = next(c for c in cards(record, owner) if c.title == "Utility")
+        assert (card.word, card.section) == ("of little use", "accuracy")  # loses 19 points
+        words = "ResNet-9 reaches a balanced accuracy of 71.2% on real"
+        assert card.sentence.startswith(words)
+        assert "Not measured" not in card.sentence
+    full = Verdict("utility", "good", "As good.", "rule")
+    owner = owned(scores=scores, utility=verdict, evaluation=Evaluation(verdicts=(full,)))
+    assert next(c for c in cards(record, owner) if c.title == "Utility").sentence == "As good."
+
+
+@pytest.mark.parametrize(
+    ("low", "word"), [(0.9, "useful"), (0.84, "fair"), (0.66, "fair"), (0.6, "of little use")]
+)
+def test_fitness_for_use_is_graded_by_the_lower_end(
+    record: RunRecord, low: float, word: str
+) -> None:
+    part = (0.95, low, 0.97)
+    recalls = {"Trouser": part, "Ankle boot": (0.62, 0.5, 0.7)}
+    card = quality_card(replace(record, quality=PublicQuality("regression", part, recalls)))
+    assert (card.word, card.kind) == (word, "dp")
+    assert "95.0 % of the private images, where every class counts the same" in card.sentence
+    assert f"({100 * low:.1f} to 97.0 %; guessing: 50.0 %)" in card.sentence
+    assert "Of the class Ankle boot it finds the fewest: 62.0 % (50.0 to 70.0 %)" in card.sentence
 
 
 def test_a_strong_guarantee_never_stands_alone(record: RunRecord) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.run.samples import class_folders
+
+import understudy
 
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
@@ -62,6 +65,23 @@ def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path
         "epsilon 0"
         not in report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
     )
+
+
+def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path) -> None:
+    real = class_folders(tmp_path / "real", {"cat": 40, "dog": 40}, (32, 32, 3))
+    test = class_folders(tmp_path / "test", {"cat": 40, "dog": 40}, (32, 32, 3), seed=1)
+    for seed in (0, 1):
+        out = tmp_path / f"base-{seed}"
+        base_set(["cat", "dog"], out=out, count=40, model=model, seed=seed)
+        found = understudy.evaluate(
+            out, real=real, test=test, features="embedded:dct?coefficients=12", attacks=False
+        )
+        assert any(one.group == "fidelity" for one in found.values)
+    compared = report.compare_folders([tmp_path / "base-0", tmp_path / "base-1"])
+    facts = dict(compared.facts)
+    assert facts["epsilon"] == ("none: no private data",) * 2
+    assert compared.shared
+    assert not compared.notes
 
 
 def test_the_seed_decides_and_no_two_parts_share_their_noise(

@@ -1,17 +1,23 @@
 """``--encoder auto``: the encoder and decoder of a run that names none, and the reason."""
 
+import json
+
 import numpy as np
 import pytest
 from tests.run.samples import class_folders, embeddings
 
 from understudy.backends.registry import load_decoder, load_encoder
+from understudy.data import open_source
 from understudy.planning.dry import dry_run
 from understudy.run import codec_rules
-from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec
+from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec, codec_roles
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
+from understudy.run.resample import resample
+from understudy.run.synthesize import synthesize
 
 DCT = "embedded:dct"
+ENERGIES = "embedded:energies"
 PHOTO = "embedded:photo"
 LARGE = CodecRule(
     codec=PHOTO,
@@ -62,6 +68,26 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, mo
     assert "64 x 64, colour" in choice.reason
 
 
+@pytest.mark.parametrize(
+    ("named", "roles"),
+    [
+        ({}, (ENERGIES, ENERGIES)),
+        ({"encoder": DCT}, (DCT, DCT)),
+        ({"encoder": f"{DCT}?coefficients=200"}, (f"{DCT}?coefficients=200", DCT)),
+        ({"encoder": PHOTO}, (PHOTO, PHOTO)),
+        ({"decoder": DCT}, (DCT, DCT)),
+        (
+            {"decoder": f"{PHOTO}?folder=mine"},
+            (PHOTO, f"{PHOTO}?folder=mine"),
+        ),
+        ({"encoder": "onnx:one.onnx"}, ("onnx:one.onnx", None)),
+        ({"encoder": "none"}, ("none", None)),
+    ],
+)
+def test_one_half_of_a_codec_brings_the_other(named, roles):
+    assert codec_roles(named, (64, 64, 3)) == dict(zip(("encoder", "decoder"), roles, strict=True))
+
+
 def test_every_image_has_a_rule_and_a_codec_that_opens_it():
     assert RULES[-1] is ANY_SHAPE
     for shape in [(1, 1, 1), (9, 300, 3), (64, 64, 3), (2000, 3000, 3)]:
@@ -90,3 +116,13 @@ def test_the_plan_says_which_and_why_unless_one_is_named(tmp_path):
     vectors = embeddings(tmp_path / "vectors.npz")
     ready = prepare(config(vectors, tmp_path, encoder="auto"))
     assert ready.codec is None
+
+
+def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch):
+    source = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30}, (12, 10, 1))
+    synthesize(source, out=tmp_path / "out", epsilon=1, ledger=str(tmp_path / "l.db"), count=8)
+    settings = json.loads((tmp_path / "out/owner/run.json").read_text())["settings"]
+    assert (settings["encoder"], settings["decoder"]) == (DCT, DCT)
+    monkeypatch.setattr(codec_rules, "RULES", ())
+    more = resample(tmp_path / "out", out=tmp_path / "more", count=5)
+    assert len(open_source(more.release)) == 5

@@ -72,6 +72,17 @@ def test_a_file_may_hold_every_option(tmp_path):
     assert config.as_options() == expected
 
 
+def test_a_unit_comes_from_one_place(tmp_path):
+    names = {"source": "a", "out": "b", "epsilon": 1.0}
+    config = make_config({**names, "unit_from_name": r"case_(\d+)"})
+    assert config.privacy.privacy_unit.name == r"rows sharing 'case_(\d+) of its name'"
+    assert make_config({**names, "unit_from": "folder"}).privacy.unit_column == "its folder"
+    with pytest.raises(ConfigError, match="say once whose image it is"):
+        make_config({**names, "unit": "patient", "unit_from": "folder"})
+    with pytest.raises(ConfigError, match="no regular expression"):
+        make_config({**names, "unit_from_name": "("})
+
+
 def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
     with pytest.raises(ConfigError, match=r"'epsilom'.*Did you mean 'epsilon'\?"):
         read_config(write(tmp_path / "run.yaml", {"epsilom": 1}))

@@ -13,7 +13,7 @@ import pytest
 from tests.run.samples import QUICK, SIZES, class_folders, embeddings, pictures, save
 
 import understudy
-from understudy.core.errors import SourceError
+from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
@@ -140,6 +140,41 @@ def test_a_class_of_one_image_is_said_to_be_outside_of_the_guarantee(
     assert "conditional" not in (made.release / "PRIVACY.md").read_text()
 
 
+@pytest.mark.parametrize("asked", ["rest", "10%"])
+def test_an_epsilon_of_the_ledger_is_listed_as_such(
+    asked: str, tmp_path: Path, ledger: str
+) -> None:
+    scans = class_folders(tmp_path / "scans")
+    set_dataset_budget(str(scans), 3.0, 1e-5, ledger)
+    made = run(scans, tmp_path / "a", ledger, epsilon=asked)
+    facts = facts_of(made)
+    (premise,) = (one for one in facts["premises"] if one["name"] == "epsilon")
+    assert premise["origin"] == "inferred"
+    assert premise["value"] == f"{asked} of the budget that the owner's ledger had left"
+    assert "epsilon" in facts["guarantee"]["conditional_on"]
+
+
+def test_a_plan_says_what_it_infers_and_spends_nothing(
+    faces: Path, tmp_path: Path, ledger: str
+) -> None:
+    options = {"source": str(faces), "out": tmp_path / "a", "settings": QUICK, "ledger": ledger}
+    options["epsilon"] = 1.0
+    plan = dry_run(make_config({**options, "label": "none", "hold_out": "5%"}))
+    found = {one.name: one.origin for one in plan.premises}
+    assert (found["class names"], found["image size"]) == ("declared", "inferred")
+    assert plan.held_out == "5%"
+    assert [note for note in plan.notes if "budget" not in note] == []
+    assert not (tmp_path / "a").exists()
+    vectors = embeddings(tmp_path / "vectors.npz", per_class=20)
+    with np.load(vectors) as arrays:
+        np.savez(vectors, embeddings=arrays["embeddings"])
+    plan = dry_run(make_config({**options, "source": str(vectors)}))
+    assert {one.name: one.origin for one in plan.premises}["embedding length"] == "inferred"
+    assert any("one class, 'all'" in note for note in plan.notes)
+    made = run(vectors, tmp_path / "b", ledger)
+    assert any("one class, 'all'" in warning for warning in made.warnings)
+
+
 def test_an_undeclared_class_is_refused_before_anything_is_charged(
     tmp_path: Path, ledger: str
 ) -> None:
@@ -234,6 +269,15 @@ def test_who_was_held_out_is_with_the_owner_alone(tmp_path: Path, ledger: str) -
     assert found.settings["rows"]["held_out"] == len(parts.held_out)
 
 
+def test_without_a_test_set_and_a_held_out_part_there_is_nothing_to_compare_with(
+    tmp_path: Path, ledger: str
+) -> None:
+    scans = class_folders(tmp_path / "scans")
+    run(scans, tmp_path / "a", ledger, decoder=None)
+    with pytest.raises(ConfigError, match=r"say --test.*--hold-out 5%"):
+        understudy.evaluate(tmp_path / "a", real=scans)
+
+
 def test_a_resumed_run_holds_out_the_same(
     tmp_path: Path, ledger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,3 +296,13 @@ def test_a_resumed_run_holds_out_the_same(
 
 def _killed(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_number_of_images_where_their_number_is_public(tmp_path: Path, ledger: str) -> None:
+    vectors = embeddings(tmp_path / "vectors.npz", per_class=200)
+    made = run(vectors, tmp_path / "a", ledger, hold_out=60, adjacency="replace-one")
+    hold_out = read_hold_out(made.owner)
+    assert hold_out is not None
+    assert hold_out.share == pytest.approx(0.1)
+    with pytest.raises(ConfigError, match="hold out 50%"):
+        run(vectors, tmp_path / "b", ledger, hold_out=400, adjacency="replace-one")

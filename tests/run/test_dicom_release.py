@@ -31,6 +31,11 @@ def identifiers(folder: Path) -> list[str]:
     return listed
 
 
+def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
+    files = [path for path in hospital(tmp_path, 1, 1).rglob("*") if path.is_file()]
+    assert len(identifiers(tmp_path)) == len(files) * len(CANARIES)
+
+
 def test_three_modalities_become_a_release_without_an_identifier(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

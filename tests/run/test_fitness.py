@@ -12,6 +12,7 @@ from understudy.backends.registry import load_encoder
 from understudy.core.errors import RunStopped
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.queries import RecallCounts
 from understudy.report import read_record
 from understudy.run import report
 
@@ -114,3 +115,12 @@ def test_embeddings_and_units_of_several_images(tmp_path, kind):
     result = run(options.pop("source"), tmp_path, **options)
     assert [*result.quality.recalls] == ["cat", "dog", "eel"]
     assert result.quality.balanced_accuracy[2] > 0.6
+
+
+def test_a_unit_of_several_records_counts_once():
+    query = RecallCounts(np.array([[1.0, -1.0], [0.0, 0.0]]))
+    values = np.array([[1.0], [1.0], [-1.0], [1.0]], dtype=np.float32)
+    units = np.array([0, 0, 0, 1])
+    grid = query.grid(5.0)
+    total = query.integer_sum(values, np.array([0, 0, 0, 1]), units, grid) * grid
+    assert total.ravel() == pytest.approx([1 / 3, 2 / 3, 1, 0], abs=1e-4)

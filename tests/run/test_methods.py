@@ -48,6 +48,13 @@ def test_a_name_clash_is_refused_and_names_both_packages(site: Path) -> None:
     assert method("alignment").name == "alignment"
 
 
+def test_two_packages_from_outside_may_not_share_a_name_either(site: Path) -> None:
+    register(site, "mine", "mine_module:mine")
+    register(site, "mine", "mine_module:mine", package="other-package")
+    with pytest.raises(ConfigError, match=r"mine-package \(.*\) and other-package \("):
+        method("mine")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -95,6 +95,13 @@ def test_a_public_name_has_no_folder(name, public):
     assert public_name(public) == public
 
 
+def test_a_relative_folder_that_exists_is_no_name_of_a_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ward7" / "clip").mkdir(parents=True)
+    assert public_name("hf:ward7/clip") == "hf:clip"
+    assert public_name("hf:ward8/clip") == "hf:ward8/clip"
+
+
 def released_bytes(folder):
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tests.run.samples import SIZES, pictures, save, with_manifest
+from tests.run.samples import QUICK, SIZES, pictures, save, with_manifest
 
 import understudy
+from understudy.core.phrases import people_of
+from understudy.data.units import person_columns
 
 PATIENTS = 45
 
@@ -134,6 +136,18 @@ def test_no_repeats_no_values_no_persons(tmp_path):
     assert not [one for one in checked.problems if one.kind == "units"]
 
 
+def test_images_without_a_patient_are_counted_and_no_command_leaves_them_out(tmp_path):
+    scans = with_manifest(tmp_path / "m")
+    lines = (scans / "manifest.csv").read_text().splitlines()
+    lines[1] = lines[1].rpartition(",")[0] + ","
+    (scans / "manifest.csv").write_text("\n".join(lines) + "\n")
+    checked = understudy.check(scans, progress="none")
+    (problem,) = (one for one in checked.problems if one.kind == "units")
+    assert problem.message.startswith("179 images of 45 patients: add --unit patient")
+    assert "1 images have no patient" in problem.message
+    assert "--unit" not in checked.command
+
+
 def test_dicom_files_are_of_patients(tmp_path):
     pytest.importorskip("pydicom")
     from tests.data.dicom_files import hospital
@@ -156,3 +170,27 @@ def test_dicom_files_are_of_patients(tmp_path):
     (scans / "manifest.csv").write_text("\n".join(listed) + "\n")
     checked = understudy.check(scans, progress="none", channels=1, size=8)
     assert next(one.message for one in checked.problems if one.kind == "units").startswith(words)
+
+
+def test_the_card_says_that_a_noisy_number_counts_patients(tmp_path):
+    scans = with_manifest(tmp_path / "m")
+    options = {"epsilon": 100.0, "ledger": str(tmp_path / "l.db"), "settings": QUICK}
+    made = understudy.synthesize(
+        scans, out=tmp_path / "a", unit="patient", progress="none", **options
+    )
+    card = (made.release / "README.md").read_text()
+    number = made.facts["noisy_rows"]
+    assert f"| Made from | about {number} patients, counted with noise:" in card
+    assert f"| private units (DP count) | {number} |" in card
+    options["ledger"] = str(tmp_path / "other.db")
+    alone = understudy.synthesize(scans, out=tmp_path / "b", progress="none", **options)
+    assert "Made from" not in (alone.release / "README.md").read_text()
+
+
+def test_names_of_columns():
+    ids = ["PatientID", "patient", "subject_id", "userid", "Patient Name", "patientId", "mrn"]
+    others = ["patient_age", "Patient Sex", "label", "path", "paid", "user_agent", "name", "id"]
+    assert set(person_columns(ids + others)) == set(ids)
+    assert person_columns(["user", "patient"]) == ("patient", "user")
+    assert people_of("PERSON") == "people"
+    assert people_of("household") == "units (household)"

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.backends.tiny_onnx import block_fill, block_means, channel_means
-from tests.run.samples import QUICK, class_folders, embeddings
+from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
 from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.run.config import make_config
@@ -46,6 +46,23 @@ def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path
         prepared(images, tmp_path, test=str(fewer), size=16)
 
 
+def test_a_unit_column_that_is_not_there_is_named(images, tmp_path):
+    people = with_manifest(tmp_path / "people")
+    assert prepared(people, tmp_path, unit="patient").source.has_units
+    with pytest.raises(SourceError, match="household"):
+        prepared(people, tmp_path, unit="household")
+    with pytest.raises(SourceError, match="patient"):
+        prepared(images, tmp_path, unit="patient")
+
+
+@pytest.mark.parametrize("option", ["encoder", "decoder"])
+def test_embeddings_take_no_models(vectors, tmp_path, option):
+    ready = prepared(vectors, tmp_path, settings={}, decoder="none")
+    assert (ready.context.encoder, ready.context.decoder) == (None, None)
+    with pytest.raises(ConfigError, match="holds embeddings already: leave out"):
+        prepared(vectors, tmp_path, settings={}, **{option: "embedded:dct"})
+
+
 def test_kinds_and_lengths_must_agree(images, vectors, tmp_path):
     with pytest.raises(SourceError, match=r"holds images, and .* embeddings"):
         prepared(vectors, tmp_path, settings={}, test=str(images))
@@ -78,6 +95,13 @@ def test_a_test_set_is_brought_to_the_size_of_the_private_images(images, tmp_pat
 def test_what_cannot_work_is_refused(images, tmp_path, options, error, words):
     with pytest.raises(error, match=words):
         prepared(images, tmp_path, **options)
+
+
+def test_directions_need_an_order_or_public_images(vectors, tmp_path):
+    with pytest.raises(ConfigError, match="needs --public"):
+        prepared(vectors, tmp_path, settings={"components": 3})
+    public = embeddings(tmp_path / "public.npz", seed=5)
+    assert prepared(vectors, tmp_path, settings={"components": 3}, public=str(public)).public
 
 
 def test_the_plan_depends_on_public_facts_alone(tmp_path):

@@ -74,6 +74,12 @@ def test_images_are_drawn_again_until_they_are_below_the_threshold(go):
     assert record["data"]["facts"]["quality"] == "piqe"
 
 
+def test_a_threshold_that_nothing_reaches_leaves_the_best_and_says_so(go):
+    result = go(quality="piqe", quality_threshold=-1.0)
+    assert result.facts["rows"] == result.facts["below_quality"] == 24
+    assert any("24 of 24 samples reach no PIQE below -1" in words for words in result.warnings)
+
+
 def test_niqe_is_fitted_to_the_public_images_of_the_run_or_read_from_a_file(go, tmp_path):
     fit_niqe_model(LEAVES, tmp_path / "leaves.npz", 16)
     for number, options in enumerate(

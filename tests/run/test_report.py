@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 from tests.metric_values import metric_value
 from tests.report.pages import Page, pictures, pixels
-from tests.run.samples import QUICK, class_folders, save
+from tests.run.samples import QUICK, class_folders, embeddings, save
 
 import understudy
+from understudy.core.errors import LedgerError, RunError
 from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -177,6 +179,14 @@ def test_the_public_report_reads_nothing_of_the_owners(
     assert report.write_public_report(alone, tmp_path / "c.html").read_bytes() == with_owner
 
 
+def test_an_evaluation_comes_into_the_report(runs: Path, marked: NDArray[np.uint8]) -> None:
+    measured(runs / "run-1", marked, FIGURES)
+    text = report.refresh(runs / "run-1").read_text()
+    assert "98.77" in text
+    assert "Leakage: found" in Page(text).words
+    assert any(holds(pixels(file), marked) for file in pictures(text))
+
+
 def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     run = json.loads((runs / "run-1" / "owner" / "run.json").read_text())
     with Ledger(finished / "ledger.db") as book:
@@ -187,3 +197,70 @@ def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     assert owner.spending.spent == pytest.approx(spent) != run["spending"]["spent"]
     assert owner.spending.remaining is not None
     assert 20 - spent < owner.spending.remaining < 20  # as one run: epsilons do not add up
+
+
+def test_without_its_ledger_the_budget_is_the_runs(runs: Path) -> None:
+    path = runs / "run-1" / "owner" / "run.json"
+    run = json.loads(path.read_text())
+    gone = runs / "gone.db"
+    path.write_text(json.dumps({**run, "ledger": str(gone)}))
+    owner = report.load(runs / "run-1").owner
+    assert owner.budget_from == "run"
+    assert owner.spending is not None
+    assert owner.spending.spent == run["spending"]["spent"]
+    assert not gone.exists()
+    with pytest.raises(LedgerError, match="knows no dataset"):
+        report.load(runs / "run-1", ledger=str(gone))
+
+
+def test_runs_on_the_same_dataset_make_a_curve(runs: Path, marked: NDArray[np.uint8]) -> None:
+    for epsilon, value in ((1, 0.5), (4, 0.7)):
+        measured(runs / f"run-{epsilon}", marked, {"accuracy": value})
+    stranger = shutil.copytree(runs / "run-8", runs / "stranger")
+    run = json.loads((stranger / "owner" / "run.json").read_text())
+    (stranger / "owner" / "run.json").write_text(json.dumps({**run, "dataset_id": "other"}))
+    found = report.load(runs / "run-1")
+    assert [one.name for one in found.owner.releases] == ["run-1", "run-4", "run-8"]
+    assert "accuracy over epsilon" in found.write().read_text()
+    only = report.load(runs / "run-1", other_runs=[stranger])
+    assert [one.name for one in only.owner.releases] == ["run-1", "stranger"]
+
+
+def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:
+    understudy.synthesize(
+        embeddings(tmp_path / "v.npz"),
+        out=tmp_path / "out",
+        epsilon=1.0,
+        settings={"clusters": 1},
+        count=30,
+        ledger=str(tmp_path / "ledger.db"),
+    )
+    assert pictures(report.refresh(tmp_path / "out").read_text()) == []
+    page = report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
+    assert "30 synthetic embeddings" in Page(page).words
+
+
+def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: Path) -> None:
+    measured(runs / "run-1", marked, {"accuracy": 0.5}, rows=10)
+    measured(runs / "run-4", marked, {"accuracy": 0.7}, rows=20)
+    folders = [runs / "run-1", runs / "run-4"]
+    found = report.compare_folders(folders)
+    assert [one.value.name for one in found.shared] == ["accuracy"]
+    assert "Measured with different rows (run-1: 10; run-4: 20)" in found.notes[0]
+    page = report.write_comparison(folders, found, tmp_path / "c.html").read_text()
+    assert len(pictures(page)) == 2
+    assert "Measured with different rows" in Page(page).words
+    lines = report.write_table(found.rows(), tmp_path / "c.csv").read_text().splitlines()
+    assert lines[0].startswith("release,method,guarantee,epsilon,delta,group,name,value")
+    assert len(lines) == 1 + 4
+    table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
+    assert ",".join(table.column_names) == lines[0]
+    assert table["epsilon"].to_pylist() == [1.0, 1.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize("name", ["run.json", "evaluation.json", "pairs.npz", "gallery.npz"])
+def test_a_damaged_file_is_named(runs: Path, marked: NDArray[np.uint8], name: str) -> None:
+    measured(runs / "run-1", marked, FIGURES)
+    (runs / "run-1" / "owner" / name).write_bytes(b"{")
+    with pytest.raises(RunError, match=re.escape(name)):
+        report.load(runs / "run-1")

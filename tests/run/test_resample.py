@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.run.samples import QUICK, embeddings
+from tests.methods.colour_world import Site, Squares, nearest_colours, rows_of
+from tests.run.samples import QUICK, class_folders, embeddings
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
+from understudy.methods.base import Materials, Resampling, weights_of
+from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
+from understudy.privacy.account import StoredReleases
+from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
+from understudy.privacy.vault import StoredVault
 from understudy.release.runs import list_runs
 from understudy.report.meaning import composed_mu
 from understudy.run.report import load
@@ -59,6 +67,20 @@ def test_more_samples_of_the_same_model_leave_the_ledger_as_it_was(site: Path) -
     assert not (values[: len(first), None] == first[None]).all(axis=2).any()
 
 
+def test_the_seed_of_the_run_gives_its_own_samples_again(site: Path) -> None:
+    run = release_of(site)
+    again = resample(site / "out", count=len(rows(run)[1]), seed=0, **SILENT)
+    np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
+    assert "the seed of the run itself" in again.warnings[0]
+
+
+def test_classes_are_as_large_as_asked(site: Path) -> None:
+    release_of(site)
+    more = resample(site / "out", per_class=70, out=site / "more", **SILENT)
+    assert np.bincount(rows(more)[1]).tolist() == [70, 70, 70]
+    assert more.release == site / "more" / "release"
+
+
 def test_its_guarantee_is_that_of_the_run(site: Path) -> None:
     run = release_of(site)
     more = resample(site / "out", count=20, **SILENT)
@@ -72,6 +94,17 @@ def test_its_guarantee_is_that_of_the_run(site: Path) -> None:
         ("finished", 20)
     ]
     assert load(site / "out-seed-1").owner.spending is None
+
+
+def test_images_are_decoded_anew(tmp_path: Path) -> None:
+    source = class_folders(tmp_path / "scans", shape=(16, 16, 1))
+    release_of(tmp_path, source=source, count=20)
+    more = resample(tmp_path / "out", count=50, **SILENT)
+    values, _ = rows(more)
+    assert values.shape == (50, 16, 16, 1)
+    assert more.contact_sheet is not None
+    assert more.contact_sheet.is_file()
+    assert (more.owner / "report.html").is_file()
 
 
 def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
@@ -91,6 +124,15 @@ def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
     resample(site / "out", count=20, **SILENT)
     with pytest.raises(RunError, match="is complete"):
         resample(site / "out", count=20, **SILENT)
+
+
+def test_how_many_is_asked_in_one_way(site: Path) -> None:
+    for counts in ({}, {"count": 3, "per_class": 3}, {"count": 0}):
+        with pytest.raises(ConfigError, match=r"to draw|at least one"):
+            resample(site / "out", **counts, **SILENT)
+    release_of(site, settings={**QUICK, "conditional": False})
+    with pytest.raises(ConfigError, match="give --count"):
+        resample(site / "out", per_class=3, **SILENT)
 
 
 # What cannot be sampled
@@ -158,3 +200,40 @@ def test_alignment_moves_the_base_set_by_the_same_gaps(
     first = rows(run)[0]
     known = {row.tobytes() for row in first}  # the base set is finite: the same rows, moved
     assert np.mean([row.tobytes() in known for row in values]) > 0.5
+
+
+def test_alignment_of_variances_is_refused(site: Path) -> None:
+    embeddings(site / "base.npz", seed=3)
+    settings = {"second_moment": True}
+    release_of(site, method="alignment", base=str(site / "base.npz"), settings=settings)
+    with pytest.raises(ConfigError, match="second_moment"):
+        resample(site / "out", count=5, **SILENT)
+
+
+@pytest.mark.parametrize("candidates", ["captions", "images"])
+def test_evolution_renders_its_last_candidates_again(tmp_path: Path, candidates: str) -> None:
+    squares = Squares({"cat": ["red"] * 60 + ["blue"] * 30, "dog": ["green"] * 90})
+    site = Site(tmp_path, squares, epsilon=60.0, count=40)
+    settings: dict[str, Any] = {"population": 32, "rounds": 3, "lookahead": 0}
+    settings |= {"candidates": candidates}
+    first, _, spent = site.run(**settings)
+    before = (tmp_path / "ledger.db").read_bytes()
+
+    context = site.context()
+    params = METHOD.settle(EvolutionParams(**settings), context)
+    plan = Plan.of(Budget(60.0), weights_of(METHOD.stages(params, context)))
+    stages = tmp_path / "out" / "owner" / "stages"
+    releases = StoredReleases(site.unit, plan, stages)
+    anew = Resampling(1, 60, 30, lambda _, make: make())
+    materials = Materials(context, StoredVault(releases), None, 0, lambda *_: lambda _: None)
+    more = METHOD.run(replace(materials, resampling=anew), params)
+    assert (tmp_path / "ledger.db").read_bytes() == before
+    assert spent > 0
+    images, labels = rows_of(more)
+    assert np.bincount(labels).tolist() == [30, 30]
+    assert not {image.tobytes() for image in images} & {i.tobytes() for i in rows_of(first)[0]}
+    found = nearest_colours(images)
+    old, own = rows_of(first)
+    for label in range(2):  # the colours of the last generation, and hardly another
+        known = set(nearest_colours(old)[own == label].tolist())
+        assert np.mean([colour in known for colour in found[labels == label].tolist()]) > 0.7

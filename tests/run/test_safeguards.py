@@ -64,6 +64,10 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_there(
     assert tree(tmp_path) == []
 
 
+def test_a_large_epsilon_is_taken_where_it_is_meant(go):
+    assert go(epsilon=150.0, accept_epsilon=True).receipt.epsilon == pytest.approx(150)
+
+
 def test_memory_is_reckoned_with(go, monkeypatch, tmp_path):
     monkeypatch.setattr("understudy.run.safeguards.available_memory", lambda: 1000)
     with pytest.raises(ConfigError, match="of memory for their labels alone"):
@@ -76,6 +80,11 @@ def test_a_result_inside_the_private_folder_is_refused(go, scans):
     with pytest.raises(ConfigError, match="lies inside the private dataset"):
         go(out=scans / "cat" / "out")
     assert tree(scans) == before
+
+
+def test_a_private_folder_inside_the_result_is_refused(go, scans):
+    with pytest.raises(ConfigError, match="lies inside --out"):
+        go(out=scans.parent)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +118,16 @@ def test_before_the_charge_it_says_that_nothing_was_charged(go, tmp_path, monkey
     with pytest.raises(RunStopped, match="Nothing was charged"):
         go()
     assert charges(tmp_path) == []
+
+
+def test_an_interrupt_says_the_same(go, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synthesizing, "write_release", stop)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        go()
+    assert "epsilon 8 was charged" in stopped.value.__notes__[0]
 
 
 def test_a_full_disk_ends_the_command_with_a_message(scans, tmp_path):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from understudy.core.errors import BackendError, ConfigError
+
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 pytest.importorskip("skimage")
@@ -42,3 +44,20 @@ def test_the_same_seed_draws_the_same_and_replaces_the_earlier_ones(
     assert all((pixels(p) == f).all() for p, f in zip(again.image_paths, first, strict=False))
     other = sample("a dog", out=tmp_path, count=2, model=model, seed=1)
     assert (pixels(other.image_paths[0]) != first[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "words"),
+    [
+        ({"prompt": "  "}, ConfigError, "say what to draw"),
+        ({"count": 0}, ConfigError, "count is 1 to"),
+        ({"model": "embedded:nothing"}, BackendError, "embedded:studio is a generator"),
+    ],
+)
+def test_wrong_questions_write_nothing(
+    tmp_path: Path, told: dict[str, object], error: type[Exception], words: str
+) -> None:
+    arguments = {"prompt": "a dog", "out": tmp_path / "out", **told}
+    with pytest.raises(error, match=words):
+        sample(**arguments)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()

@@ -128,6 +128,11 @@ def test_who_holds_the_candidates_has_a_row_and_either_sign_counts(site: Path) -
     assert holder.subject in (result.release / "PRIVACY.md").read_text()
 
 
+def test_with_nothing_rejected_there_is_no_row_of_the_rejected(site: Path) -> None:
+    result = choose(site, reference=site / "reference.npz", keep="100%")
+    assert len(result.attacks) == 2
+
+
 # Whom it is measured on
 
 
@@ -148,6 +153,12 @@ def test_a_reference_with_private_records_is_refused(site: Path, part: slice) ->
     assert not (site / "out").exists()
     with Ledger(str(site / "ledger.db")) as ledger:
         assert not ledger.datasets()
+
+
+def test_a_reference_of_candidates_is_refused(site: Path) -> None:
+    with pytest.raises(ConfigError, match="are candidates too"):
+        choose(site, reference=site / "candidates.npz")
+    assert not (site / "ledger.db").exists()
 
 
 def drawings(seed: int, count: int) -> NDArray[np.uint8]:
@@ -190,6 +201,14 @@ def test_private_images_in_other_files_are_no_reference(tmp_path: Path, how: str
         assert not ledger.datasets()
 
 
+def test_other_images_of_the_same_kind_are_a_reference(tmp_path: Path) -> None:
+    labels = CLASSES[np.arange(300) % 3]
+    for seed, name in enumerate(("private", "candidates", "reference")):
+        store(tmp_path / f"{name}.npz", drawings(seed, 300), labels, "images")
+    result = choose(tmp_path, reference=tmp_path / "reference.npz", settings=CHEAPLY)
+    assert len(result.attacks) == 3
+
+
 # Copies
 
 
@@ -216,6 +235,23 @@ def test_copies_are_counted_always(tmp_path: Path) -> None:
         assert words in text
     assert read_json(result.release / "privacy.json")["copies"]["exact"] == 15
     assert verify(result.release).sound
+
+
+def test_changed_copies_are_near_copies_in_a_space_too(site: Path) -> None:
+    result = choose(site, keep="100%", settings=CHEAPLY)
+    assert result.copies is not None
+    assert result.copies.exact == 0
+    assert 100 < result.copies.near < 180  # of 150 changed copies, and 150 others
+    assert result.copies.usual < 0.05
+
+
+def test_copies_of_what_was_held_out_count(site: Path) -> None:
+    (private, labels), (others, names) = people(1), people(2, 60)
+    values = np.concatenate([private, others])
+    store(site / "candidates.npz", values, np.concatenate([labels, names]), "embeddings")
+    result = choose(site, keep="100%", hold_out="40%")
+    assert result.copies is not None
+    assert result.copies.exact == 240
 
 
 def test_the_private_records_themselves_are_no_candidates(site: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.backends.tiny_onnx import block_fill, block_means
 from tests.run.samples import (
     QUICK,
+    SIZES,
     class_folders,
     embeddings,
     noisy_values,
@@ -104,6 +105,40 @@ def test_images_with_every_covariance(go, settings):
     assert np.ptp(values) > 50
 
 
+def test_synthetic_images_look_like_their_class(go):
+    result = go(count=90, epsilon=50.0)
+    release = open_source(result.release)
+    batch = next(release.batches(90))
+    greys = [batch.values[batch.labels == c].mean() for c in range(3)]
+    assert greys == pytest.approx([255 / 4, 255 / 2, 255 * 3 / 4], abs=15)
+
+
+def test_colour_images_of_odd_size(go):
+    values = check_release(go("colour"), kind="images", count=30)
+    assert values.shape[1:] == (9, 10, 3)
+
+
+def test_embeddings_only(go):
+    result = go(decoder="none", settings={})
+    check_release(result, kind="embeddings", count=30)
+    assert result.contact_sheet is None
+    assert not list(result.release.rglob("*.png"))
+
+
+@pytest.mark.parametrize("settings", [{}, {"clusters": 3, "covariance": "full"}])
+def test_a_source_of_embeddings(go, settings):
+    result = go("vectors.npz", settings=settings, test="test.npz", epsilon=20.0)
+    values = check_release(result, kind="embeddings", count=30)
+    assert values.shape[1:] == (6,)
+    assert result.accuracy[0].synthetic > 0.6
+
+
+def test_another_encoder_for_embeddings(go):
+    pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    result = go(encoder="embedded:scattering", settings={"covariance": "diagonal"})
+    check_release(result, kind="embeddings", count=30)
+
+
 def test_an_onnx_pair(go, tmp_path):
     pytest.importorskip("onnxruntime", reason="pip install 'understudy[onnx]'")
     encoder = block_means(tmp_path / "encoder.onnx", channels=1)
@@ -114,6 +149,13 @@ def test_an_onnx_pair(go, tmp_path):
     text = (result.release / "privacy.json").read_text()
     assert "encoder.onnx" in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize("source", ["scans", "vectors.npz"])
+def test_unconditional(go, source):
+    settings = {"conditional": False} | ({"components": 12} if source == "scans" else {})
+    kind = "images" if source == "scans" else "embeddings"
+    check_release(go(source, settings=settings), kind=kind, count=30, classes=1)
 
 
 def test_a_test_set_that_cannot_be_used_is_refused_before_anything_is_spent(go, data, tmp_path):
@@ -145,6 +187,12 @@ def test_replace_one_doubles_the_noise_of_a_sum(go, unit):
         assert sigma["replace-one"][stage] == pytest.approx(factor * sigma["add-remove"][stage])
 
 
+def test_units_of_two_kinds_are_not_mixed(go):
+    go("people", unit="patient")
+    with pytest.raises(LedgerError, match="rows sharing"):
+        go("people", out="second")
+
+
 @pytest.mark.parametrize("kept", ["embeddings", "images", "both"])
 def test_filters(go, kept):
     settings = {**QUICK, "filter": kept, "oversample": 4, "threshold": 0.5}
@@ -155,6 +203,17 @@ def test_filters(go, kept):
     assert stages == [
         f"filter {part}" for part in ("embeddings", "images") if kept in (part, "both")
     ]
+
+
+@pytest.mark.parametrize("count", [1, 500])
+def test_any_number_of_rows(go, count):
+    check_release(go(count=count), kind="images", count=count)
+
+
+def test_about_as_many_rows_as_there_are(go):
+    result = go(count=None, epsilon=50.0)
+    assert result.facts["rows"] == result.facts["noisy_rows"]
+    assert result.facts["rows"] == pytest.approx(180, abs=40)
 
 
 def test_parquet(go):
@@ -175,6 +234,11 @@ def test_public_images_are_named_and_cost_nothing(go, public, tmp_path):
         assert len(ledger.datasets()) == 1
 
 
+def test_public_embeddings(go):
+    result = go("vectors.npz", settings={"components": 4}, public="public.npz")
+    check_release(result, kind="embeddings", count=30)
+
+
 @pytest.mark.parametrize(
     ("source", "options"),
     [
@@ -191,6 +255,26 @@ def test_accuracy_on_a_real_test_set_is_the_owners(go, source, options):
     assert record["accuracy"][0]["kind"] == "owner-only"
     released = b"".join(p.read_bytes() for p in result.release.iterdir() if p.is_file())
     assert b"accuracy" not in released.lower().replace(b"accuracies", b"")
+
+
+@pytest.mark.parametrize("filter", ["none", "both"])
+def test_a_tiny_budget_and_a_handful_of_images(go, data, tmp_path, filter):
+    few = class_folders(tmp_path / "few", {"cat": 12, "dog": 7, "eel": 1})
+    settings = {"components": 12, "filter": filter, "oversample": 2}
+    result = go(few, settings=settings, epsilon=0.01, classes="cat,dog,eel")
+    check_release(result, kind="images", count=30)
+
+
+def test_an_empty_class_is_passed_over_on_request(go, tmp_path):
+    source = class_folders(tmp_path / "holes", {"cat": 20, "dog": 0, "eel": 20})
+    with pytest.raises(InputError, match="dog"):
+        go(source)
+    check_release(go(source, skip_bad=True), kind="images", count=30, classes=2)
+
+
+def test_a_dataset_without_labels(go, tmp_path):
+    source = class_folders(tmp_path / "scans", {"cat": 40}) / "cat"
+    check_release(go(source), kind="images", count=30, classes=1)
 
 
 # Budget and ledger
@@ -363,3 +447,18 @@ def test_the_seed_decides_the_sampling_and_never_the_noise(go):
     one, two = (noisy_values(seeded(out).owner.parent) for out in ("one", "two"))
     for stage, values in one.items():
         assert (values != two[stage]).all(), stage
+
+
+@pytest.mark.parametrize("format", ["png", "parquet"])
+def test_the_datasets_library_loads_a_release(go, tmp_path, format, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets", reason="pip install 'understudy[hf]'")
+    result = go(format=format)
+    builder = "imagefolder" if format == "png" else "parquet"
+    cache = str(tmp_path / "cache")
+    rows = datasets.load_dataset(
+        builder, data_dir=str(result.release), split="train", cache_dir=cache
+    )
+    assert len(rows) == 30
+    assert rows.features["label"].names == list(SIZES)
+    assert rows[0]["image"].size == (8, 8)

@@ -15,9 +15,12 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
 from understudy.data import open_source  # noqa: E402
+from understudy.metrics.networks.classifier import untrained  # noqa: E402
 from understudy.metrics.networks.classifier_training import train  # noqa: E402
+from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
+from understudy.metrics.networks.recipes import IMAGES  # noqa: E402
 from understudy.run.synthesize import synthesize  # noqa: E402
-from understudy.run.trained_model import train_classifier  # noqa: E402
+from understudy.run.trained_model import TRAINED, train_classifier  # noqa: E402
 
 SILENT: dict[str, Any] = {"progress": "none"}
 
@@ -57,3 +60,22 @@ def test_the_file_computes_what_the_network_does(site: Path, tmp_path: Path) -> 
     (scores,) = onnxruntime.InferenceSession(trained.path).run(None, {"embeddings": batch.values})
     exact = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(exact, known.probabilities(batch.values), atol=1e-5)
+
+
+@pytest.mark.parametrize("network", sorted(set(TRAINED) & set(IMAGES)))
+def test_every_network_that_is_offered_can_be_written(network: str) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 1), dtype=np.uint8)
+    model = IMAGES[network][0]((16, 16, 1), 3).eval()
+    classifier = untrained(network, model, images, 3)
+    data = onnx_bytes(model, (16, 16, 1), classifier.mean.numpy(), classifier.gain.numpy())
+    rows = images.transpose(0, 3, 1, 2).astype(np.float32)
+    (scores,) = onnxruntime.InferenceSession(data).run(None, {"images": rows})
+    assert (scores.argmax(axis=1) == classifier.predict(images)).all()
+
+
+def test_a_release_of_images_trains_a_network(site: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"network": "cnn", "epochs": 1, **SILENT}
+    trained = train_classifier(site / "images", export=tmp_path / "m.onnx", **given)
+    assert (trained.network, trained.source, trained.shape) == ("cnn", "images", (16, 16, 1))
+    rows = np.zeros((2, 1, 16, 16), np.float32)
+    assert onnxruntime.InferenceSession(trained.path).run(None, {"images": rows})[0].shape == (2, 3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import http.client
 import os
 import queue
 import signal
@@ -18,6 +20,10 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from tests.device.device_site import DeviceSite
 from tests.server.site import Server, submitted
 
@@ -27,8 +33,14 @@ from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import check_signature, decode_model
 from understudy.server.application import PAIRING_SECONDS, application
-from understudy.server.connections import BoundedServer, ConnectionLimits, listening_sockets
-from understudy.server.serve import ServerOptions, certificate_of
+from understudy.server.connections import (
+    BoundedServer,
+    ConnectionLimits,
+    OpenConnection,
+    OpenConnections,
+    listening_sockets,
+)
+from understudy.server.serve import ServerOptions, certificate_of, serve
 
 
 @pytest.fixture
@@ -216,6 +228,46 @@ def test_slow_and_silent_connections_keep_no_device_out(tmp_path: Path, seconds:
         assert attackers.opened >= ATTACKERS * 0.9
 
 
+def test_slow_guests_leave_when_their_time_is_over(tmp_path: Path) -> None:
+    """A silent connection, one before and one after the handshake, and a slow head, are ended."""
+    limits = ConnectionLimits(handshake=0.3, head=0.6)
+    server = Server(tmp_path)
+    with bounded(server, limits, tmp_path) as (port, context):
+        for tls, attack, longest in (
+            (False, b"", limits.handshake),
+            (True, b"", limits.head),
+            (True, b"GET /v1/about HTTP/1.1\r\nhost: x\r\n", limits.head),
+        ):
+            with socket.create_connection(("127.0.0.1", port)) as plain:
+                one = context.wrap_socket(plain) if tls else plain
+                one.settimeout(30)
+                start = time.monotonic()
+                one.sendall(attack)
+                with suppress(OSError):
+                    assert one.recv(1) == b""
+                assert 0.5 * longest < time.monotonic() - start < longest + 10
+                one.close()
+    server.store.close()
+
+
+def test_an_answer_begins_a_new_time_for_the_next_head(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    with bounded(server, ConnectionLimits(head=1), tmp_path) as (port, context):
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+        connection.connect()
+        socket_of_all = connection.sock
+        start = time.monotonic()
+        while time.monotonic() < start + 2:  # longer than a head may take
+            connection.request("GET", "/v1/about")
+            assert connection.getresponse().read()
+            assert connection.sock is socket_of_all
+        with suppress(OSError):
+            assert socket_of_all.recv(1) == b""
+        assert time.monotonic() - start < 2 + 1 + 10
+        connection.close()
+    server.store.close()
+
+
 def test_what_one_device_sends_slowly_takes_no_other_device_anything(tmp_path: Path) -> None:
     """Four slow bodies of a device are taken, a fifth is refused; another device goes on."""
     server = Server(tmp_path)
@@ -287,6 +339,50 @@ def bounded(
         running.join()
 
 
+def test_the_oldest_guest_goes_first_and_a_device_stays() -> None:
+    limits = ConnectionLimits(connections=6, of_address=3, of_device=2)
+    connections = OpenConnections(limits)
+
+    def enter(peer: str) -> OpenConnection:
+        connection = connections.enter(peer)
+        assert connection is not None
+        return connection
+
+    device, second, third = (enter("10.0.0.1") for _ in range(3))
+    assert device.admit("a")
+    fourth = enter("10.0.0.1")  # the second, the oldest guest, goes
+    assert [one.is_open for one in (device, second, third)] == [True, False, True]
+    assert third.admit("a")
+    assert not fourth.admit("a")
+    assert fourth.admit("b")
+    assert connections.enter("10.0.0.1") is None  # three of devices: no guest of theirs can go
+    others = [enter("10.0.0.2") for _ in range(3)]
+    assert enter("10.0.0.3").is_open
+    assert not others[0].is_open
+    assert all(one.is_open for one in (device, third, fourth))
+    fourth.leave()
+    fourth.leave()
+    assert enter("10.0.0.1").is_open
+
+
+@pytest.mark.parametrize(
+    ("peers", "alike"),
+    [
+        (("2001:db8::1", "2001:db8::ffff:1"), True),
+        (("2001:db8:0:1::1", "2001:db8:0:2::1"), False),
+        (("::ffff:10.0.0.1", "10.0.0.1"), True),
+        (("fe80::1%eth0", "fe80::2%eth1"), True),
+        (("10.0.0.1", "10.0.0.2"), False),
+    ],
+)
+def test_addresses_of_one_owner_are_counted_as_one(peers: tuple[str, str], alike: bool) -> None:
+    connections = OpenConnections(ConnectionLimits(of_address=1))
+    first = connections.enter(peers[0])
+    assert first is not None
+    connections.enter(peers[1])
+    assert first.is_open is not alike
+
+
 @pytest.mark.parametrize(
     "url",
     ["http://192.168.1.20:8443", "http://example.org", "http://127.0.0.1.example.org:80",
@@ -319,3 +415,108 @@ def test_a_server_in_clear_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         ServerOptions(tmp_path, **fields)  # type: ignore[arg-type]
+
+
+def test_a_busy_port_is_an_error_before_anything_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        options = ServerOptions(tmp_path / "server", port=door.getsockname()[1])
+        with pytest.raises(ConfigError, match="is in use"):
+            serve(options, print)
+    with pytest.raises(ConfigError, match="cannot listen"):
+        serve(ServerOptions(tmp_path / "server", host="203.0.113.9"), print)
+    with pytest.raises(ConfigError, match="no address"):
+        serve(ServerOptions(tmp_path / "server", host="no.such.host.invalid"), print)
+    assert not (tmp_path / "server").exists()
+
+
+class TlsProxy:
+    """What stands in front of `serve --no-tls`: ends TLS, and forwards bytes to a port here."""
+
+    def __init__(self, port: int, target: int, certificate: Path, key: Path) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate, key)
+        self._port, self._target = port, target
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> TlsProxy:
+        self._thread.start()
+        assert self._started.wait(30)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(
+            self._forward, "127.0.0.1", self._port, ssl=self._context
+        )
+        self._started.set()
+        await self._over.wait()
+        server.close()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_connection("127.0.0.1", self._target)
+
+        async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            with suppress(OSError):
+                while data := await source.read(65536):
+                    target.write(data)
+                    await target.drain()
+            target.close()
+
+        await asyncio.gather(pump(reader, outer), pump(inner, writer))
+
+
+def authority(folder: Path, name: str) -> tuple[Path, Path, Path]:
+    """An authority's certificate, and a certificate of that host with its key, as files."""
+    now = datetime.datetime.now(datetime.UTC)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in ("authority", name)
+    ]
+    paths = []
+    for number, (key, subject) in enumerate(zip(keys, names, strict=True)):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(names[0])
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=number == 0, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        )
+        certificate = builder.sign(keys[0], hashes.SHA256())
+        paths.append(folder / f"{number}.crt")
+        paths[-1].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    paths.append(folder / "1.key")
+    paths[-1].write_bytes(keys[1].private_bytes(serialization.Encoding.PEM, form, plain))
+    return paths[0], paths[1], paths[2]
+
+
+def test_a_proxy_that_speaks_tls_works_as_documented(
+    tmp_path: Path, site: DeviceSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--no-tls --url https://...`: an authority vouches for the proxy, or nothing is sent."""
+    root, certificate, key = authority(tmp_path, "localhost")
+    port = free_port()
+    with serving_process(tmp_path / "server", port, "proxied") as code:
+        assert (code.url, code.certificate) == (f"https://localhost:{port + 1}", None)
+        with TlsProxy(port + 1, port, certificate, key):
+            with pytest.raises(RunError, match=r"no authority.*Nothing was sent"):
+                Outbox(site.home).pair(code.text())
+            monkeypatch.setenv("SSL_CERT_FILE", str(root))
+            paired = Outbox(site.home).pair(code.text())  # so its secret was not used before
+            exchange = ServerConnection(paired.url, paired.certificate)
+            finish_a_job(exchange, paired.token, paired.public_key)
+            other = code.url.replace("localhost", "127.0.0.1")  # not the name of the certificate
+            with pytest.raises(RunError, match="no authority"):
+                ServerConnection(other, None)("GET", "/v1/about", b"", None)

@@ -11,12 +11,19 @@ ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 pytest.importorskip("torch")
 
-from tests.methods.sanitize.painted_models import ColourTuner, Painter  # noqa: E402
+from tests.methods.sanitize.painted_models import (  # noqa: E402
+    RED,
+    SIZES,
+    ColourTuner,
+    Painter,
+)
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  # noqa: E402
 from tests.server.site import Device, Server, Submitted  # noqa: E402
 
+from understudy.core.types import Images, Labels  # noqa: E402
 from understudy.device.home_folder import DeviceHome  # noqa: E402
 from understudy.device.installed_models import DeviceModel, offer_model  # noqa: E402
+from understudy.device.model_trial import try_model  # noqa: E402
 from understudy.methods.sanitize import wire  # noqa: E402
 from understudy.methods.sanitize.customise import TuningPlan  # noqa: E402
 from understudy.methods.sanitize.signed_results import decode_model  # noqa: E402
@@ -50,6 +57,19 @@ def disclosed(kind: str, classes: tuple[str, ...], images_per_class: int) -> Sub
     return Submitted(wire.JobSubmission(request=request, manifest=manifest), items)
 
 
+def at_home(count: int) -> tuple[Images, Labels]:
+    """Tall and wide dogs in the owner's room."""
+    photos, masks = rooms(count, seed=9)
+    photos[masks] = 150
+    rng, labels = np.random.default_rng(0), np.arange(count) % 2
+    for photo, label in zip(photos, labels, strict=True):
+        height, width = SIZES["sitting" if label == 0 else "sleeping"]
+        top = rng.integers(SIDE // 2, SIDE) - height + 1  # it stands in the lower half
+        left = rng.integers(1, SIDE - width)
+        photo[top : top + height, left : left + width] = RED
+    return photos, labels
+
+
 def server(folder: Path, epochs: int) -> Server:
     pipeline = SpinmlPipeline(
         Painter(),
@@ -67,6 +87,26 @@ def installed(folder: Path, result: wire.ModelResult, data: bytes) -> bool:
         "", "server", result.kind, result.label_classes, result.side, result.validation
     )
     return offer_model(DeviceHome.of(folder / "device"), data, offered).installed
+
+
+@pytest.mark.slow
+def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None:
+    one = server(tmp_path, 60)
+    device = Device(one.client(), one.token())
+    job = device.send(disclosed("classifier", ("sitting", "sleeping"), 48))
+    assert one.work()
+    row = one.store.job(job)
+    result, model = decode_model(one.service.model(row), one.service.keys.public_key)
+    assert (result.kind, result.label_classes) == ("classifier", ("sitting", "sleeping"))
+    assert result.pipeline == "SpinML, all levels"
+    assert result.validation > 0.7
+    images, labels = at_home(60)
+    pixels = images.transpose(0, 3, 1, 2).astype(np.float32)
+    (scores,) = ort.InferenceSession(model).run(None, {"images": pixels})
+    assert (scores.argmax(1) == labels).mean() > 0.75
+    trial = try_model(model, "classifier", SIDE, 2, images)
+    assert trial.labels == tuple(scores.argmax(1)[list(trial.rows)].tolist())
+    assert installed(tmp_path, result, model)
 
 
 def test_a_detector_comes_back_signed(tmp_path: Path) -> None:

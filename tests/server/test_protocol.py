@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.server.site import CLASSES, NOUN, Device, Server, submitted
 
 from understudy.methods.sanitize import signed_results, wire
-from understudy.methods.sanitize.wire_items import item_digest
+from understudy.methods.sanitize.wire_items import ITEM_BYTES, item_digest
 from understudy.server.job_store import DAY, Quotas
 
 
@@ -50,6 +51,13 @@ def test_a_job_from_submission_to_receipt(server: Server, device: Device, level:
     assert device.state("GET", f"/v1/jobs/{sent}").state == "deleted"
     check_refusal(device.call("GET", f"/v1/jobs/{sent}/model"), 409, "conflict")
     check_refusal(device.call("POST", f"/v1/jobs/{sent}/start"), 409, "conflict")
+
+
+def test_about_says_who_answers_and_with_what(server: Server, device: Device) -> None:
+    about = wire.decode_message(wire.About, device.client.get("/v1/about").content)
+    assert about.public_key == server.service.keys.public_key
+    assert about.stages == ("customise", "compose", "train", "export")
+    assert about.models[0].licence == "none"
 
 
 def test_submitting_again_makes_no_second_job(device: Device, other: Device) -> None:
@@ -119,6 +127,16 @@ def test_a_request_that_the_pipeline_cannot_do_is_refused_at_once(device: Device
     check_refusal(device.call("POST", "/v1/jobs", body), 422, "unsupported")
 
 
+def test_a_body_is_counted_whatever_its_headers_say(device: Device) -> None:
+    state = device.submit(submitted())
+    path = f"/v1/jobs/{state.job}/items/{'0' * 64}"
+    check_refusal(device.call("PUT", path, bytes(ITEM_BYTES + 1)), 413, "too-large")
+    headers = {"authorization": f"Bearer {device.token}"}
+    blocks = (bytes(2**16) for _ in range(4))  # sent in chunks, without a length
+    check_refusal(device.client.put(path, content=blocks, headers=headers), 413, "too-large")
+    check_refusal(device.call("GET", "/v1/about", b"x"), 413, "too-large")
+
+
 def test_a_pairing_code_holds_once_and_not_for_long(server: Server, device: Device) -> None:
     def pair(secret: str) -> Any:
         body = wire.encode_message(wire.PairingRequest(secret=secret))
@@ -166,6 +184,13 @@ def test_every_caller_without_the_right_gets_the_same_answer(
     assert device.state("GET", f"/v1/jobs/{job}").state == "queued"
 
 
+def test_paths_and_methods_that_are_none_are_refused_in_kind(device: Device) -> None:
+    paths = ("/", "/docs", "/openapi.json", "/v1", "/v1/about/", "/v1/jobs/", "/v1/jobs/x/model/")
+    for method, path in itertools.product(("GET", "POST", "DELETE"), paths):
+        check_refusal(device.call(method, path), 404, "unknown")
+    check_refusal(device.call("DELETE", "/v1/about"), 404, "unknown")
+
+
 def test_quotas_of_a_device(tmp_path: Path) -> None:
     size = submitted().submission.item_bytes
     quotas = Quotas(open_jobs=2, jobs_a_day=4, stored_bytes=3 * size)
@@ -188,6 +213,26 @@ def test_quotas_of_a_device(tmp_path: Path) -> None:
         server.now += DAY
         assert device.submit(submitted()).state == "open"
     assert len({name for name, _ in server.service.folders.jobs()}) == 2  # no refused one's
+
+
+def test_a_long_poll_answers_at_the_next_change(server: Server) -> None:
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            server.work()
+
+    pauses: list[float] = []
+    with server.client(pause=pause) as client:
+        device = Device(client, server.token())
+        job = device.send(submitted())
+        state = device.state("GET", f"/v1/jobs/{job}")
+        done = device.state("GET", f"/v1/jobs/{job}?revision={state.revision}&wait=30")
+        assert (done.state, len(pauses)) == ("done", 3)
+        assert device.state("GET", f"/v1/jobs/{job}?revision=1&wait=30") == done
+        again = device.state("GET", f"/v1/jobs/{job}?revision={done.revision}&wait=9999")
+        assert (again, len(pauses)) == (done, 3 + 60)
+        for query in ("revision=x", "wait=-1", "wait=1e3", "revision=99999999999"):
+            check_refusal(device.call("GET", f"/v1/jobs/{job}?{query}"), 422, "malformed")
 
 
 def test_an_error_inside_is_a_refusal_that_says_nothing(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import signal
 import ssl
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from urllib.parse import urlsplit
 
+import httpx2 as httpx
 import numpy as np
 import pytest
 from tests.conftest import Missing
@@ -18,12 +25,28 @@ from tests.server.site import CANARY, CLASSES, NOUN, Device, Server, submitted
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, InputError
+from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import decode_model
 from understudy.server import serve
-from understudy.server.job_store import DAY
-from understudy.server.serve import certificate_of
+from understudy.server.job_service import ServerKeys
+from understudy.server.job_store import DAY, JobStore
+from understudy.server.serve import ServerOptions, certificate_of
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_every_address_is_none_that_a_pairing_code_can_name(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match="--url"):
+        ServerOptions(tmp_path, host=host)
+    reached = ServerOptions(tmp_path, host=host, url="https://192.168.1.20:8443")
+    assert reached.address == "https://192.168.1.20:8443"
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])
+def test_a_database_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="--database"):
+        JobStore(url, lambda: 0)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "camera.local"])
@@ -35,6 +58,21 @@ def test_the_certificate_is_made_once_and_named_by_its_digest(tmp_path: Path, ho
     assert sha256(der).hexdigest() == digest
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+
+
+def test_the_keys_are_made_once_by_any_number_of_processes(tmp_path: Path) -> None:
+    keys: list[ServerKeys] = []
+    threads = [Thread(target=lambda: keys.append(ServerKeys.of(tmp_path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(keys)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["server.key"]
+    assert stat.S_IMODE((tmp_path / "server.key").stat().st_mode) == 0o600
+    (tmp_path / "server.key").write_bytes(b"short")
+    with pytest.raises(InputError, match="no server key"):
+        ServerKeys.of(tmp_path)
 
 
 def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
@@ -62,6 +100,30 @@ def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
     assert isinstance(wrong.exception, ConfigError)
 
 
+def test_options_before_a_subcommand_are_those_of_the_subcommand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No second server is made in the folder where the command is given."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    data = ["--data", str(tmp_path / "server")]
+    ran = CliRunner().invoke(app, ["serve", *data, "--host", "::1", "--port", "9000", "pair"])
+    assert ran.exit_code == 0, ran.output
+    code = PairingCode.read(ran.output)
+    assert code.url == "https://[::1]:9000"
+    assert code.public_key == ServerKeys.of(tmp_path / "server").public_key
+    ran = CliRunner().invoke(app, ["serve", *data, "--port", "9000", "pair", "--port", "9001"])
+    assert PairingCode.read(ran.output).url == "https://127.0.0.1:9001"
+    ran = CliRunner().invoke(app, ["serve", *data, "devices"])
+    assert (ran.exit_code, ran.output) == (0, "")
+    for words in (["--workers", "2", "pair"], ["--port", "9000", "devices"]):
+        ran = CliRunner().invoke(app, ["serve", *data, *words])
+        assert isinstance(ran.exception, ConfigError)
+        assert f"{words[0]} stands before `{words[2]}`" in str(ran.exception)
+    assert list(here.iterdir()) == []
+
+
 def test_retention_goes_on_after_a_failure(
     server: Server,
     device: Device,
@@ -83,6 +145,24 @@ def test_retention_goes_on_after_a_failure(
     assert list(server.service.folders.jobs()) == []
     assert "OSError" in caplog.text
     assert "secretword" not in caplog.text
+
+
+def test_the_time_limit_of_a_job_is_kept_while_serving(
+    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, over = device.send(submitted()), Event()
+    assert server.store.claim("worker", 60) is not None
+    assert server.store.renew(job, "worker", 60, server.quotas.job_seconds + 1)
+
+    class Pool:
+        def tend(self) -> None:
+            if server.stopped:
+                over.set()
+
+    monkeypatch.setattr(serve, "TEND_SECONDS", 0)
+    serve._tend(server.service, Pool(), over)  # type: ignore[arg-type]
+    assert server.stopped == ["worker"]
+    assert device.state("GET", f"/v1/jobs/{job}").failure == "time"
 
 
 @pytest.fixture
@@ -147,3 +227,53 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
     medians = [values[1] for values in quartiles.values()]
     spread = min(values[2] - values[0] for values in quartiles.values())
     assert max(medians) - min(medians) < spread
+
+
+@pytest.mark.slow
+def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
+    """TLS by the fingerprint, a real job, and its deletion."""
+    pytest.importorskip("diffusers")
+    words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "serve"]
+    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        code = PairingCode.read(lines[1].split()[-1])
+        where = urlsplit(code.url)
+        for _ in range(600):  # uvicorn binds after the lines are printed
+            try:
+                pem = ssl.get_server_certificate((str(where.hostname), where.port or 0))
+                break
+            except OSError:
+                time.sleep(0.1)
+        assert sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest() == code.certificate
+        context = ssl.create_default_context(cadata=pem)
+        with httpx.Client(base_url=code.url, verify=context, timeout=60) as client:
+            body = wire.encode_message(wire.PairingRequest(secret=code.secret))
+            answer = client.post("/v1/pair", content=body)
+            paired = wire.decode_message(wire.PairingResult, answer.content)
+            head = {"authorization": f"Bearer {paired.token}"}
+            job = submitted(0, side=64, images_per_class=8)
+            body = wire.encode_message(job.submission)
+            answer = client.post("/v1/jobs", content=body, headers=head)
+            state = wire.decode_message(wire.JobState, answer.content)
+            path = f"/v1/jobs/{state.job}"
+            client.post(f"{path}/start", headers=head)
+            while state.state not in ("done", "failed"):
+                answer = client.get(f"{path}?revision={state.revision}&wait=20", headers=head)
+                state = wire.decode_message(wire.JobState, answer.content)
+            assert (state.state, state.failure) == ("done", None)
+            answer = client.get(f"{path}/model", headers=head)
+            result, model = decode_model(answer.content, code.public_key)
+            assert result.label_classes == CLASSES
+            assert len(model) < 2.5e6
+            receipt = client.delete(path, headers=head)
+            assert json.loads(receipt.content)["delivered"] is True
+        assert list((tmp_path / "keys").iterdir()) == []
+    finally:
+        process.send_signal(signal.SIGTERM)
+        if process.stdout is not None:
+            process.stdout.close()
+        code_of_exit = process.wait(60)
+    assert code_of_exit == 0

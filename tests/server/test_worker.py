@@ -10,12 +10,16 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, Event
 
 import pytest
 from tests.server.site import CANARY, CLASSES, NOUN, Device, DigestPipeline, Server, submitted
 
 from understudy.methods.sanitize.signed_results import decode_model
+from understudy.server import worker
 from understudy.server.job_store import ATTEMPTS, DAY, TOMBSTONE, JobRow, Quotas
 from understudy.server.sealed_folders import JobFolders, JobGoneError
 from understudy.server.worker import LEASE, Worker, WorkerPool
@@ -230,6 +234,20 @@ def test_no_device_s_jobs_keep_another_one_waiting(tmp_path: Path) -> None:
     server.store.close()
 
 
+def test_a_job_of_a_worker_that_died_takes_a_turn_of_its_own(
+    server: Server, device: Device, other: Device
+) -> None:
+    mine, theirs = device.send(submitted()), other.send(submitted())
+    for _ in range(3):
+        first = server.store.claim("w", LEASE)
+        assert first is not None
+        server.store.release("w")
+        second = server.store.claim("w", LEASE)
+        assert second is not None
+        server.store.release("w")
+        assert {first.id, second.id} == {mine, theirs}
+
+
 def test_a_job_that_takes_too_long_is_ended_and_not_taken_up_again(tmp_path: Path) -> None:
     """Its time is counted over all attempts, and a worker that hangs is killed."""
     server = Server(tmp_path / "server", quotas=Quotas(job_seconds=100))
@@ -256,6 +274,32 @@ def test_a_job_that_takes_too_long_is_ended_and_not_taken_up_again(tmp_path: Pat
         assert row_of(server, next_job).state == "done"
         assert not server.work()
     server.store.close()
+
+
+def test_a_worker_counts_its_time(
+    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 1)
+    job = device.send(submitted())
+
+    def hang(stage: str) -> None:
+        while not server.store.overtime(1):
+            Event().wait(0.05)
+
+    server.pipeline._trace = hang
+    assert server.work()
+    assert row_of(server, job).state == "done"
+
+
+def test_a_failure_says_nothing_of_the_request(
+    server: Server, device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = device.send(submitted(0, images_per_class=13))
+    assert server.work()
+    state = device.state("GET", f"/v1/jobs/{job}")
+    assert (state.state, state.failure) == ("failed", "pipeline")
+    assert NOUN not in caplog.text
+    assert "ValueError" in caplog.text
 
 
 @pytest.mark.parametrize("stage", DigestPipeline.stages)
@@ -327,6 +371,46 @@ def test_a_deletion_that_was_interrupted_is_finished(server: Server, device: Dev
     assert server.service.sweep() == 1
     assert list(server.service.folders.jobs()) == []
     assert b'"reason":"requested"' in device.call("DELETE", f"/v1/jobs/{job}").content
+
+
+def test_folders_of_no_job_are_removed_in_time(server: Server, device: Device) -> None:
+    server.service.folders.create("f" * 32)
+    os.utime(server.folder / "jobs" / ("f" * 32), (server.now, server.now))
+    os.utime(server.folder / "keys" / ("f" * 32), (server.now, server.now))
+    job = device.submit(submitted()).job
+    server.service.sweep()
+    assert {name for name, _ in server.service.folders.jobs()} == {job, "f" * 32}
+    server.now += 3601
+    server.service.sweep()
+    assert {name for name, _ in server.service.folders.jobs()} == {job}
+
+
+def test_several_may_destroy_a_job_at_once_while_others_list_and_read(tmp_path: Path) -> None:
+    folders = JobFolders(tmp_path)
+    jobs = [f"{number:032x}" for number in range(60)]
+    together = Barrier(4, timeout=10)
+
+    def destroy() -> None:
+        for job in jobs:
+            together.wait()
+            folders.destroy(job)
+
+    def look() -> None:
+        for job in jobs:
+            together.wait()
+            for _ in range(20):
+                list(folders.jobs())
+                with suppress(JobGoneError):
+                    folders.read(job, "items/x")
+
+    for job in jobs:
+        folders.create(job)
+        folders.write(job, "items/x", b"canary")
+    with ThreadPoolExecutor(4) as threads:
+        doing = [threads.submit(act) for act in (destroy, destroy, destroy, look)]
+        for one in doing:
+            one.result()
+    assert list(folders.jobs()) == []
 
 
 def test_sealed_files_are_whole_their_own_and_gone_with_their_key(tmp_path: Path) -> None:

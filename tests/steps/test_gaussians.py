@@ -7,7 +7,7 @@ import pytest
 
 from understudy.steps import histogram
 from understudy.steps.gaussians import Contrast, Mixture, RectifiedGaussians, latent_moments
-from understudy.steps.kmeans import nearest, weighted_kmeans
+from understudy.steps.kmeans import nearest, popular, weighted_kmeans
 from understudy.steps.shrinkage import square_root
 
 COVARIANCES = np.array([[[2.0, 0.8], [0.8, 1.0]], [[0.5, -0.2], [-0.2, 0.4]]])
@@ -43,6 +43,14 @@ def test_samples_have_the_moments_of_their_component(roots, covariances, rest):
         np.testing.assert_allclose(model.root(root) @ model.root(root).T, own, atol=1e-9)
 
 
+def test_counts_add_up_whatever_the_weights():
+    model = mixture(np.ones((2, 2)))
+    for count in (1, 2, 3, 7, 101):
+        assert model.allot(count).sum() == count
+    np.testing.assert_array_equal(model.allot(10), [5, 3, 2])
+    np.testing.assert_array_equal(model.allot_classes(np.array([4, 10])), [4, 6, 4])
+
+
 def test_bins_of_noise_are_emptied_and_quantiles_read():
     counts = np.array([3.0, -2.0, 40.0, 50.0, 10.0, 1.0])
     weights = histogram.clean_histogram(counts, sd=2.0)
@@ -63,6 +71,12 @@ def test_weighted_kmeans_finds_planted_clusters():
     order = nearest(planted, found)
     assert len(set(order)) == 4
     np.testing.assert_allclose(found[order], planted, atol=0.3)
+
+
+def test_votes_that_are_noise_count_for_nothing():
+    votes = np.array([1.0, -2.0, 30.0, 2.0, 50.0])
+    np.testing.assert_allclose(popular(votes, 2.0, 2), [0, 0, 30, 0, 50])
+    assert (popular(votes, 100.0, 2) > 0).sum() == 4
 
 
 # Cut at zero, and at black and white
@@ -95,6 +109,14 @@ def test_means_covariances_and_zeros_hold_after_the_cut(cut_world):
     found = residuals.T @ residuals / len(drawn)
     np.testing.assert_allclose(found / scale, covariance / scale, atol=0.03)
     np.testing.assert_allclose((drawn == 0).mean(axis=0), (values == 0).mean(axis=0), atol=0.02)
+
+
+def test_numbers_far_from_zero_stay_gaussian():
+    covariance = np.array([[1.0, 0.6], [0.6, 2.0]])
+    gaussians = RectifiedGaussians.of(np.array([[9.0, 30.0]]), covariance, np.ones(1))
+    drawn = gaussians.draw(np.zeros(50_000, dtype=np.int64), np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.mean(axis=0), [9.0, 30.0], atol=0.05)
+    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.06)
 
 
 @pytest.mark.parametrize(("mean", "sd"), [(0.02, 0.05), (0.1, 0.15), (0.95, 0.1), (0.5, 0.1)])

@@ -12,6 +12,8 @@ where the one file of BasicSR is run from the source, as its package needs torch
 luma and its half size are in float32, hence the tolerances.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from PIL import Image, ImageFilter
@@ -142,6 +144,15 @@ def test_photographs_score_as_published(photos, published):
         assert piqe(photos[name])[0] == pytest.approx(its_piqe, abs=1e-6)
 
 
+def test_a_picture_scores_the_same_in_any_batch(leaves, model):
+    images = leaves
+    for score in (partial(niqe, model=model), piqe):
+        alone = np.concatenate([score(image[None]) for image in images[100:105]])
+        # 160 are more than are computed at once.
+        np.testing.assert_allclose(score(images)[100:105], alone, rtol=1e-9)
+        assert score(images[:0]).shape == (0,)
+
+
 # Fitting and keeping models
 
 
@@ -198,3 +209,12 @@ def test_the_better_of_several_images_is_taken_and_the_first_of_equals():
     np.testing.assert_array_equal(best[2], images[0, 2])
     assert quality.drawn == 9
     assert [score for score, _ in quality.worst] == [50, 41, 40, 30, 30, 10]
+
+
+def test_a_score_that_is_no_number_is_worst():
+    values = {1: np.nan, 2: 7.0, 3: np.inf, 4: np.nan}
+    images = np.stack([plain(1, 3, 4), plain(2, 2, 4)])
+    score = lambda batch: np.array([values[i] for i in brightness(batch)])  # noqa: E731
+    best, quality = chosen(score, images, threshold=8.0)
+    np.testing.assert_array_equal(brightness(best), [2, 2, 4])
+    assert quality.unmet == 1

@@ -50,3 +50,15 @@ def test_votes_that_fall_anywhere_are_chance_and_uneven_ones_are_not(sd):
     effective, chance = vote_spread(popular + sd * rng.normal(size=(40, 40)), sd)
     assert chance < 1e-6
     assert effective == pytest.approx(10, rel=0.15)
+
+
+def test_chance_is_uniform_under_chance():
+    rng = np.random.default_rng(3)
+    found = [
+        vote_spread(
+            rng.multinomial(200, np.ones(20) / 20, size=3) + 3 * rng.normal(size=(3, 20)), 3.0
+        )[1]
+        for _ in range(300)
+    ]
+    assert np.mean(found) == pytest.approx(0.5, abs=0.06)
+    assert np.mean(np.array(found) < 0.05) == pytest.approx(0.05, abs=0.04)

@@ -30,6 +30,15 @@ def test_james_and_stein_beat_the_raw_means():
     assert ((better - true) ** 2).sum() < 0.7 * ((noisy - true) ** 2).sum()
 
 
+def test_no_mean_is_divided_by_a_count_that_is_noise():
+    counts, means, variances = shrinkage.noisy_means(
+        np.array([-3.0, 1000.0]), np.array([[8.0], [500.0]]), 4.0, 2.0
+    )
+    np.testing.assert_allclose(counts, [8.0, 1000.0])
+    np.testing.assert_allclose(means, [[1.0], [0.5]])
+    np.testing.assert_allclose(variances, [1 / 16, 4e-6])
+
+
 def test_variances_that_are_all_noise_become_their_mean():
     rng = np.random.default_rng(3)
     noisy = 1 + rng.normal(0, 0.1, (3, 500))
@@ -55,6 +64,15 @@ def test_a_denoised_covariance_is_nearer_to_the_truth():
     assert better < 1.1 * np.linalg.norm(oracle - true)
 
 
+def test_pure_noise_leaves_no_directions():
+    rng = np.random.default_rng(5)
+    clean = shrinkage.denoise_spectrum(
+        np.linalg.eigvalsh(np.eye(200) + orthogonal_noise(200, 0.05, rng)), 200 * 0.05**2 / 2
+    )
+    assert clean.std() < 0.1
+    assert clean.mean() == pytest.approx(1.0, abs=0.05)
+
+
 def test_blocks_of_noise_leave_and_blocks_of_signal_stay():
     rng = np.random.default_rng(8)
     rows = rng.normal(0, 1.0, (6, 400))
@@ -62,6 +80,16 @@ def test_blocks_of_noise_leave_and_blocks_of_signal_stay():
     shrunk = shrinkage.shrink_in_blocks(rows, np.ones(6))
     assert np.abs(shrunk[:, :8] - rows[:, :8]).max() < 0.2
     assert (shrunk[:, 8:] ** 2).sum() < 0.03 * (rows[:, 8:] ** 2).sum()
+
+
+def test_a_mean_that_is_all_noise_becomes_the_common_one():
+    means, variances = np.array([[50.0] * 8, [1.0] * 8, [-1.0] * 8]), np.array([1.0, 400.0, 400.0])
+    origin = np.zeros(8)
+    common = shrinkage.common_mean(means, variances, origin)
+    assert common == pytest.approx(np.full(8, 49), abs=2)
+    np.testing.assert_array_equal(shrinkage.common_mean(0 * means, variances, origin), origin)
+    drowned = shrinkage.shrink_to_common(means[1:], variances[1:], origin)
+    np.testing.assert_array_equal(drowned, [origin, origin])
 
 
 def test_only_the_leading_block_that_shows_signal_is_a_matrixs_own():
@@ -78,3 +106,29 @@ def test_only_the_leading_block_that_shows_signal_is_a_matrixs_own():
     assert keep > 0.8
     assert np.linalg.norm(moved - own) < 0.5 * np.linalg.norm(noise)
     np.testing.assert_array_equal(moved[block:, block:], target[block:, block:])
+
+
+def test_axes_of_noise_are_not_drawn_along():
+    rng = np.random.default_rng(10)
+    noise = orthogonal_noise(200, 0.1, rng)
+    clear, _ = shrinkage.clear_values(np.linalg.eigvalsh(noise), 0.1)
+    assert not clear.any()
+    alone = shrinkage.clear_part(0.1 * np.eye(200) + noise, 0.1)
+    assert np.linalg.matrix_rank(alone, tol=1e-9) == 1
+    spiked = noise.copy()
+    spiked[0, 0] += 9.0
+    spiked[1, 1] += 5.0
+    part = shrinkage.clear_part(spiked, 0.1)
+    assert np.linalg.matrix_rank(part, tol=1e-9) == 2
+    np.testing.assert_allclose(np.diag(part)[:2], [9, 5], rtol=0.2)
+
+
+def test_variances_that_are_all_noise_become_their_target():
+    rng = np.random.default_rng(12)
+    target = np.linspace(1, 3, 300)[None]
+    noisy = target + rng.normal(0, 0.5, (3, 300))
+    noisy[2] = 5 * target + rng.normal(0, 0.5, 300)
+    shrunk, keep = shrinkage.shrink_to_target(noisy, target, 0.25, floor=0.02)
+    assert np.abs(shrunk[:2] - target).max() < 0.3
+    assert keep[2] > 0.95
+    assert shrunk.min() > 0

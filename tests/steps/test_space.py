@@ -1,8 +1,16 @@
 """Spaces: there and back again, and unit covariance on public rows."""
 
 import numpy as np
+import pytest
 
-from understudy.steps.space import Leading, Shortening, Sphere, principal_frame, whitening
+from understudy.steps.space import (
+    Leading,
+    Shortening,
+    Sphere,
+    leading_axes,
+    principal_frame,
+    whitening,
+)
 
 
 def correlated(n, d, rng):
@@ -17,6 +25,14 @@ def test_whitened_public_rows_have_about_unit_covariance():
     # A tenth of the mean variance is added to each: none is above 1, and the large ones are near.
     assert np.diag(seen).max() < 1
     assert np.diag(seen).min() > 0.75
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_with_all_components_the_way_back_is_exact(power):
+    rng = np.random.default_rng(1)
+    space = whitening(correlated(500, 10, rng), power, None)
+    rows = correlated(40, 10, rng)
+    np.testing.assert_allclose(space.backward(space.forward(rows), rng), rows, atol=2e-3)
 
 
 def test_the_power_is_chosen_by_the_sign_of_public_rows():
@@ -40,6 +56,18 @@ def test_what_is_left_out_comes_from_public_rows():
     )
     flat = space.backward(space.forward(rows), None)
     assert np.linalg.matrix_rank(flat - space.centre, tol=0.1) == 5
+
+
+def test_leading_axes_of_many_dimensions_agree_with_the_exact_ones():
+    rng = np.random.default_rng(4)
+    rows = (rng.normal(size=(1500, 600)) * np.geomspace(5, 0.05, 600)).astype(np.float32)
+    rows -= rows.mean(axis=0)
+    values, axes = leading_axes(rows, 20)
+    exact = np.linalg.eigvalsh(np.cov(rows.T))[::-1][:20]
+    np.testing.assert_allclose(values, exact, rtol=1e-3)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(20), atol=1e-9)
+    along = ((rows @ axes) ** 2).sum() / (len(rows) - 1)
+    assert along == pytest.approx(exact.sum(), rel=1e-3)
 
 
 def test_leading_coordinates_and_back():
@@ -85,6 +113,16 @@ def rows_of(deviations, n=4000):
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(len(deviations), len(deviations))))[0]
     return (rng.normal(size=(n, len(deviations))) * deviations) @ axes.T, axes
+
+
+def test_leading_directions_are_divided_by_a_power_of_their_moments():
+    deviations = np.concatenate([[16.0, 8.0], np.ones(98)])
+    rows, axes = rows_of(deviations)
+    before, after = ((part @ axes).std(axis=0) for part in (rows, Shortening.of(rows)(rows)))
+    floor = 0.1 * np.mean(deviations**2)
+    factors = ((1 + floor) / (deviations[:2] ** 2 + floor)) ** 0.25
+    np.testing.assert_allclose((after / before)[:2], factors, rtol=0.05)
+    np.testing.assert_allclose((after / before)[2:], 1.0, atol=0.05)
 
 
 def test_each_row_is_shortened_by_itself_to_the_last_bit():

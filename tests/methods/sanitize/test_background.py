@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.methods.sanitize.painted_world import (
     SIDE,
+    ColourDetector,
     ColourSegmenter,
     LyingSegmenter,
     is_red,
@@ -16,8 +17,9 @@ from tests.methods.sanitize.painted_world import (
 )
 
 from understudy.core.errors import ConfigError, InputError
-from understudy.core.types import Images, Masks
+from understudy.core.types import Images, Maps, Masks
 from understudy.methods.sanitize.background import HoleSettings, backgrounds, holes_of
+from understudy.methods.sanitize.sanitizers import PhotoPart, SegmentSanitizer
 from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
 
 LOOK = SecondLook(segmenters=(ColourSegmenter(),), bound=0.002)
@@ -103,6 +105,36 @@ def test_a_segmenter_that_lies_cannot_get_past_the_second_look(
     result = sent(photos, segments.hidden[0], shared=shared, rounds=rounds)
     left = is_red(result.images[~result.remnants.held_back]).mean(axis=(1, 2))
     assert (left <= LOOK.bound).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(lies=arrays(np.int64, (3, SIDE, SIDE), elements=st.integers(0, 2), fill=st.integers(0, 2)))
+def test_nor_with_another_object_that_is_sent_whole(lies: Maps) -> None:
+    photos, _ = rooms(3, orange=True)
+    segments = search(photos, ["dog", "cat"], LyingSegmenter(lies), ONCE)
+    part = PhotoPart(photos, segments.visible((0, 2), 1), "cat")
+    values = SegmentSanitizer().sanitize(part).values
+    strict = SecondLook(
+        segmenters=(ColourSegmenter(),), settings=SearchSettings(look_alikes=False), bound=0.002
+    )
+    passed = values[~strict(values, ["dog"]).held_back]
+    assert (is_red(passed).mean(axis=(1, 2)) <= strict.bound).all()
+
+
+def test_a_detector_alone_guards_as_well() -> None:
+    photos, _ = rooms(3)
+    blind = np.zeros((3, SIDE, SIDE), dtype=bool)
+    look = SecondLook(segmenters=(), detectors=(ColourDetector(),))
+    result = backgrounds(photos, blind, ["dog"], look, settings=HoleSettings(grid=8, rounds=0))
+    assert result.remnants.held_back.all()
+    assert result.remnants.held_back.all()
+
+
+def test_an_object_that_covers_everything_leaves_a_flat_image() -> None:
+    photos, _ = rooms(2)
+    result = sent(photos, np.ones(photos.shape[:3], dtype=bool))
+    assert result.unseen == 1
+    assert (result.images == 127).all()
 
 
 def test_refused() -> None:

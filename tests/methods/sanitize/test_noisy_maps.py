@@ -77,6 +77,11 @@ def test_the_noise_is_as_large_as_stated(release) -> None:
     assert 0.8 < np.std(errors) < 1.2
 
 
+def test_long_maps_are_scaled_down(release) -> None:
+    short = release(400, 50.0, clip_radius=0.5)
+    assert np.abs(short.mean).sum() < 0.5 * true_mean(400).sum()
+
+
 def test_refused_before_anything_is_spent(release) -> None:
     with pytest.raises(ConfigError, match="clip_radius above 0"):
         release(4, 1.0, clip_radius=0.0)

@@ -86,6 +86,10 @@ def test_nothing_outside_of_the_part_changes_what_is_sent(
     np.testing.assert_array_equal(one.drawn, two.drawn)
 
 
+def test_text_says_nothing_of_a_photo() -> None:
+    assert TextSanitizer().sanitize(part()).values.shape == (3, 0)
+
+
 def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
     own = part(8)
     tight = BoxSanitizer(1).sanitize(own).values
@@ -99,6 +103,16 @@ def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
     assert odd.max() <= SIDE
 
 
+def test_edges_are_those_of_the_part() -> None:
+    photos, masks = rooms(1)
+    rows, columns = np.nonzero(masks[0])
+    photos[0, rows.min() + 2 : rows.min() + 6, columns.min() + 4] = 0
+    lines = EdgesSanitizer().sanitize(PhotoPart(photos, masks, "dog")).values
+    assert lines.dtype == np.bool_
+    assert lines.any()
+    assert not (lines & ~masks).any()
+
+
 def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_there() -> None:
     own = part()
     result = PoseSanitizer(MarkedPoses(), certainty=0.5).sanitize(own)
@@ -108,6 +122,13 @@ def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_ther
     dark = result.values[:, 0, :2].astype(int)
     assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
     assert ((result.drawn > 0).any(axis=3).sum(axis=(1, 2)) == 2).all()
+
+
+def test_a_segment_is_the_part_on_grey() -> None:
+    own = part()
+    values = SegmentSanitizer().sanitize(own).values
+    np.testing.assert_array_equal(values[own.mask], own.photos[own.mask])
+    assert (values[~own.mask] == 127).all()
 
 
 def test_noise_has_its_deviation_and_follows_the_seed() -> None:

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.methods.sanitize.painted_world import ColourDetector, ColourSegmenter, rooms
+from tests.methods.sanitize.painted_world import (
+    ColourDetector,
+    ColourSegmenter,
+    UnsureSegmenter,
+    is_red,
+    rooms,
+)
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Maps
@@ -39,12 +45,27 @@ def test_the_object_is_found_at_every_scale_and_mirrored() -> None:
         assert not (masks & ~segments.hidden[0]).any()
 
 
+def test_a_low_score_is_enough_to_hide_and_not_enough_to_be_the_object() -> None:
+    images, masks = rooms(2)
+    segments = search(images, ["dog"], UnsureSegmenter(), PLAIN)
+    assert not segments.masks.any()
+    np.testing.assert_array_equal(segments.hidden[0], masks)
+
+
 def test_a_head_that_is_taken_for_a_cats_is_hidden_too() -> None:
     images, masks = rooms(3, orange=True)
     with_cats = search(images, ["dog"], ColourSegmenter(), PLAIN)
     assert not (masks & ~with_cats.hidden[0]).any()
     without = SearchSettings(scales=(1.0,), flips=False, growth=0, look_alikes=False)
     assert (masks & ~search(images, ["dog"], ColourSegmenter(), without).hidden[0]).any()
+
+
+def test_what_is_an_object_of_its_own_is_no_look_alike() -> None:
+    images, _ = rooms(2, orange=True)
+    segments = search(images, ["dog", "cat"], ColourSegmenter(), PLAIN)
+    np.testing.assert_array_equal(segments.masks[0], is_red(images))
+    assert not segments.masks.all(axis=0).any()
+    assert not (segments.hidden[0] & segments.masks[1]).any()
 
 
 def test_no_pixel_of_a_more_private_object_is_visible() -> None:

@@ -14,7 +14,7 @@ from tests.methods.sanitize.test_training_set import Recorder
 
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import ComposeSettings
-from understudy.methods.sanitize.customise import TuningPlan, along_lines
+from understudy.methods.sanitize.customise import References, TuningPlan, along_lines
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
 from understudy.methods.sanitize.training_set import LabelledSet
@@ -23,6 +23,7 @@ from understudy.methods.sanitize.wire_items import (
     BoxItem,
     EdgesItem,
     Item,
+    PoseItem,
     TargetItem,
 )
 
@@ -140,6 +141,15 @@ def test_preferences_are_mixed_as_the_request_says(equal_shares: bool) -> None:
     assert words.sum() == len(whole) // 2
 
 
+def test_a_control_net_draws_references_in_the_outlines_of_the_edges() -> None:
+    result = run(pipeline(), request((1, "edges"), (0, None), "detector"))
+    references = References.from_bytes(result["customise"]["part-1.references"])
+    _, masks = rooms(COUNT)
+    assert len(references.images) == 4 * COUNT
+    for row, mask in enumerate(references.masks):
+        assert (mask & masks[row // 4]).sum() / (mask | masks[row // 4]).sum() > 0.9
+
+
 def test_an_object_drawn_along_lines_is_cut_out_whole_and_nothing_else_is() -> None:
     """Lines about its lower part alone, as where a cap's are not closed."""
     images, hints = np.zeros((2, 1, SIDE, SIDE, 3), np.uint8)
@@ -150,3 +160,58 @@ def test_an_object_drawn_along_lines_is_cut_out_whole_and_nothing_else_is() -> N
     assert_array_equal(references.masks, thing)
     through = along_lines(images, hints, thing | other, closed=False)
     assert through.masks.sum() < thing.sum()  # a skeleton's lines say how far it goes
+
+
+def test_weights_of_the_background_are_merged_where_the_paper_is_followed() -> None:
+    asked = request((0, None), (2, None))
+    plain = run(pipeline(), asked)["customise"]
+    merged = run(pipeline(plan=TuningPlan({}, merge_background=True)), asked)["customise"]
+    assert plain["tuned.txt"] == b""
+    assert merged["tuned.txt"] == b"0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"side": 64}, "32 pixels"),
+        ({"target_object": (wire.PartRequest(noun="zebra"),)}, "no class for an object"),
+        (
+            {
+                "target_object": (
+                    wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog"),
+                ),
+                "references": 3,
+            },
+            "cannot follow pose",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_said_before_anything_is_spent(
+    changes: dict[str, object], reason: str
+) -> None:
+    assert reason in (pipeline().objection(request((0, None), (0, None), **changes)) or "")
+
+
+def test_without_a_tuner_only_what_needs_none_is_taken() -> None:
+    one = pipeline(tuner=None)
+    assert "level 0" in (one.objection(request((2, None), (0, None))) or "")
+    assert one.objection(request((2, None), (2, None), "detector")) is None
+
+
+def test_a_pose_is_drawn_for_the_control_net() -> None:
+    from understudy.methods.sanitize.customise import references_of
+    from understudy.methods.sanitize.scene_prompts import ScenePrompts
+
+    points = np.array([[4 + k, 6 + 2 * k, 1] for k in range(11)], np.float32)
+    part = wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog")
+    references = references_of(
+        part,
+        [PoseItem.of(1, SIDE, points)],
+        SIDE,
+        Painter(),
+        ColourSegmenter(),
+        ScenePrompts("room"),
+        0,
+    )
+    assert len(references.images) == 4
+    assert references.masks.any(axis=(1, 2)).all()

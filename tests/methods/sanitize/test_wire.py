@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from understudy.core.errors import WireError
 from understudy.methods.sanitize import ed25519, signed_results, wire
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.wire_items import (
     FILL,
     HEADER_BYTES,
     ITEM_BYTES,
     ITEMS,
+    POSE_SLOTS,
     SIDES,
+    SKELETONS,
     BackgroundItem,
     BoxItem,
     EdgesItem,
@@ -98,6 +102,25 @@ def test_a_target_carries_nothing_of_what_is_outside_its_mask() -> None:
         TargetItem(part=1, side=32, salt=item.salt, payload=bytes(payload))
 
 
+@pytest.mark.parametrize(
+    "box", [[0, 0, 0, 4], [3, 3, 3, 9], [-1, 0, 5, 5], [0, 0, 65, 5], [0, 0, float("nan"), 5]]
+)
+def test_a_box_is_within_its_image(box: list[float]) -> None:
+    with pytest.raises(WireError):
+        BoxItem.of(1, 64, np.array(box))
+
+
+@pytest.mark.parametrize(
+    "points",
+    [np.full((1, 3), 70.0), np.full((1, 3), np.nan), np.ones((POSE_SLOTS + 1, 3)), np.ones(3)],
+)
+def test_a_pose_is_within_its_image(points: NDArray[np.float64]) -> None:
+    points = points.copy()
+    points[..., 2] = 1
+    with pytest.raises(WireError):
+        PoseItem.of(1, 64, points)
+
+
 ENCODED = [
     encode_item(item)
     for items in random_items(np.random.default_rng(0), 32, 1).values()
@@ -123,6 +146,24 @@ def test_a_changed_item_is_refused_or_another_valid_item(data: st.DataObject) ->
     assert encode_item(decoded) == sent
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda rest: b"USPN\x01" + rest))
+def test_other_bytes_are_no_item(sent: bytes) -> None:
+    with pytest.raises(WireError):
+        decode_item(sent)
+
+
+def test_eight_photos_of_edges_fit_in_8_kib() -> None:
+    """Acceptance: (L1, L0) of 8 photos, messages and items together."""
+    items = {1: random_items(np.random.default_rng(0), 64, 8)["edges"]}
+    manifest, encoded = wire.manifest_of(items)
+    submission = wire.JobSubmission(request=request(), manifest=manifest)
+    total = len(wire.encode_message(submission)) + sum(map(len, encoded.values()))
+    assert len(encoded) == 8
+    assert total <= 8 * 1024
+    assert submission.item_bytes == sum(map(len, encoded.values()))
+
+
 def test_size_and_count_say_nothing_of_the_photos() -> None:
     """Acceptance: empty photos and noise give messages and items of the same number of bytes."""
     noise = random_items(np.random.default_rng(3), 64, 8)
@@ -141,6 +182,11 @@ def test_size_and_count_say_nothing_of_the_photos() -> None:
         )
         assert [len(data) for data in sent.values()] == [len(data) for data in also.values()]
         assert len(wire.encode_message(one)) == len(wire.encode_message(other))
+
+
+def test_equal_arrays_have_different_digests() -> None:
+    items = [BoxItem.of(1, 64, np.array([0, 0, 32, 32])) for _ in range(64)]
+    assert len({item_digest(encode_item(item)) for item in items}) == 64
 
 
 def test_a_manifest_is_in_the_order_of_digests_and_of_nothing_else() -> None:
@@ -172,6 +218,28 @@ def test_an_item_is_accepted_under_its_own_digest_alone() -> None:
         with pytest.raises(WireError, match="does not list"):
             wire.accept_item(job, digest, sent)
     assert wire.accept_item(job, second, other).part == 1
+
+
+@pytest.mark.parametrize("kind", ["box", "pose", "target"])
+def test_an_item_of_another_kind_is_refused(kind: str) -> None:
+    items = random_items(np.random.default_rng(5), 64, 2)[kind]
+    manifest, encoded = wire.manifest_of({1: items})
+    job = wire.JobSubmission(request=request(references=2), manifest=manifest)
+    digest, data = next(iter(encoded.items()))
+    with pytest.raises(WireError, match="another part, kind or size"):
+        wire.accept_item(job, digest, data)
+
+
+def test_a_pose_has_the_keypoints_of_its_skeleton() -> None:
+    points = np.ones((12, 3))
+    manifest, encoded = wire.manifest_of({1: [PoseItem.of(1, 64, points)]})
+    target = wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog")
+    wanted = request(references=1).model_copy(update={"target_object": (target,)})
+    job = wire.JobSubmission(request=wanted, manifest=manifest)
+    digest, data = next(iter(encoded.items()))
+    assert len(SKELETONS["dog"]) == 11
+    with pytest.raises(WireError, match="more keypoints"):
+        wire.accept_item(job, digest, data)
 
 
 def test_a_message_has_one_form() -> None:
@@ -302,3 +370,15 @@ def test_a_signature_binds_every_field(private: bytes) -> None:
     other_key = ed25519.new_signing_key()
     with pytest.raises(WireError, match="another server"):
         signed_results.check_signature(model_result(other_key, b"model"), key)
+
+
+def test_a_pairing_code_is_read_whole_or_not_at_all() -> None:
+    for certificate in (None, "c" * 64):
+        code = PairingCode(
+            url="https://[::1]:8443", secret="a" * 32, public_key="b" * 64, certificate=certificate
+        )
+        assert PairingCode.read(f" {code.text()}\n") == code
+        for text in (code.text()[:-2], code.text() + ".", "", "https://host", "#" + code.secret):
+            if text != code.text()[:-2] or certificate:
+                with pytest.raises(WireError, match="pairing code"):
+                    PairingCode.read(text)

@@ -109,6 +109,14 @@ def test_the_closed_form_is_what_torch_computes(utility):
     assert one.converged == two.converged
 
 
+def test_layers_that_mix_samples_are_refused():
+    torch = pytest.importorskip("torch")
+    for layer in (torch.nn.BatchNorm1d(DIM), torch.nn.Dropout(0.1)):
+        network = torch.nn.Sequential(layer, torch.nn.Linear(DIM, CLASSES))
+        with pytest.raises(ConfigError, match=type(layer).__name__):
+            NetworkProxy(network, FEATURES, LABELS, NORM, settings())
+
+
 def test_a_network_refuses_answers_that_are_gradients_of_the_linear_proxy():
     torch = pytest.importorskip("torch")
 

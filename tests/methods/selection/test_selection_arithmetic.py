@@ -1,6 +1,7 @@
 """Budgets, projections onto them, robust scales, penalties."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -47,6 +48,22 @@ def test_budgets_add_up_and_no_class_exceeds_what_it_has(labels, keep, kind):
     assert (budgets[sizes > 0] >= 1).all()
 
 
+def test_proportional_budgets_are_within_one_of_their_share():
+    labels = np.repeat([0, 1, 2], [500, 300, 201])
+    budgets = class_budgets(labels, 3, 0.1)
+    assert np.abs(budgets - [50, 30, 20.1]).max() < 1
+
+
+def test_balanced_budgets_give_what_a_class_lacks_to_the_others():
+    labels = np.repeat([0, 1, 2], [2, 50, 50])
+    assert class_budgets(labels, 3, 30, "balanced").tolist() == [2, 14, 14]
+
+
+@pytest.mark.parametrize(("keep", "count"), [(0.2, 20), (1, 100), (1.0, 100), (2, 2), (100, 100)])
+def test_what_is_kept_is_a_share_or_a_number(keep, count):
+    assert selected_count(keep, 100) == count
+
+
 @given(LABELS, SHARES, st.data())
 def test_projected_weights_lie_in_the_box_and_add_up(labels, keep, data):
     budgets = budgets_or_none(labels, keep)
@@ -88,6 +105,13 @@ def test_robust_scores_are_bounded_and_keep_the_order(values):
     scores = robust_scores(values)
     assert np.abs(scores).max() <= 4
     assert (np.diff(scores[np.argsort(values, kind="stable")]) >= -1e-12).all()
+
+
+def test_robust_scores_of_normal_values_have_unit_scale_whatever_the_outliers():
+    values = np.random.default_rng(0).normal(3, 7, 2000)
+    scores = robust_scores(np.append(values, [1e9] * 50))
+    assert np.std(scores[:2000]) == pytest.approx(1, abs=0.1)
+    assert (scores[2000:] == 4).all()
 
 
 def test_the_penalty_rises_with_closeness_to_a_private_image():
