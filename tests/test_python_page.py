@@ -32,7 +32,7 @@ def test_the_examples_run(
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)  # the reader's own session
-    assert len(blocks) == 13
+    assert len(blocks) == 14
     assert Path("one/release/privacy.json").is_file()
     assert not Path("two").exists() or not list(Path("two").rglob("release/*"))
     assert not Path("four").exists()
