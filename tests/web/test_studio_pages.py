@@ -90,6 +90,19 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
     assert not started
 
 
+def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
+    """The server was killed between its mark and the process; nothing was charged."""
+    token, out = site.enter(), site.root / "run 9"
+    jobs, words = site.studio.jobs, ["synthesize", str(site.root), f"--out={out}"]
+    job = jobs.ask("synthesize", words, about=str(out), queue=site.studio.ledger_queue)
+    (jobs.folder / job.id / "begun").touch()
+    assert "Go on with it" in site.get("/run", run="data/run 9").text
+    for status in (303, 400):  # and not twice
+        assert site.post("/runs/resume", token, run="data/run 9").status_code == status
+    first, second = jobs.of(out, "synthesize")
+    assert (first.words, jobs.report(second).state) == (second.words, "queued")
+
+
 def test_hostile_names_are_text_on_every_page(story: Story) -> None:
     site, _ = story
     checked = site.get("/data", source="data/photos")
