@@ -25,7 +25,7 @@ from understudy.run import books
 from understudy.web.option_forms import form_options, reading_fields, run_fields
 from understudy.web.plan_pages import risk_of
 from understudy.web.sample_index import PAGE, SampleIndex
-from understudy.web.studio import STATIC_FILES, page_environment, strings
+from understudy.web.studio import STATIC_FILES, command_line_of, page_environment, strings
 
 HTMX_2_0_11 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 
@@ -315,6 +315,11 @@ def test_the_first_page_is_light(story: Story) -> None:
     assert len(loaded) == 5
     sizes = [len(site.get(path).content) for path in loaded]
     assert len(page.content) + sum(sizes) < 150_000
+
+
+def test_no_password_stands_on_a_page() -> None:
+    words = ["plan", "--ledger=postgresql://ann:secret@host/ledger"]
+    assert command_line_of(words) == "understudy plan --ledger=postgresql://..."
 
 
 def test_strings_can_be_named_in_templates() -> None:
