@@ -251,9 +251,12 @@ class KilledSite:
 
     def _converse(self, shown: DisclosurePreview) -> None:
         """Send, wait, get the model, delete: again from the beginning where the wire was cut."""
-        outbox, digest = Outbox(self.site.home), shown.parcel.digest
+        outbox, digest, refused = Outbox(self.site.home), shown.parcel.digest, False
         while True:
             try:
+                if refused:
+                    outbox.delete(self.site.attempt(shown))
+                    return
                 if outbox.attempts(digest, shown.server.public_key)[-1:]:
                     attempt = self.site.attempt(shown)
                     if attempt.deleted is not None:
@@ -268,8 +271,7 @@ class KilledSite:
                 outbox.delete(attempt)
                 return
             except ServerRefused:  # killed between the deletion and its row
-                outbox.delete(self.site.attempt(shown))
-                return
+                refused = True
             except ServerUnreachable:
                 continue
 

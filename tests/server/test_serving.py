@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import signal
 import ssl
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
-from urllib.parse import urlsplit
 
-import httpx2 as httpx
 import numpy as np
 import pytest
 from tests.conftest import Missing
@@ -26,7 +19,6 @@ from typer.testing import CliRunner
 
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError
-from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import decode_model
 from understudy.server import serve
@@ -227,53 +219,3 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
     medians = [values[1] for values in quartiles.values()]
     spread = min(values[2] - values[0] for values in quartiles.values())
     assert max(medians) - min(medians) < spread
-
-
-@pytest.mark.slow
-def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
-    """TLS by the fingerprint, a real job, and its deletion."""
-    pytest.importorskip("diffusers")
-    words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "serve"]
-    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
-    try:
-        assert process.stdout is not None
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        code = PairingCode.read(lines[1].split()[-1])
-        where = urlsplit(code.url)
-        for _ in range(600):  # uvicorn binds after the lines are printed
-            try:
-                pem = ssl.get_server_certificate((str(where.hostname), where.port or 0))
-                break
-            except OSError:
-                time.sleep(0.1)
-        assert sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest() == code.certificate
-        context = ssl.create_default_context(cadata=pem)
-        with httpx.Client(base_url=code.url, verify=context, timeout=60) as client:
-            body = wire.encode_message(wire.PairingRequest(secret=code.secret))
-            answer = client.post("/v1/pair", content=body)
-            paired = wire.decode_message(wire.PairingResult, answer.content)
-            head = {"authorization": f"Bearer {paired.token}"}
-            job = submitted(0, side=64, images_per_class=8)
-            body = wire.encode_message(job.submission)
-            answer = client.post("/v1/jobs", content=body, headers=head)
-            state = wire.decode_message(wire.JobState, answer.content)
-            path = f"/v1/jobs/{state.job}"
-            client.post(f"{path}/start", headers=head)
-            while state.state not in ("done", "failed"):
-                answer = client.get(f"{path}?revision={state.revision}&wait=20", headers=head)
-                state = wire.decode_message(wire.JobState, answer.content)
-            assert (state.state, state.failure) == ("done", None)
-            answer = client.get(f"{path}/model", headers=head)
-            result, model = decode_model(answer.content, code.public_key)
-            assert result.label_classes == CLASSES
-            assert len(model) < 2.5e6
-            receipt = client.delete(path, headers=head)
-            assert json.loads(receipt.content)["delivered"] is True
-        assert list((tmp_path / "keys").iterdir()) == []
-    finally:
-        process.send_signal(signal.SIGTERM)
-        if process.stdout is not None:
-            process.stdout.close()
-        code_of_exit = process.wait(60)
-    assert code_of_exit == 0

@@ -20,7 +20,7 @@ from tests.web.web_site import draw_dataset
 from understudy.run import books
 from understudy.web.child_jobs import ChildJob, ChildJobs
 
-PATIENCE = 120.0  # seconds
+PATIENCE = 300.0  # seconds
 
 
 def until(condition: Callable[[], object], *, jobs: ChildJobs | None = None) -> None:

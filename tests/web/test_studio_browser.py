@@ -131,7 +131,7 @@ def pages_of(live: LiveSite) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", [THEMES[0], pytest.param(THEMES[1], marks=pytest.mark.slow)])
 def test_everybody_can_use_every_page(
     story: Watched, live: LiveSite, browser: Any, theme: str, missing: Missing
 ) -> None:

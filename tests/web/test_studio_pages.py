@@ -25,7 +25,7 @@ from understudy.run import books
 from understudy.web.option_forms import form_options, reading_fields, run_fields
 from understudy.web.plan_pages import risk_of
 from understudy.web.sample_index import PAGE, SampleIndex
-from understudy.web.studio import STATIC_FILES, page_environment, strings
+from understudy.web.studio import STATIC_FILES, command_line_of, page_environment, strings
 
 HTMX_2_0_11 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 
@@ -88,6 +88,19 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
         assert answer.status_code == 400, change
     started = [one for one in site.studio.jobs.all()[count:] if one.kind == "synthesize"]
     assert not started
+
+
+def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
+    """The server was killed between its mark and the process; nothing was charged."""
+    token, out = site.enter(), site.root / "run 9"
+    jobs, words = site.studio.jobs, ["synthesize", str(site.root), f"--out={out}"]
+    job = jobs.ask("synthesize", words, about=str(out), queue=site.studio.ledger_queue)
+    (jobs.folder / job.id / "begun").touch()
+    assert "Go on with it" in site.get("/run", run="data/run 9").text
+    for status in (303, 400):  # and not twice
+        assert site.post("/runs/resume", token, run="data/run 9").status_code == status
+    first, second = jobs.of(out, "synthesize")
+    assert (first.words, jobs.report(second).state) == (second.words, "queued")
 
 
 def test_hostile_names_are_text_on_every_page(story: Story) -> None:
@@ -302,6 +315,11 @@ def test_the_first_page_is_light(story: Story) -> None:
     assert len(loaded) == 5
     sizes = [len(site.get(path).content) for path in loaded]
     assert len(page.content) + sum(sizes) < 150_000
+
+
+def test_no_password_stands_on_a_page() -> None:
+    words = ["plan", "--ledger=postgresql://ann:secret@host/ledger"]
+    assert command_line_of(words) == "understudy plan --ledger=postgresql://..."
 
 
 def test_strings_can_be_named_in_templates() -> None:

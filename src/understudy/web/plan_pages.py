@@ -25,6 +25,7 @@ from understudy.core.types import Receipt, StageReceipt
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.unit import Adjacency
+from understudy.release.outputs import RunPaths
 from understudy.report.meaning import guess_bound, percent
 from understudy.report.verdict_table import guarantee_card
 from understudy.run import books
@@ -269,12 +270,16 @@ class PlanPages:
                 "have changed since: look again. Nothing was charged"
             )
         place = self._out(source, out)
-        studio.asked(
-            "synthesize",
-            [*words, f"--out={place}", "--yes", "--progress=json"],
-            about=place,
-            queue=studio.ledger_queue,
-        )
+        before = studio.jobs.of(place, "synthesize")
+        begun = RunPaths(place).start.is_file()
+        if not before or (not begun and studio.jobs.report(before[-1]).is_over):
+            studio.asked(
+                "synthesize",
+                [*words, f"--out={place}", "--yes", "--progress=json"],
+                about=place,
+                queue=studio.ledger_queue,
+                stamp=str(len(before)),
+            )
         return moved("/run", run=studio.roots.place(place))
 
     def _queued(self) -> list[ChildJob]:

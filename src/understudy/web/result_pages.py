@@ -203,9 +203,10 @@ class ResultPages:
 
     def verify(self, request: Request, file: PlaceName = "") -> Response:
         """What can be checked of a release from outside: of a folder, or of a zip."""
-        checked = None
+        checked, named = None, "RELEASE"
         if file:
             path = self.studio.roots.dataset(file)
+            named = str(path)
             if path.is_file():
                 with _unpacked(path, self.studio.jobs.folder) as folder:
                     checked = verify(folder)
@@ -217,7 +218,7 @@ class ResultPages:
             file=file,
             checked=checked,
             guarantee=_guarantee(checked),
-            command_words=command_line_of(["verify", file or "RELEASE"]),
+            command_words=command_line_of(["verify", named]),
         )
 
     def _real(self, dataset: str) -> str:

@@ -116,7 +116,9 @@ class RunPages:
             state=state,
             job=job,
             report=report,
-            resumable=job is not None and summary is not None and state == "unfinished",
+            resumable=job is not None
+            and state in ("unfinished", "stopped")
+            and (summary is None or summary.state == "unfinished"),
             command_words=command_line_of(_shown_words(job)) if job else "",
         )
 
@@ -133,9 +135,10 @@ class RunPages:
         path = run_path(self.studio, run)
         job, report = self._latest(path)
         job, summary = required_job(job), _summary(path)
-        if report is None or not report.is_over or summary is None:
-            raise ConfigError("this run is at work, or nothing of it is there to go on with")
-        words = [*(word for word in job.words if word != "--resume"), "--resume"]
+        if report is None or not report.is_over:
+            raise ConfigError("this run is at work")
+        words = [word for word in job.words if word != "--resume"]
+        words += ["--resume"] if summary is not None else []  # else it had not begun
         number = len(self.studio.jobs.of(path, "synthesize"))
         self.studio.asked(
             "synthesize", words, about=path, queue=self.studio.ledger_queue, stamp=str(number)

@@ -186,7 +186,10 @@ def _changed(path: Path) -> int:
 def command_line_of(words: Iterable[str]) -> str:
     """A command as it is typed in the folder that the studio was started in."""
     here = os.getcwd() + os.sep
-    return shlex.join(["understudy", *(word.replace(here, "", 1) for word in words)])
+    shown = [word.replace(here, "", 1) for word in words]
+    secret = [word.startswith("--ledger=") and "@" in word for word in shown]  # a password
+    shown = ["--ledger=postgresql://..." if s else w for s, w in zip(secret, shown, strict=True)]
+    return shlex.join(["understudy", *shown])
 
 
 def form_of(request: Request) -> dict[str, str]:
