@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -291,3 +292,18 @@ def test_what_makes_no_sense_is_refused(
     printed = json.loads(capsys.readouterr().out)
     assert "owner/facts.yaml" in printed["files"]
     assert any("no Chromium" in note for note in printed["notes"])
+
+
+def test_a_release_alone_names_the_hosts_that_were_sent_its_images(
+    site: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(site / "dp" / "release", tmp_path / "alone")
+    file = tmp_path / "alone" / "privacy.json"
+    content = json.loads(file.read_text())
+    model = {"role": "captioner", "name": "openai:some", "licence": "unknown"}
+    content["models"].append({**model, "sha256": None, "host": "models.example.org"})
+    file.write_text(json.dumps(content))
+    subject = open_subject(tmp_path / "alone")[0]
+    assert [host.name for host in subject.hosts or ()] == ["models.example.org"]
+    (trust,) = [claim for claim in pyramid(subject) if claim.block == "trust model"]
+    assert "No guarantee holds towards models.example.org" in trust.claim

@@ -57,7 +57,7 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
     receipt = record.receipt
     verified = (_STATEMENT, _VERIFY) if subject.sound else ()
     words = "" if subject.sound else " `understudy verify` finds faults, so it is not claimed."
-    conditional = ", ".join(record.conditional_on)
+    conditional, hosts = ", ".join(record.conditional_on), " and ".join(record.disclosed_to)
     quality = "Nothing about utility was measured under the guarantee."
     if record.quality is not None:
         quality = f"Balanced accuracy {record.quality.balanced_accuracy[0]:.3f}, under it."
@@ -102,7 +102,8 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
         Claim(
             "middle",
             "trust model",
-            "Central: the owner's machine saw the images and added the noise.",
+            "Central: the owner's machine saw the images and added the noise."
+            + (f" No guarantee holds towards {hosts}, which was sent them." if hosts else ""),
             (_STATEMENT,),
         ),
         Claim(

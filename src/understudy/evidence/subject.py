@@ -109,6 +109,13 @@ def _release(place: Path) -> tuple[Subject, OwnerSide]:
     hosts, owner = None, OwnerSide()
     if place.name == "release" and run_file.is_file():
         hosts, owner = _of_run(run_file)
+    stated = tuple(
+        Host(host, "private images, or what was said of them", "not known: ask the host")
+        for host in record.disclosed_to
+        if host not in {one.name for one in hosts or ()}
+    )
+    if stated:
+        hosts = (*(hosts or ()), *stated)
     subject = Subject(
         "release",
         record.title,

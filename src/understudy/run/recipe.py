@@ -26,7 +26,7 @@ _INPUTS = (
 _NO_PATHS = ("hf:", "procedural:", "playhouse:")
 _STATE = "recipe.json"
 _RESUMED = ("synthesize", "select")
-_OF_THE_COMMAND = ("progress", "yes", "verbose", "help_all")  # and not of a run
+_OF_THE_COMMAND = ("progress", "yes", "verbose", "as_json", "help_all")  # and not of a run
 _OF_THE_RECIPE = ("resume", "progress", "yes", "help", "help_all")
 _AGAIN = ("evaluate", "report")
 """Steps that run again after an earlier step did: they read what it wrote."""
