@@ -109,7 +109,7 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     prior = public_gaussian(public)
     # 1: the released statistics of each class, as a denoiser in closed form.
     vault = materials.vault.map(partial(_vectors, materials, grid))
-    along = (public - prior.means[0]) @ prior.axes
+    along = (public - prior.means[0]) @ prior.axes / np.sqrt(prior.variances[0])
     gaussians, sizes = released_gaussians(
         vault, prior, np.linalg.norm(along, axis=1).astype(np.float64), classes, plan.warm_start
     )

@@ -97,11 +97,14 @@ def released_gaussians(
 ) -> tuple[ClassGaussians, Vector]:
     """Gaussians of the private images (n, d) of a vault, and their noisy class sizes, (classes,).
 
-    ``norms``: (m,) of what public images differ from their mean along the axes.
+    ``norms``: (m,) of what public images differ from their mean along the axes, each in deviations.
+    Statistics are taken in these units: there the spectrum is about flat, so what noise hides of a
+    covariance becomes the spectrum of public images and not an even grain.
     """
+    scales = np.sqrt(public.variances[0].astype(np.float64))
     axes = public.axes.astype(np.float64)
-    middle = public.means[0].astype(np.float64) @ axes
-    narrow = vault.view(Projection(axes))
+    middle = public.means[0].astype(np.float64) @ axes / scales
+    narrow = vault.view(Projection(axes / scales))
     sizes, sizes_sd = dp_estimators.class_sizes(vault, classes, len(axes), stages.sizes)
     everyone = narrow.unconditional()
     radius = float(np.quantile(norms, _COMMON_LEVEL))
@@ -126,13 +129,13 @@ def released_gaussians(
         shrinkage.shrink_leading(total / size, pooled, sd / size, clear=True)[0]
         for total, size in zip(totals, sizes, strict=True)
     ]
-    values, turns = np.linalg.eigh(np.stack(matrices))
+    values, turns = np.linalg.eigh(np.stack(matrices) * np.outer(scales, scales))
     # What public images have across the axes, in proportion to what is along them.
-    ratio = float(np.trace(pooled)) / float(public.variances.sum())
-    across = public.means[0].astype(np.float64) - axes @ middle
+    ratio = float(np.trace(pooled)) / len(pooled)
+    across = public.means[0].astype(np.float64) - axes @ (middle * scales)
     return (
         ClassGaussians(
-            (across + means @ axes.T).astype(np.float32),
+            (across + (means * scales) @ axes.T).astype(np.float32),
             public.axes,
             np.ascontiguousarray(turns, dtype=np.float32),
             np.maximum(values, _LEAST_VARIANCE).astype(np.float32),
