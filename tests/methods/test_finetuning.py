@@ -9,7 +9,7 @@ from tests.run.samples import class_folders
 from understudy import synthesize
 from understudy.core.errors import ConfigError
 from understudy.methods.finetuning.class_gaussians import ClassGaussians, public_gaussian
-from understudy.methods.finetuning.diffusion import DenoisingLoss, Diffusion
+from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
 from understudy.methods.finetuning.training import Adam
 
 SHAPE = (2, 3, 1)

@@ -61,7 +61,7 @@ def dataset_charges(entry: DatasetAccount) -> None:
         event = row.data.get("event") or {
             k: row.data[k] for k in ("epsilon", "delta") if k in row.data
         }
-        words = " ".join(f"{k}={v:.4g}" for k, v in event.items() if isinstance(v, float))
+        words = " ".join(f"{k}={v:.4g}" for k, v in event.items() if isinstance(v, float | int))
         words = words or str(row.data.get("what", "")) or _measured(row.data.get("details", {}))
         table.add_row(
             str(row.seq),

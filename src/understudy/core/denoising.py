@@ -12,7 +12,7 @@ from understudy.core.types import Labels, Shape
 Weights = NDArray[np.float32]
 """All parameters of a network in one vector: (P,) float32."""
 
-Pairs = NDArray[np.float32]
+ImagePairs = NDArray[np.float32]
 """Two images a sample: (n, 2, height, width, channels) float32."""
 
 
@@ -37,7 +37,7 @@ class Denoiser(Protocol):
         ...
 
     def predict(
-        self, weights: Weights, pairs: Pairs, levels: NDArray[np.float32], labels: Labels
+        self, weights: Weights, pairs: ImagePairs, levels: NDArray[np.float32], labels: Labels
     ) -> NDArray[np.float32]:
         """Of n pairs, with (n,) levels about -1 to 1 and (n,) classes: (n, height, width, c)."""
         ...
@@ -45,7 +45,7 @@ class Denoiser(Protocol):
     def gradients(
         self,
         weights: Weights,
-        pairs: Pairs,
+        pairs: ImagePairs,
         levels: NDArray[np.float32],
         labels: Labels,
         targets: NDArray[np.float32],

@@ -97,9 +97,7 @@ class EmbeddedBackend:
                 torch,
                 "none",
             ),
-            BackendInfo(
-                _WRITER, "writer", "captions from a grammar of phrases", None, True, "none"
-            ),
+            BackendInfo(_WRITER, "writer", "captions by a grammar", None, True, "none"),
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:

@@ -19,7 +19,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from understudy.backends.plugin import PositiveCount, full_name, read_options
-from understudy.core.denoising import Pairs, Weights
+from understudy.core.denoising import ImagePairs, Weights
 from understudy.core.option import Option
 from understudy.core.types import Labels, Shape
 
@@ -135,7 +135,7 @@ class PatchDenoiser:
         return torch.cat([part.detach().reshape(-1) for part in network.parameters()]).numpy()
 
     def predict(
-        self, weights: Weights, pairs: Pairs, levels: NDArray[np.float32], labels: Labels
+        self, weights: Weights, pairs: ImagePairs, levels: NDArray[np.float32], labels: Labels
     ) -> NDArray[np.float32]:
         """As of a `Denoiser`."""
         network, named = self._at(weights, pairs.shape[2:])
@@ -147,7 +147,7 @@ class PatchDenoiser:
     def gradients(
         self,
         weights: Weights,
-        pairs: Pairs,
+        pairs: ImagePairs,
         levels: NDArray[np.float32],
         labels: Labels,
         targets: NDArray[np.float32],

@@ -39,16 +39,21 @@ from understudy.methods.base import (
 )
 from understudy.methods.finetuning.class_gaussians import (
     GaussianStages,
-    Rows,
+    ImageRows,
     public_gaussian,
     released_gaussians,
 )
-from understudy.methods.finetuning.diffusion import Diffusion
-from understudy.methods.finetuning.training import DpSgd, dp_sgd, pretrained, public_clip_norm
+from understudy.methods.finetuning.edm import Diffusion
+from understudy.methods.finetuning.training import (
+    TrainingSettings,
+    pretrained,
+    public_clip_norm,
+    trained_by_dp_sgd,
+)
 from understudy.privacy.accounting import MAX_SIZE
 from understudy.steps.row_arithmetic import spread_batches
 
-NAME = "finetuning"
+_NAME = "finetuning"
 
 _SIDE = 32  # longest side of the images that the network draws; larger ones are enlarged
 _PUBLIC_IMAGES = 4_096  # are learnt from, at most
@@ -104,7 +109,7 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     prior = public_gaussian(public)
     # 1: the released statistics of each class, as a denoiser in closed form.
     vault = materials.vault.map(partial(_vectors, materials, grid))
-    along = (public - prior.means[0]) @ prior.axes
+    along = (public - prior.means[0]) @ prior.axes / np.sqrt(prior.variances[0])
     gaussians, sizes = released_gaussians(
         vault, prior, np.linalg.norm(along, axis=1).astype(np.float64), classes, plan.warm_start
     )
@@ -127,9 +132,11 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
         materials.keep("clip norm", lambda: {"norm": np.array(clip_norm)})["norm"].item()
     )
     private = Diffusion(untrained.denoiser, gaussians, grid, weights)
-    settings = DpSgd(plan.training, params.learning_rate, clip_norm, params.multiplicity)
+    settings = TrainingSettings(plan.training, params.learning_rate, clip_norm, params.multiplicity)
     bar = materials.progress("learning from private images, with noise", params.steps)
-    tuned = private.at(dp_sgd(vault, private, settings, sizes, materials.seed_of("steps"), bar))
+    tuned = private.at(
+        trained_by_dp_sgd(vault, private, settings, sizes, materials.seed_of("steps"), bar)
+    )
     # 4: samples of the averaged weights.
     return _release(materials.for_samples, tuned, sizes, params, clip_norm)
 
@@ -159,7 +166,7 @@ def _release(
             yield SyntheticBatch(part, images=materials.selected(len(part), draw))
 
     return Release(
-        method=NAME,
+        method=_NAME,
         classes=materials.classes,
         count=len(labels),
         batches=batches,
@@ -191,13 +198,13 @@ def grid_of(context: Context) -> Shape:
     return (*(max(side, round(n * scale / side) * side) for n in (height, width)), channels)
 
 
-def _vectors(materials: Materials, grid: Shape, images: Images) -> Rows:
+def _vectors(materials: Materials, grid: Shape, images: Images) -> ImageRows:
     """Images (n, height, width, c) as small ones of -1 to 1, (n, d)."""
     small = materials.resized(images, grid)
     return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
 
 
-def _public_images(materials: Materials, grid: Shape) -> Rows:
+def _public_images(materials: Materials, grid: Shape) -> ImageRows:
     """Public images as the network draws them: (m, d)."""
     if materials.public is None:
         raise ConfigError("fine-tuning needs public images to learn from first (--public SOURCE)")
@@ -275,7 +282,7 @@ def _check_resample(params: FinetuningParams, context: Context) -> None:
 
 
 METHOD = Method(
-    name=NAME,
+    name=_NAME,
     summary="a diffusion network, trained on public images and by DP-SGD on the private ones",
     source="Dockhorn et al., Differentially Private Diffusion Models; Abadi et al., Deep Learning "
     "with Differential Privacy",

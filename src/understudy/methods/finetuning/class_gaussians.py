@@ -27,7 +27,7 @@ _COMMON_LEVEL = 0.95  # of public images lie nearer to their mean than private o
 _CLASS_LEVEL = 0.8  # of private ones lie nearer to the common mean; as in clustering
 _LEAST_VARIANCE = 1e-4  # of a pixel of -1 to 1: of rounding to 8 bits, and less
 
-Rows = NDArray[np.float32]
+ImageRows = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class GaussianStages:
 class ClassGaussians:
     """Gaussians of images as vectors of length d, one a class."""
 
-    means: Rows  # (C, d)
-    axes: Rows  # (d, r) orthonormal, that covariances are known along
-    turns: Rows  # (C, r, r) eigenvectors of each class, along the axes
-    variances: Rows  # (C, r) its eigenvalues
+    means: ImageRows  # (C, d)
+    axes: ImageRows  # (d, r) orthonormal, that covariances are known along
+    turns: ImageRows  # (C, r, r) eigenvectors of each class, along the axes
+    variances: ImageRows  # (C, r) its eigenvalues
     rest: float  # the variance across the axes
 
     @property
@@ -57,7 +57,7 @@ class ClassGaussians:
         d, r = self.axes.shape
         return float(np.sqrt((self.variances.sum(axis=1).mean() + self.rest * (d - r)) / d))
 
-    def denoise(self, noisy: Rows, sigmas: NDArray[np.float32], labels: Labels) -> Rows:
+    def denoise(self, noisy: ImageRows, sigmas: NDArray[np.float32], labels: Labels) -> ImageRows:
         """E[x | x + sigma n] of (n, d) images with (n,) noise levels and classes: (n, d).
 
         Each row by itself to the last bit: products are exact sums or of one row each.
@@ -68,8 +68,8 @@ class ClassGaussians:
         turns, variances = self.turns[labels], self.variances[labels]
         along = Projection(self.axes)(offsets).astype(np.float32)
         turned = np.matmul(along[:, None], turns)[:, 0]
-        kept = turned * (variances / (variances + squares) - across)
-        back = np.matmul(turns, kept[:, :, None])[:, :, 0]
+        shrunk = turned * (variances / (variances + squares) - across)
+        back = np.matmul(turns, shrunk[:, :, None])[:, :, 0]
         moved = Projection(self.axes.T)(back).astype(np.float32)
         return np.asarray(self.means[labels] + across * offsets + moved, dtype=np.float32)
 
@@ -97,11 +97,14 @@ def released_gaussians(
 ) -> tuple[ClassGaussians, Vector]:
     """Gaussians of the private images (n, d) of a vault, and their noisy class sizes, (classes,).
 
-    ``norms``: (m,) of what public images differ from their mean along the axes.
+    ``norms``: (m,) of what public images differ from their mean along the axes, each in deviations.
+    Statistics are taken in these units: there the spectrum is about flat, so what noise hides of a
+    covariance becomes the spectrum of public images and not an even grain.
     """
+    scales = np.sqrt(public.variances[0].astype(np.float64))
     axes = public.axes.astype(np.float64)
-    middle = public.means[0].astype(np.float64) @ axes
-    narrow = vault.view(Projection(axes))
+    middle = public.means[0].astype(np.float64) @ axes / scales
+    narrow = vault.view(Projection(axes / scales))
     sizes, sizes_sd = dp_estimators.class_sizes(vault, classes, len(axes), stages.sizes)
     everyone = narrow.unconditional()
     radius = float(np.quantile(norms, _COMMON_LEVEL))
@@ -126,13 +129,13 @@ def released_gaussians(
         shrinkage.shrink_leading(total / size, pooled, sd / size, clear=True)[0]
         for total, size in zip(totals, sizes, strict=True)
     ]
-    values, turns = np.linalg.eigh(np.stack(matrices))
+    values, turns = np.linalg.eigh(np.stack(matrices) * np.outer(scales, scales))
     # What public images have across the axes, in proportion to what is along them.
-    ratio = float(np.trace(pooled)) / float(public.variances.sum())
-    across = public.means[0].astype(np.float64) - axes @ middle
+    ratio = float(np.trace(pooled)) / len(pooled)
+    across = public.means[0].astype(np.float64) - axes @ (middle * scales)
     return (
         ClassGaussians(
-            (across + means @ axes.T).astype(np.float32),
+            (across + (means * scales) @ axes.T).astype(np.float32),
             public.axes,
             np.ascontiguousarray(turns, dtype=np.float32),
             np.maximum(values, _LEAST_VARIANCE).astype(np.float32),

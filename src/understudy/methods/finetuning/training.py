@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from understudy.core.denoising import Weights
 from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings, Stage, Vector
-from understudy.methods.finetuning.diffusion import DenoisingLoss, Diffusion
+from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
 from understudy.privacy.network_gradients import NetworkGradients
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
@@ -84,7 +84,7 @@ def public_clip_norm(diffusion: Diffusion, images: Embeddings, multiplicity: int
 
 
 @dataclass(frozen=True)
-class DpSgd:
+class TrainingSettings:
     """The settings of DP-SGD."""
 
     stage: Stage  # of its steps
@@ -93,10 +93,10 @@ class DpSgd:
     multiplicity: int  # draws of noise for each record
 
 
-def dp_sgd(
+def trained_by_dp_sgd(
     vault: Vault,
     diffusion: Diffusion,
-    settings: DpSgd,
+    settings: TrainingSettings,
     sizes: Vector,
     seed: int,
     progress: Callable[[int], None],

@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.denoising import Denoiser, Pairs, Weights
+from understudy.core.denoising import Denoiser, ImagePairs, Weights
 from understudy.core.types import Labels, Seeds, Shape
-from understudy.methods.finetuning.class_gaussians import ClassGaussians, Rows
+from understudy.methods.finetuning.class_gaussians import ClassGaussians, ImageRows
 
 _LOG_MEAN, _LOG_DEVIATION = -0.4, 1.2  # of noise levels over the data's deviation (table 1: -1.2 of
 # an absolute level, with a deviation of the data of 0.5)
@@ -24,7 +24,7 @@ _LEAST_SIGMA, _MOST_SIGMA, _RHO = 0.02, 80.0, 7.0  # over the data's deviation; 
 _LEVEL_SCALE = 0.25  # c_noise, table 1
 _DECODED = 128  # samples that the network is asked about at a time
 
-Floats = NDArray[np.float32]
+NoiseLevels = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Diffusion:
         """The same at other weights."""
         return replace(self, weights=weights)
 
-    def denoise(self, noisy: Rows, sigmas: Floats, labels: Labels) -> Rows:
+    def denoise(self, noisy: ImageRows, sigmas: NoiseLevels, labels: Labels) -> ImageRows:
         """D(x; sigma) of (n, d) images with (n,) noise levels and classes: (n, d)."""
         pairs, levels, base, scale = self.conditioned(noisy, sigmas, labels)
         change = self.denoiser.predict(self.weights, pairs, levels, labels)
         return np.asarray(base + scale[:, None] * change.reshape(base.shape), dtype=np.float32)
 
     def conditioned(
-        self, noisy: Rows, sigmas: Floats, labels: Labels
-    ) -> tuple[Pairs, Floats, Rows, Floats]:
+        self, noisy: ImageRows, sigmas: NoiseLevels, labels: Labels
+    ) -> tuple[ImagePairs, NoiseLevels, ImageRows, NoiseLevels]:
         """What the network reads, (n, 2, ...) and (n,); G, (n, d); and c_out, (n,)."""
         deviation = self.gaussians.deviation
         base = self.gaussians.denoise(noisy, sigmas, labels)
@@ -58,7 +58,9 @@ class Diffusion:
         scale = sigmas * deviation / np.sqrt(np.square(sigmas) + deviation**2)
         return pairs.astype(np.float32), levels.astype(np.float32), base, scale.astype(np.float32)
 
-    def gradients(self, images: Rows, labels: Labels, draws: list[tuple[Floats, Rows]]) -> Floats:
+    def gradients(
+        self, images: ImageRows, labels: Labels, draws: list[tuple[NoiseLevels, ImageRows]]
+    ) -> NoiseLevels:
         """Of each record's loss, the mean over its draws of noise: (n, P).
 
         The loss is the squared error of F, which is that of D weighted by 1 / c_out^2 (equation 8).
@@ -84,7 +86,7 @@ class Diffusion:
             targets.reshape(n, k, *self.shape),
         )
 
-    def mean_gradient(self, images: Rows, label: int, rng: np.random.Generator) -> Floats:
+    def mean_gradient(self, images: ImageRows, label: int, rng: np.random.Generator) -> NoiseLevels:
         """The mean over images of the first Gaussian, each noised once, as of a class: (P,)."""
         n = len(images)
         sigmas, noise = self.draw(rng, n)
@@ -98,20 +100,20 @@ class Diffusion:
         )
         return np.asarray(gradients[0])
 
-    def draw(self, rng: np.random.Generator, k: int) -> tuple[Floats, Rows]:
+    def draw(self, rng: np.random.Generator, k: int) -> tuple[NoiseLevels, ImageRows]:
         """k noise levels, (k,), and noise, (k, d)."""
         normal = rng.standard_normal(k, dtype=np.float32)
         sigmas = self.gaussians.deviation * np.exp(_LOG_MEAN + _LOG_DEVIATION * normal)
         noise = rng.standard_normal((k, self.gaussians.means.shape[1]), dtype=np.float32)
         return sigmas.astype(np.float32), noise
 
-    def sample(self, labels: Labels, seeds: Seeds, steps: int) -> Rows:
+    def sample(self, labels: Labels, seeds: Seeds, steps: int) -> ImageRows:
         """A sample of each class and seed, (n, d), by Heun's method (Algorithm 1, no churn)."""
         parts = [slice(i, i + _DECODED) for i in range(0, len(labels), _DECODED)]
         samples = [self._solved(labels[part], seeds[part], steps) for part in parts]
         return np.concatenate(samples) if samples else self.gaussians.means[labels]
 
-    def _solved(self, labels: Labels, seeds: Seeds, steps: int) -> Rows:
+    def _solved(self, labels: Labels, seeds: Seeds, steps: int) -> ImageRows:
         deviation = self.gaussians.deviation
         least, most = _LEAST_SIGMA * deviation, _MOST_SIGMA * deviation
         ends = most ** (1 / _RHO), least ** (1 / _RHO)
@@ -121,7 +123,7 @@ class Diffusion:
             np.random.default_rng(int(seed)).standard_normal(means.shape[1], dtype=np.float32)
             for seed in seeds
         ]
-        images: Rows = (means + most * np.stack(noise)).astype(np.float32)
+        images: ImageRows = (means + most * np.stack(noise)).astype(np.float32)
         for sigma, following in pairwise(sigmas):
             slope = self._slope(images, sigma, labels)
             moved = (images + (following - sigma) * slope).astype(np.float32)
@@ -131,7 +133,7 @@ class Diffusion:
             images = moved
         return images
 
-    def _slope(self, images: Rows, sigma: float, labels: Labels) -> Rows:
+    def _slope(self, images: ImageRows, sigma: float, labels: Labels) -> ImageRows:
         sigmas = np.full(len(images), sigma, dtype=np.float32)
         return np.asarray((images - self.denoise(images, sigmas, labels)) / sigma, dtype=np.float32)
 
@@ -170,7 +172,7 @@ class DenoisingLoss:
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
-    def gradients(self, values: Rows, labels: Labels) -> Floats:
+    def gradients(self, values: ImageRows, labels: Labels) -> NoiseLevels:
         """Of records (n, d): (n, P)."""
         draws = []
         for record, label in zip(values, labels, strict=True):
