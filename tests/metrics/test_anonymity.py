@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.metrics.anonymity import AnonymityTest, infer, link, single_out
+from understudy.metrics.anonymity import AnonymityTest, infer, link_halves, single_out
 
 RNG = np.random.default_rng(11)
 PRIVATE, CONTROL, HONEST = (
@@ -15,7 +15,7 @@ COPIES = PRIVATE + RNG.normal(0, 0.05, PRIVATE.shape).astype(np.float32)
 SECRETS = [RNG.integers(0, 4, 400) for _ in range(3)]  # nothing tells them but the record itself
 
 
-@pytest.mark.parametrize("attack", [single_out, link])
+@pytest.mark.parametrize("attack", [single_out, link_halves])
 def test_copies_leak_and_an_honest_release_does_not(attack) -> None:
     copied, honest = attack(PRIVATE, COPIES, CONTROL), attack(PRIVATE, HONEST, CONTROL)
     assert copied.verdict == "leaks"

@@ -99,14 +99,13 @@ class Inputs:
         outside = None if stated else _open_outside(path, options)
         facts = _facts(path) if outside is None else _facts_of(outside)
         shape = tuple(facts["data"]["image_shape"] or ()) or None
-        size = None if shape is None else (shape[0], shape[1])
         release = open_release(path, shape) if outside is None else outside
         captioned = None if shape is None or outside is not None else open_captioned(path)
         train, held_out, tests = _real(
             path,
             real,
             test,
-            _declared(facts, options, size),
+            _declared(facts, options, None if shape is None else shape[:2]),
             unprotected=facts.get("guarantee", {}).get("kind") == "none",
         )
         require_classes(train, tests)

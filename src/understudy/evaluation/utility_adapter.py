@@ -150,12 +150,10 @@ def measure_utility(
         part.add(Part(attacked.values, attacked.curves))
         part.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
         if released is not None and network == DISCRIMINANT:
+            right = score(released, held_out, synthetic.classes, n_train=0).balanced
+            baseline, _ = mean_and_spread(report.real)
             part.values.append(
-                RELEASED_ACCURACY.value(
-                    score(released, held_out, synthetic.classes, n_train=0).balanced,
-                    baseline=mean_and_spread(report.real)[0],
-                    measured=RELEASED_WORDS,
-                )
+                RELEASED_ACCURACY.value(right, baseline=baseline, measured=RELEASED_WORDS)
             )
     part.values += _majority(report.synthetic[0])
     return part

@@ -57,7 +57,7 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
     receipt = record.receipt
     verified = (_STATEMENT, _VERIFY) if subject.sound else ()
     words = "" if subject.sound else " `understudy verify` finds faults, so it is not claimed."
-    conditional, hosts = ", ".join(record.conditional_on), " and ".join(record.disclosed_to)
+    conditional = ", ".join(record.conditional_on)
     quality = "Nothing about utility was measured under the guarantee."
     if record.quality is not None:
         quality = f"Balanced accuracy {record.quality.balanced_accuracy[0]:.3f}, under it."
@@ -99,13 +99,7 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
         Claim("middle", "implementation: side channels", "Time and memory are not protected."),
         Claim("middle", "utility", quality, (_STATEMENT,) if record.quality else ()),
         Claim("middle", "bias", "How groups within a class fare was not measured under it."),
-        Claim(
-            "middle",
-            "trust model",
-            "Central: the owner's machine saw the images and added the noise."
-            + (f" No guarantee holds towards {hosts}, which was sent them." if hosts else ""),
-            (_STATEMENT,),
-        ),
+        _trust_model(record),
         Claim(
             "middle",
             "query model",
@@ -113,6 +107,13 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
             ("source: tests/privacy/test_ledger.py", "source: tests/privacy/test_ledger_races.py"),
         ),
     )  # fmt: skip
+
+
+def _trust_model(record: RunRecord) -> Claim:
+    words = "Central: the owner's machine saw the images and added the noise."
+    if hosts := " and ".join(record.disclosed_to):
+        words += f" No guarantee holds towards {hosts}, which was sent them."
+    return Claim("middle", "trust model", words, (_STATEMENT,))
 
 
 def _none(subject: Subject) -> tuple[Claim, ...]:

@@ -13,7 +13,7 @@ from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtract
 from understudy.evaluation.evaluate import evaluate
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import measure_reconstruction
-from understudy.metrics.anonymity import LEAST_ROWS, AnonymityTest, infer, link, single_out
+from understudy.metrics.anonymity import LEAST_ROWS, AnonymityTest, infer, link_halves, single_out
 from understudy.run.accuracy import collect
 from understudy.run.progress import Bars
 
@@ -89,7 +89,7 @@ def measure_risk(folder: Path, real: str, test: str | None, events: Events) -> M
         for source in (inputs.real, inputs.release, control)
     ]
     features = [side.features for side in sides]
-    tests = [single_out(*features), link(*features)]
+    tests = [single_out(*features), link_halves(*features)]
     notes = []
     if len(classes) > 1:
         tests.append(infer(*((side.features, side.labels) for side in sides)))

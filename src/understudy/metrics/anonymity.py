@@ -115,7 +115,7 @@ def single_out(
     )
 
 
-def link(
+def link_halves(
     private: Embeddings, release: Embeddings, control: Embeddings, *, seed: int = 0
 ) -> AnonymityTest:
     """Do two halves of a record's embedding have the same nearest sample?

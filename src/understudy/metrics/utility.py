@@ -404,9 +404,7 @@ def utility_report(
     own = Labelled(real.values, labels, synthetic.classes)
     for each in (own, test):
         _check_fit(synthetic, each)
-    sides: tuple[TrainingSet, ...] = (
-        ("synthetic", "real", "both") if both else ("synthetic", "real")
-    )
+    sides = cast(tuple[TrainingSet, ...], ("synthetic", "real", "both")[: 3 if both else 2])
     results_by_side: dict[TrainingSet, list[UtilityResult]]
     results_by_side = {"synthetic": [], "real": [], "both": []}
     for number, (seed, side) in enumerate(product(seeds, sides)):

@@ -26,6 +26,8 @@ from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 _DCT, _WRITER, _STUDIO = "embedded:dct", "embedded:writer", "embedded:studio"
+_DENOISER = "embedded:denoiser"
+_DENOISER_WORDS = "a small transformer of image patches, to be trained: no weights"
 _MODULES = {
     "denoiser": ("denoiser", "torch"),
     "energies": ("energies.energy_models", "torch"),
@@ -89,14 +91,7 @@ class EmbeddedBackend:
                 "Apache-2.0",
                 device=True,
             ),
-            BackendInfo(
-                "embedded:denoiser",
-                "denoiser",
-                "a small transformer of image patches, to be trained: no weights",
-                "torch",
-                torch,
-                "none",
-            ),
+            BackendInfo(_DENOISER, "denoiser", _DENOISER_WORDS, "torch", torch, "none"),
             BackendInfo(_WRITER, "writer", "captions by a grammar", None, True, "none"),
         ]
 
