@@ -47,6 +47,8 @@ class Fault:
     test: str
 
 
+SAMPLED = "privacy/test_sampled.py::"
+SELECTIONS = "privacy/test_private_selection.py::"
 SUMS = "privacy/test_sums.py::"
 QUERIES = "conformance/test_queries.py::TestQueries::"
 NOISE = "statistical/test_noise.py::"
@@ -167,9 +169,32 @@ FAULTS = (
     Fault(
         "all records of a unit are used, whatever its cap",
         "rows.py",
-        "self._order = order[rank < max_rows]\n            self._units = grouped[rank < max_rows]",
-        "self._order = order\n            self._units = grouped",
+        "return order[rank < max_rows], grouped[rank < max_rows]",
+        "return order, grouped",
         VAULT + "test_rows_beyond_a_units_cap_are_not_used",
+    ),
+    # steps on samples, and selections
+    Fault(
+        "every unit is in every sample",
+        "rows.py",
+        "    if rate >= 1:\n        return block\n",
+        "    if rate > 0:\n        return block\n",
+        SAMPLED + "test_units_are_sampled_with_their_rate_independently_of_one_another",
+    ),
+    Fault(
+        "steps on samples are left out beside a selection",
+        "accounting.py",
+        "            accountant.compose(SelfComposedDpEvent(step, event.steps))\n",
+        "            del step\n",
+        SELECTIONS + "test_selections_steps_on_samples_and_whole_sums_compose_in_any_order",
+    ),
+    Fault(
+        "the best of several runs is charged as one run",
+        "accounting.py",
+        "            best = RepeatAndSelectDpEvent("
+        "GaussianDpEvent(1 / event.mu), event.runs, _LOGARITHMIC)\n",
+        "            best = GaussianDpEvent(1 / event.mu)\n",
+        SELECTIONS + "test_the_cost_is_that_of_the_theorem_from_the_safe_side",
     ),
     # noise
     Fault(
@@ -255,7 +280,7 @@ FAULTS = (
     Fault(
         "an answer before it is paid",
         "account.py",
-        "            self.reserve()\n            attempt = self._pay(stage)\n",
+        "            self.reserve()\n            attempt = self._pay(stage, step)\n",
         "            attempt = 1\n",
         VAULT + "test_the_whole_plan_is_charged_before_the_first_answer",
     ),

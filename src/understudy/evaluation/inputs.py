@@ -127,10 +127,8 @@ class Inputs:
             from understudy.evaluation.utility_adapter import require_trainable
 
             require_trainable(release, tests, options.networks)
-        if options.rows < 2 * NEAREST_NEIGHBOURS:
-            raise ConfigError(
-                f"--rows must be {2 * NEAREST_NEIGHBOURS} or more, found {options.rows}"
-            )
+        if options.rows < (least := 2 * NEAREST_NEIGHBOURS):
+            raise ConfigError(f"--rows must be {least} or more, found {options.rows}")
         distance = None if options.lpips is None else load_perceptual(options.lpips, release)
         guarantee = _guarantee(path, facts, options) if options.dp_sgd else None
         return cls(
