@@ -1,13 +1,15 @@
 #!/bin/sh
 # Installs what the demonstration and the tests like to find on Debian or Ubuntu: Fashion-MNIST, a
-# PostgreSQL server for the ledger's tests, and venv. Quiet, and never an error: without apt-get or
-# the rights to use it, the demonstration takes its images from the hub and those tests are skipped.
+# PostgreSQL server for the ledger's tests, a browser for those of pages, and venv. Quiet, and never
+# an error: without apt-get or the rights to use it, the demonstration takes its images from the hub
+# and those tests are skipped.
 set -u
 command -v apt-get >/dev/null 2>&1 || exit 0
 
 wanted=""
 [ -d /usr/share/datasets/fashion-mnist ] || wanted="$wanted dataset-fashion-mnist"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted="$wanted postgresql"
+command -v chromium >/dev/null 2>&1 || wanted="$wanted chromium"
 [ -n "$(scripts/find-python.sh)" ] || wanted="$wanted python3 python3-venv"
 [ -n "$wanted" ] || exit 0
 

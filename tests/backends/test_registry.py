@@ -106,7 +106,8 @@ def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(entry_points, "entry_points", lambda *, group: ())
     names = [info.name for info in backends()]
     assert names == [
-        *("embedded:dct", "embedded:energies", "embedded:photo", "embedded:scattering"),
+        *("embedded:dct", "embedded:denoiser", "embedded:energies", "embedded:photo"),
+        "embedded:scattering",
         *("embedded:studio", "embedded:writer", "hf:MODEL", "inception:FILE"),
         *("litert:FILE", "litert:FILE", "onnx:FILE", "openai:MODEL"),
     ]

@@ -433,7 +433,7 @@ def best_of(runs: float, run: Callable[[], T], score: Callable[[T], float]) -> T
         run: Makes one outcome, its settings drawn at random from a public space.
         score: Of an outcome, made of its noisy answers alone.
     """
-    g, number, level = selection_parameter(runs), 1, secrets.SystemRandom().random()
+    g, number, level = selection_parameter(runs), 1, secrets.randbelow(1 << 53) / (1 << 53)
     # P(K = k) = (1 - g)^k / (k log(1/g)), from k = 1 on, until the level is used up.
     power = 1 - g
     while level >= power / (number * math.log(1 / g)):
