@@ -9,14 +9,13 @@ import signal
 import socket
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import uvicorn
-from tests.device.device_site import SEGMENTER, DeviceSite
+from tests.device.device_site import SEGMENTER, DeviceSite, child, kill
 from tests.device.wire_proxy import WireProxy
 from tests.server.site import Device, Server, Submitted
 from typer.testing import CliRunner
@@ -190,25 +189,6 @@ def test_an_answer_that_is_cut_off_is_none(body: bytes) -> None:
         with pytest.raises(ServerUnreachable, match="IncompleteRead"):
             connection("GET", "/v1/about", b"", None)
         running.join()
-
-
-def child(work: Callable[[], None]) -> int:
-    """A process of its own that does this and ends."""
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return process
-
-
-def kill(process: int) -> None:
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
 
 
 class KilledSite:
