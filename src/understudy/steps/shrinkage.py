@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from understudy.core.types import Vector
 
 CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean or variances must exceed
+_REST_DEVIATIONS = 4.0  # of the noise in the mean variance of a block that no axis explains
 _FAINT = 0.1  # of a target's energy
 _LEAST_VARIANCE = 0.05  # of a block, over that of public images
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
@@ -100,12 +101,12 @@ def left_variances(matrix: Vector, explained: Vector, noise_sd: float) -> Vector
     """What a noisy covariance has beyond its kept axes, which explain so much of each number: (d,).
 
     One variance for each block of numbers: many axes that each drown in noise have a clear sum. A
-    block that is no clearer is left out.
+    block that is no clearer is left out: were it noise, all samples would show it, as static.
     """
     left, smooth = np.diag(matrix) - explained, np.zeros(len(matrix))
     for block in importance_blocks(len(matrix)):
         mean = float(left[block].mean())
-        if mean > CLEAR_DEVIATIONS * noise_sd / np.sqrt(len(left[block])):
+        if mean > _REST_DEVIATIONS * noise_sd / np.sqrt(len(left[block])):
             smooth[block] = mean
     return smooth
 
