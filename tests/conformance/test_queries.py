@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.privacy import block_queries, queries
-from understudy.privacy.cells import Cells, SplitCells
+from understudy.privacy.cells import Cells, ScaledCells, SplitCells
 from understudy.privacy.network_gradients import NetworkGradients
 from understudy.privacy.queries import Query
 from understudy.testing import QuerySuite
@@ -23,13 +23,14 @@ def queries_of_this_package() -> list[Query]:
         rng.normal(size=(CLASSES, CLUSTERS, SPLIT)),
         rng.normal(size=(CLASSES, CLUSTERS, DIM - SPLIT)),
     )
+    scaled = ScaledCells(cells.centres, rng.uniform(0.3, 3.0, CLASSES * CLUSTERS))
     return [
         queries.Counts(cells),
         queries.ClippedSums(cells, 1.3),
         block_queries.AveragedSums(cells, 1.3),
-        block_queries.BlockSizes(
-            rng.normal(size=DIM), (slice(0, 2), slice(2, DIM)), smallest=0.03, largest=2.0
-        ),
+        block_queries.BlockSizes(cells, (slice(0, 2), slice(2, DIM)), smallest=0.03, largest=2.0),
+        block_queries.AveragedSums(scaled, 1.3),
+        queries.FullMoments(scaled, 1.7),
         queries.CountAndSum(cells, 2.0),
         queries.CountAndSum(split, 0.8),
         queries.DiagonalMoments(cells, 1.7),

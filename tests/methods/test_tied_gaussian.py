@@ -20,7 +20,6 @@ from understudy.methods.clustering.samplers.tied_gaussian import (
     TIED_STAGES,
     dimensions,
     measured,
-    unexplained_part,
 )
 from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
@@ -98,14 +97,22 @@ def test_the_discriminant_knows_the_classes_and_whole_embeddings(tmp_path: Any) 
     np.testing.assert_array_equal(predicted, gaussian.labels_of(records.values))
 
 
-def test_samples_vary_as_records_do_where_few_numbers_are_measured(tmp_path: Any) -> None:
-    """Half of the deviation that no direction explains is for many numbers, which are clear."""
-    assert unexplained_part(MOST_DIM) == 0.5
-    records, _, covariance = clouds()
-    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+def test_samples_vary_as_the_records_of_their_class_do(tmp_path: Any) -> None:
+    """One class is three times as wide as another, and its mean is not drawn to the centre."""
+    records, means, _ = clouds()
+    widths, residuals = np.array([0.5, 1.0, 1.5]), records.values - means[records.labels]
+    means[2] += 0.6
+    values = means[records.labels] + widths[records.labels, None] * residuals
+    wide = Records(values.astype(np.float32), records.labels, ("a", "b", "c"))
+    with vault_of(wide, tmp_path, MUCH) as (vault, mu):
         gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
-    ratio = np.diag(gaussian.root @ gaussian.root.T)[20:] / np.diag(covariance)[20:]
-    assert np.median(ratio) > 0.7
+    np.testing.assert_allclose(gaussian.widths / gaussian.widths[1], widths, rtol=0.1)
+    np.testing.assert_allclose(gaussian.means, means, atol=0.12)
+    points = gaussian.draw(records.labels, np.random.default_rng(1))
+    for label in range(3):
+        mine = records.labels == label
+        ratio = points[mine].std(axis=0) / values[mine].std(axis=0)
+        assert 0.85 < np.median(ratio) < 1.15
 
 
 def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any) -> None:

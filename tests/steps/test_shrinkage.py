@@ -142,3 +142,14 @@ def test_what_no_axis_explains_is_left_out_where_it_is_noise():
         assert not shrinkage.left_variances(noise, nothing, 0.03).any()
     signal = np.diag(rng.normal(0.02, 0.03, 256))
     assert shrinkage.left_variances(signal, nothing, 0.03)[64:].all()
+
+
+def test_numbers_that_are_all_noise_become_their_average():
+    rng, sizes = np.random.default_rng(6), np.full(200, 50.0)
+    noise = rng.normal(1.0, 0.5, 200)
+    same = shrinkage.shrink_to_average(noise, np.full(200, 0.25), sizes)
+    assert same.std() < 0.2
+    clear = np.repeat([0.0, 3.0], 100)
+    moved = shrinkage.shrink_to_average(clear + noise, np.full(200, 0.25), sizes)
+    assert np.corrcoef(moved, clear)[0, 1] > 0.9
+    assert moved.std() > 1.3

@@ -28,17 +28,17 @@ class AveragedSums(ClippedSums):
 
 
 class BlockSizes(Query):
-    """How large the blocks of x - centre are: sums of the logarithm of their root mean squares.
+    """How large the blocks of x - centre are: per cluster, sums of logarithms.
 
-    A record adds one number a block, the logarithm in steps of 1/256 of its range, measured from
-    the middle of the range. A logarithm is looked up among public numbers, so that no library's
-    rounding can depend on where a record stands.
+    A logarithm is that of a block's root mean square. A record adds one number a block, in steps of
+    1/256 of the range, measured from the middle of the range. A logarithm is looked up among public
+    numbers, so that no library's rounding can depend on where a record stands.
 
     Proof: each of B numbers lies within half of the range log(largest / smallest) of 0, so their
     norm is at most sqrt(B) / 2 times the range; a unit's are averaged, and clipped to that.
 
     Args:
-        centre: (d,) public.
+        cells: The partition that gives each record its centre.
         blocks: Slices of the d numbers.
         smallest: Sizes below are taken for this.
         largest: Sizes above likewise.
@@ -48,17 +48,16 @@ class BlockSizes(Query):
     average = True
 
     def __init__(
-        self, centre: Vector, blocks: Sequence[slice], smallest: float, largest: float
+        self, cells: Cells, blocks: Sequence[slice], smallest: float, largest: float
     ) -> None:
-        self.cells = Cells(np.asarray(centre, dtype=np.float64)[None, None])
+        self.cells, self.slots, self.width = cells, cells.count, len(blocks)
         self.ends = np.array([[block.start, block.stop] for block in blocks])
-        self.slots, self.width = 1, len(blocks)
         self.low, self.high = math.log(smallest), math.log(largest)
         self.bound = math.sqrt(self.width) * (self.high - self.low) / 2
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """Logarithms from the middle of the range: (n, blocks)."""
-        clusters = self.cells.assign(values, np.zeros_like(labels))
+        clusters = self.cells.assign(values, labels)
         residuals = self.cells.residuals(values, clusters)
         levels = np.linspace(self.low, self.high, _LEVELS + 1)
         borders = np.exp(levels[:-1] + levels[1:])  # the squares between two levels
@@ -69,7 +68,7 @@ class BlockSizes(Query):
         positions = np.searchsorted(borders, np.stack(squares, axis=1))
         return clusters, levels[positions] - (self.low + self.high) / 2
 
-    def sizes(self, released: Vector, size: float) -> Vector:
-        """The geometric mean of the blocks' sizes, (blocks,), of a noisy number of records."""
+    def logarithms(self, released: Vector, counts: Vector) -> Vector:
+        """The means of noisy numbers of records: (clusters, blocks)."""
         middle = (self.low + self.high) / 2
-        return np.exp(np.clip(released / size + middle, self.low, self.high))
+        return np.clip(released / counts[:, None] + middle, self.low, self.high)

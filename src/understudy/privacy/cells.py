@@ -25,6 +25,11 @@ class Cells:
     centres: Vector
 
     @property
+    def parameters(self) -> tuple[Vector, ...]:
+        """All that the partition is made of."""
+        return (self.centres,)
+
+    @property
     def count(self) -> int:
         """classes * k."""
         return int(self.centres.shape[0] * self.centres.shape[1])
@@ -64,6 +69,31 @@ class Cells:
         """x - centre of its cluster: (n, d) float64, a new array."""
         residuals = self.flat[clusters]
         np.subtract(values, residuals, out=residuals)
+        return residuals
+
+
+@dataclass(frozen=True)
+class ScaledCells(Cells):
+    """Clusters whose residuals are measured in a public width of each.
+
+    Proof: nothing to add, as of `SplitCells`: a query clips the residual that it gets.
+
+    Attributes:
+        centres: (classes, k, d).
+        widths: (classes * k,) positive.
+    """
+
+    widths: Vector
+
+    @property
+    def parameters(self) -> tuple[Vector, ...]:
+        """The centres and the widths."""
+        return self.centres, self.widths
+
+    def residuals(self, values: NDArray[Any], clusters: NDArray[np.int64]) -> Vector:
+        """(x - centre) / width of its cluster: (n, d) float64, a new array."""
+        residuals = super().residuals(values, clusters)
+        residuals /= self.widths[clusters, None]
         return residuals
 
 

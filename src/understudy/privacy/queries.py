@@ -107,9 +107,9 @@ class Query(ABC):
         for name, value in sorted(vars(self).items()):
             if name.startswith("_") or name == "flat":
                 continue
-            value = value.centres if isinstance(value, Cells) else value
-            digest.update(f"{name}:{np.asarray(value).dtype}:{np.shape(value)}".encode())
-            digest.update(np.ascontiguousarray(value).tobytes())
+            for part in value.parameters if isinstance(value, Cells) else (value,):
+                digest.update(f"{name}:{np.asarray(part).dtype}:{np.shape(part)}".encode())
+                digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
 

@@ -52,6 +52,17 @@ def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = N
     return np.asarray(average + shrink_to_zero(means - average, variances))
 
 
+def shrink_to_average(values: Vector, variances: Vector, weights: Vector) -> Vector:
+    """Noisy numbers (m,), each moved to their weighted average by signal / (signal + noise).
+
+    The signal is the variance between the numbers beyond that of their noise.
+    """
+    weights = weights / weights.sum()
+    average = float(weights @ values)
+    signal = max(0.0, float(weights @ ((values - average) ** 2 - variances)))
+    return np.asarray(average + signal / np.maximum(signal + variances, 1e-12) * (values - average))
+
+
 def weighted_average(means: Vector, variances: Vector) -> Vector:
     """The average of noisy means (m, d), each weighted by 1 / variance: (d,)."""
     weights = 1 / np.maximum(variances, 1e-300)
@@ -272,16 +283,14 @@ class SpikedCovariance:
         edge = np.sqrt(2 * len(matrix)) * noise_sd
         return cls(diagonal, (axes * spiked_values(values, edge)) @ axes.T, noise_sd)
 
-    def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
+    def root(self, noises: float = 0.0) -> Vector:
         """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
 
-        Args:
-            part: Of the diagonal's deviations.
-            noises: So many deviations of the noise are added to each variance.
+        ``noises``: so many deviations of the noise are added to each variance.
         """
         diagonal = self.diagonal + noises * self.noise_sd
         scale = np.sqrt(diagonal)
-        matrix = np.diag(part**2 * diagonal) + self.spikes
+        matrix = np.diag(diagonal) + self.spikes
         values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
         return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE)))
 

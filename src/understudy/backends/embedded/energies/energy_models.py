@@ -41,7 +41,7 @@ _STEPS = 60  # of Adam (Kingma and Ba 2015)
 _RATE, _LAST_RATE = 0.15, 1e-3
 _BETAS = (0.9, 0.99)
 _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
-_DETAIL = 0.35  # of the usual size of public images' frequencies, for those that are not measured
+_DETAIL = 0.7  # of the usual size of public images' frequencies, for those that are not measured
 _DETAIL_WEIGHT = 0.1
 _LEAST_DETAIL = 1e-3
 _GRADIENT = 0.12  # mean length of a gradient of public photographs' luma, in steps of one pixel
@@ -241,8 +241,8 @@ class EnergyDecoder:
         check_embeddings(embeddings, self.dim, self.name)
         layout = self._numbers.layout(self.dim)
         targets = embeddings[:, layout.columns]
-        sizes = np.ones(len(layout.blocks))
-        return self.match(targets, layout, np.eye(layout.dim) / _TOLERANCE, sizes, seeds=seeds)
+        metric, sizes = np.eye(layout.dim) / _TOLERANCE, np.ones(len(layout.blocks))
+        return self.match(targets, layout, metric, sizes, np.ones(len(targets)), seeds=seeds)
 
     def match(
         self,
@@ -250,6 +250,7 @@ class EnergyDecoder:
         layout: Layout,
         metric: Vector,
         sizes: Vector,
+        widths: Vector,
         *,
         seeds: Seeds,
     ) -> Images:
@@ -259,7 +260,7 @@ class EnergyDecoder:
         out = np.empty((len(targets), *self.shape), dtype=np.uint8)
 
         def match_part(rows: slice) -> None:
-            values = search.images_of(targets[rows], seeds[rows])
+            values = search.images_of(targets[rows], widths[rows], seeds[rows])
             out[rows] = transform.pixels(values, *self.shape[:2])
 
         self._threads.each(match_part, index_slices(len(targets), _MATCHED))
@@ -288,10 +289,12 @@ class _Search:
         # Columns come block by block, and cosines, luma and chroma in this order.
         self._free = self._channels if len(chroma) else 1
 
-    def images_of(self, targets: Embeddings, seeds: Seeds) -> FloatArray:
+    def images_of(self, targets: Embeddings, widths: Vector, seeds: Seeds) -> FloatArray:
         """Coefficients of the images: (n, c, COSINES, COSINES)."""
         wanted = torch.from_numpy(targets.astype(np.float32))
-        start = self._begin(wanted, seeds)
+        scale = torch.from_numpy(widths.astype(np.float32))
+        detail = self._detail * scale[:, None, None, None]
+        start = self._begin(wanted, detail, seeds)
         free = start[:, : self._free].clone().requires_grad_(True)
         fixed = start[:, self._free :]
         unmeasured = ~self._measured.reshape(self._channels, COSINES, COSINES)[: self._free]
@@ -300,8 +303,8 @@ class _Search:
             for group in optimiser.param_groups:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
             numbers = self._embeddings(torch.cat([free, fixed], dim=1))
-            loss = ((numbers - wanted) @ self._metric.T).square().sum()
-            texture = (free / (3 * self._detail[: self._free]))[:, unmeasured]
+            loss = ((numbers - wanted) / scale[:, None] @ self._metric.T).square().sum()
+            texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
             lengths = transform.gradient_lengths(free[:, :1] * self._deviations[:1])
             loss = loss + _GRADIENT_WEIGHT * 2 / _GRADIENT * lengths.sum()
@@ -311,11 +314,11 @@ class _Search:
         values = torch.cat([free.detach(), fixed], dim=1) * self._deviations
         return np.asarray(values.numpy())
 
-    def _begin(self, wanted: Tensor, seeds: Seeds) -> Tensor:
+    def _begin(self, wanted: Tensor, detail: Tensor, seeds: Seeds) -> Tensor:
         """The wanted cosines with a random texture above them, over public deviations."""
         shape = (self._channels, COSINES, COSINES)
         drawn = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
-        start = self._detail * torch.from_numpy(np.stack(drawn).astype(np.float32))
+        start = detail * torch.from_numpy(np.stack(drawn).astype(np.float32))
         flat = start.reshape(len(start), -1)
         flat[:, self._cosines] = wanted[:, self._cosine_targets]
         return flat.reshape(len(start), *shape)

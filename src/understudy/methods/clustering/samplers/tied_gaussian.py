@@ -31,10 +31,10 @@ from understudy.methods.base import Context, Expectation, Materials, NoiseOfStag
 from understudy.methods.clustering import capacity
 from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.privacy.block_queries import AveragedSums, BlockSizes
-from understudy.privacy.cells import Cells
+from understudy.privacy.cells import Cells, ScaledCells
 from understudy.privacy.queries import Counts, FullMoments
 from understudy.steps.row_arithmetic import moving_average
-from understudy.steps.shrinkage import SpikedCovariance
+from understudy.steps.shrinkage import SpikedCovariance, shrink_to_average
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -43,6 +43,7 @@ LEAST_DIM, MOST_DIM = 24, 256
 
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
+_NARROWEST, _WIDEST = 0.2, 5.0  # widths of a class, over that of all records
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
@@ -61,26 +62,21 @@ class TiedGaussianStages:
     class_sizes: Stage  # how many records each class has
     centre: Stage  # the mean of all records
     block_sizes: Stage  # how much records vary in each block of numbers
+    distances: Stage  # how far the records of each class are from the centre
     means: Stage  # the mean of each class
+    widths: Stage  # how far the records of each class are from its mean
     covariance: Stage  # the covariance within classes
 
 
 TIED_STAGES = TiedGaussianStages(
     Stage("class sizes", 4.0),
-    Stage("centre", 6.0),
+    Stage("centre", 5.0),
     Stage("block sizes", 4.0),
-    Stage("means", 56.0),
-    Stage("covariance", 30.0),
+    Stage("distances of classes", 2.0),
+    Stage("means", 54.0),
+    Stage("widths of classes", 2.0),
+    Stage("covariance", 29.0),
 )
-
-
-def unexplained_part(dim: int) -> float:
-    """The part of the deviations that no direction explains, which samples vary by: 1/2 to 1.
-
-    Up to 64 numbers carry all the variety that samples have, and networks that are trained on
-    these need it; of 128 and more, half makes clearer images and costs networks nothing.
-    """
-    return float(np.clip(1.5 - dim / 128, 0.5, 1.0))
 
 
 def dimensions(mu: float, size: float, classes: int) -> int:
@@ -103,6 +99,7 @@ class TiedGaussian:
     size_sd: float  # of the noise in each
     means: Vector  # (classes, d)
     block_sizes: Vector  # (blocks,) deviation of the records, over that of public images
+    widths: Vector  # (classes,) how much wider than the covariance a class is
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
 
@@ -140,7 +137,7 @@ class TiedGaussian:
         left = np.arange(len(labels))
         for _ in range(_ROUNDS):
             noise = rng.standard_normal((len(left), self.layout.dim)) @ self.root.T
-            points[left] = self.means[labels[left]] + noise
+            points[left] = self.means[labels[left]] + self.widths[labels[left], None] * noise
             left = left[self.labels_of(points[left]) != labels[left]]
             if not len(left):
                 break
@@ -162,8 +159,11 @@ def measured(
     block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
     scales = block_sizes[layout.block_of_column]
     standard = numbers.view(lambda rows: (rows - centre) / scales)
-    means = _class_means(standard, layout, sizes, stages.means)
-    model = _covariance(standard, layout, means, float(sizes.sum()), stages.covariance)
+    distances = _widths(standard, np.zeros((classes, layout.dim)), sizes, stages.distances)
+    means = _class_means(standard, layout, sizes, distances, stages.means)
+    widths = _widths(standard, means / _CLIP, sizes, stages.widths)
+    cells = ScaledCells(means[:, None] / _CLIP, widths)
+    model = _covariance(standard, layout, cells, float(sizes.sum()), stages.covariance)
     unclipped = scales / _CLIP
     full = unclipped[:, None] * model.root(noises=_NOISES)
     return TiedGaussian(
@@ -172,7 +172,8 @@ def measured(
         size_sd,
         centre + means * unclipped,
         block_sizes,
-        unclipped[:, None] * model.root(unexplained_part(layout.dim)),
+        widths,
+        unclipped[:, None] * model.root(),
         full @ full.T,
     )
 
@@ -216,21 +217,38 @@ def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Ve
 
 def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage) -> Vector:
     """The usual deviation of a record from the centre in each block, (blocks,)."""
-    query = BlockSizes(centre, layout.blocks, _SMALLEST_BLOCK, _LARGEST_BLOCK)
-    answer = vault.unconditional().release(query, stage=stage.name)[0]
-    return np.asarray(query.sizes(answer, size))
+    cells = Cells(centre[None, None])
+    query = BlockSizes(cells, layout.blocks, _SMALLEST_BLOCK, _LARGEST_BLOCK)
+    answer = vault.unconditional().release(query, stage=stage.name)
+    return np.asarray(np.exp(query.logarithms(answer, np.array([size]))[0]))
 
 
-def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> Vector:
+def _widths(vault: Vault, centres: Vector, sizes: Vector, stage: Stage) -> Vector:
+    """The usual deviation of a class's records from its centre, in all numbers: (classes,).
+
+    ``centres``: (classes, d).
+    """
+    whole = slice(0, centres.shape[1])
+    query = BlockSizes(Cells(centres[:, None]), (whole,), _NARROWEST, _WIDEST)
+    answer = vault.release(query, stage=stage.name)
+    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
+    logarithms = query.logarithms(answer, sizes)[:, 0]
+    return np.asarray(np.exp(shrink_to_average(logarithms, noise, sizes)))
+
+
+def _class_means(
+    vault: Vault, layout: Layout, sizes: Vector, widths: Vector, stage: Stage
+) -> Vector:
     """Means of the classes, (classes, d), in standard units and clipped.
 
     Each number is shrunk to the mean of all classes by Wiener's factor, with the variance between
     classes averaged over neighbouring numbers.
     """
     classes, total = len(sizes), sizes.sum()
-    query = AveragedSums(Cells(np.zeros((classes, 1, layout.dim))), _CLIP * np.sqrt(layout.dim))
-    sums = vault.release(query, stage=stage.name)
-    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
+    cells = ScaledCells(np.zeros((classes, 1, layout.dim)), widths)
+    query = AveragedSums(cells, _CLIP * np.sqrt(layout.dim))
+    sums = widths[:, None] * vault.release(query, stage=stage.name)
+    noise = (widths * vault.noise_sd(query, stage=stage.name) / sizes) ** 2
     common = sums.sum(axis=0) / total
     own = sums / sizes[:, None] - common
     if classes == 1:
@@ -243,10 +261,10 @@ def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> V
 
 
 def _covariance(
-    vault: Vault, layout: Layout, means: Vector, size: float, stage: Stage
+    vault: Vault, layout: Layout, cells: Cells, size: float, stage: Stage
 ) -> SpikedCovariance:
     """The covariance about the class means in standard units, as far as it is clear of noise."""
-    cells, slot = Cells(means[:, None]), np.zeros(len(means), np.int64)
+    slot = np.zeros(cells.count, np.int64)
     query = FullMoments(cells, _CLIP * np.sqrt(layout.dim), slot)
     matrix = query.matrices(vault.release(query, stage=stage.name))[0] / size
     noise_sd = vault.noise_sd(query, stage=stage.name) / size
@@ -322,8 +340,8 @@ class TiedGaussianSampler:
             rng = materials.rng_of(f"samples {first} round {number}")
             points = gaussian.draw(part, rng)[samples].astype(np.float32)
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-            sizes = gaussian.block_sizes
-            return self.decoder.match(points, gaussian.layout, metric, sizes, seeds=seeds)
+            sizes, widths = gaussian.block_sizes, gaussian.widths[part[samples]]
+            return self.decoder.match(points, gaussian.layout, metric, sizes, widths, seeds=seeds)
 
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
