@@ -1,10 +1,10 @@
-"""Clusters by some numbers of a record, sums of the others."""
+"""Clusters by some numbers of a record, and residuals in widths of their own."""
 
 import numpy as np
 import pytest
 
-from understudy.privacy.cells import SplitCells
-from understudy.privacy.queries import CountAndSum
+from understudy.privacy.cells import ScaledCells, SplitCells
+from understudy.privacy.queries import ClippedSums, CountAndSum
 
 SPLIT, DIM = 2, 4
 WIDTH = SPLIT + DIM
@@ -50,3 +50,14 @@ def test_an_answer_is_reused_for_the_same_places_and_centres_only():
     assert CountAndSum(SplitCells.of(seeds.copy(), centres.copy()), 1.0).fingerprint() == same
     for changed in (SplitCells.of(seeds + 1, centres), SplitCells.of(seeds, centres + 1)):
         assert CountAndSum(changed, 1.0).fingerprint() != same
+
+
+def test_residuals_in_widths_are_clipped_all_the_same_and_reused_for_the_same_widths_only():
+    centres, widths = np.zeros((2, 1, DIM)), np.array([0.01, 10.0])
+    query = ClippedSums(ScaledCells(centres, widths), 1.0)
+    rows, labels = np.ones((2, DIM)), np.array([0, 1])
+    grid = query.grid(1.0)
+    sums = query.integer_sum(rows, labels, None, grid) * grid
+    np.testing.assert_allclose(np.linalg.norm(sums, axis=1), [1.0, 0.1 * np.sqrt(DIM)], rtol=1e-3)
+    assert query.fingerprint() == ClippedSums(ScaledCells(centres, widths), 1.0).fingerprint()
+    assert query.fingerprint() != ClippedSums(ScaledCells(centres, 2 * widths), 1.0).fingerprint()
