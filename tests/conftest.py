@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from tests.cli.processes import Commands, commands
@@ -22,6 +23,9 @@ from tests.cli.processes import Commands, commands
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
+
+hypothesis.settings.register_profile("suite", max_examples=50, deadline=None)
+hypothesis.settings.load_profile("suite")
 
 Missing = Callable[[str, str], NoReturn]
 

@@ -38,9 +38,20 @@ DENIED = frozenset(
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a module; parsing all of them takes seconds."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def walked(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Every node of a module's tree."""
+    return tuple(ast.walk(tree))
+
+
 def trees() -> tuple[tuple[Path, ast.Module], ...]:
-    """Every module of the package with its syntax tree; parsing them all takes seconds."""
-    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
+    """Every module of the package with its syntax tree."""
+    return tuple((path, tree_of(path)) for path in SOURCES)
 
 
 def module_of(path: Path) -> str:
@@ -82,9 +93,9 @@ def repeated_names() -> dict[str, list[str]]:
     return {name: modules for name, modules in sorted(owners.items()) if len(modules) > 1}
 
 
-def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of every function, class, argument and variable."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -108,7 +119,7 @@ def importers() -> dict[str, set[str]]:
     modules = {module_of(path) for path in SOURCES}
     found_by: dict[str, set[str]] = {module: set() for module in modules}
     for path, tree in trees():
-        for node in ast.walk(tree):
+        for node in walked(tree):
             names: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module, *(f"{node.module}.{one.name}" for one in node.names)]

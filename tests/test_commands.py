@@ -59,14 +59,21 @@ def test_every_python_snippet_fits_the_functions_it_calls(repository: Path) -> N
 
 
 def syntheses(repository: Path, *, slow: bool) -> list[Command]:
-    """Every synthesis once; slow are those that load networks of the hub or the mini studio."""
+    """Every synthesis once; slow are those that load networks, and those without a new option."""
     found = {
         one.words: one
         for one in reversed(all_commands(repository))
         if one.words[:2] == ("understudy", "synthesize")
     }
     heavy = re.compile(r"hf:|embedded:photo|playhouse:|scattering|alignment|evolution|--test")
-    return [one for one in found.values() if slow == bool(heavy.search(" ".join(one.words)))]
+    options: set[str] = set()
+    quick = []
+    for one in found.values():
+        new = {word for word in one.words if word.startswith("--")} - options
+        if new and not heavy.search(" ".join(one.words)):
+            options |= new
+            quick.append(one)
+    return [one for one in found.values() if one not in quick] if slow else quick
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])

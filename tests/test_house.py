@@ -132,7 +132,7 @@ def test_no_assert_guards_input() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, tree in house.trees()
         if PACKAGE / "testing" not in path.parents
-        for node in ast.walk(tree)
+        for node in house.walked(tree)
         if isinstance(node, ast.Assert)
     ]
     assert not found
@@ -143,7 +143,7 @@ def test_no_bare_or_blanket_except_in_the_private_boundary() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, tree in house.trees()
-        for node in ast.walk(tree)
+        for node in house.walked(tree)
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ("privacy" in path.parts and "Exception" in _names(node.type)))
     ]

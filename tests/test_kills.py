@@ -280,8 +280,8 @@ def test_training_killed_at_random_moments(understudy: Commands, tmp_path: Path)
 class Tied(Site):
     """The default of clustering: one Gaussian a class, and images matched to draws of it."""
 
-    settings = ("--count", "12")
-    samples = 12
+    settings = ("--count", "6")
+    samples = 6
 
     def __init__(self, folder: Path) -> None:
         if not (folder / "scans").exists():
@@ -348,7 +348,7 @@ def test_the_tied_gaussian_killed_after_a_stage_and_while_it_samples(
     assert list(stored) == TIED[:1]
     killed(("understudy.privacy.noise:add_discrete_gaussian", 1, "after"))
     assert list(stored) == TIED[:1]
-    killed(("understudy.data.release:_PngWriter._name", 8, "after"))
+    killed(("understudy.data.release:_PngWriter._name", 4, "after"))
     assert set(stored) == set(TIED)
     draft = site.out / "owner" / ".draft.partial"
     begun = {
@@ -359,9 +359,8 @@ def test_the_tied_gaussian_killed_after_a_stage_and_while_it_samples(
     check_complete(site)
     check_same_images(stored, noisy_values(site.out))
     release = release_pixels(site.out)
-    assert 5 <= len(begun) < len(release)
+    assert 2 <= len(begun) < len(release)
     check_same_images(begun, {name: release[name] for name in begun})
-    check_sampled_again(with_energies, site)
 
 
 class Relabelled(Site):

@@ -52,9 +52,20 @@ UNLABELLED = {
 }
 
 ALL = CASES | UNLABELLED
-NETWORKS = ("studio", "scattering", "energies", "labelling", "codec", "by a classifier")
+NETWORKS = (
+    "finetuning",
+    "studio",
+    "scattering",
+    "energies",
+    "labelling",
+    "codec",
+    "by a classifier",
+)
 QUICK = [name for name in ALL if not any(word in name for word in NETWORKS)]
-SELDOM = ("grey images", "of a codec", "studio, whitened", "votes of texts", "scattering, whitened")
+SELDOM = (
+    *("grey images", "of a codec", "studio, whitened", "votes of texts", "scattering, whitened"),
+    *("labelling, scattering", "off the sphere"),
+)
 OFTEN = [
     pytest.param(name, marks=pytest.mark.slow) if any(w in name for w in SELDOM) else name
     for name in ALL

@@ -13,7 +13,7 @@ from tests.run.samples import class_folders, embeddings, save, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import SourceError
+from understudy.core.errors import ConfigError, SourceError
 from understudy.data import encoded_images
 from understudy.planning.check import SourceCheck, check_source
 from understudy.planning.dry import dry_run
@@ -110,6 +110,14 @@ def test_what_a_class_can_carry_is_that_of_the_plan(
         (of_100, *_) = dry_run(plan).carried
         assert of_100.size == 100
         assert result.carried[epsilon] == {"cat": of_100, "dog": None}
+
+
+def test_drawn_homes_are_checked_by_the_options_of_their_name() -> None:
+    result = checked("playhouse:pet-status?homes=2&per_home=6&size=16", epsilon=3.0)
+    assert (result.images, result.shape) == (12, (16, 16, 3))
+    assert "'playhouse:pet-status?homes=2&per_home=6&size=16'" in str(result.command)
+    with pytest.raises(ConfigError, match="unknown option 'homes'"):
+        checked("scans?homes=2")
 
 
 @pytest.mark.parametrize("named", [True, False])

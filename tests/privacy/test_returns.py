@@ -113,8 +113,7 @@ def test_a_ledger_opened_anew_knows_what_was_returned(tmp_path: Path) -> None:
         assert ledger.spent(dataset.id).events == 0
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 30.0])
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+@pytest.mark.parametrize(("epsilon", "share"), [(0.1, 0.5), (1.0, 0.01), (8.0, 0.99), (30.0, 0.5)])
 def test_the_rest_of_a_run_with_what_it_released_costs_what_it_would_have(
     epsilon: float, share: float
 ) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import shutil
-import subprocess
-from collections.abc import Sequence
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,40 +77,3 @@ def chromium() -> str | None:
     """The browser, where there is one."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((path for name in names if (path := shutil.which(name))), None)
-
-
-def browse(browser: str, folder: Path, texts: dict[str, str], widths: Sequence[int]) -> list[str]:
-    """What is wrong with pages in windows so wide: wider than the window, or a console message.
-
-    A window is a frame of that width in a page of ours, which reads how far each scrolls.
-    """
-    for name, text in texts.items():
-        (folder / f"{name}.html").write_text(text, encoding="utf-8")
-    shown = [(name, width) for name in texts for width in widths]
-    frames = [f'<iframe src="{name}.html" width="{width}"></iframe>' for name, width in shown]
-    outer = folder / "outer.html"
-    outer.write_text(
-        f"<!doctype html><body>{''.join(frames)}<pre></pre><script>onload = () => {{"
-        "document.querySelector('pre').textContent = [...document.querySelectorAll('iframe')].map("
-        "frame => { const page = frame.contentDocument.documentElement; return 'frame ' + "
-        "[page.scrollWidth, page.clientWidth, page.scrollHeight].join(' ') }).join(';') }</script>"
-    )
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    options += ["--enable-logging=stderr", "--dump-dom", f"--user-data-dir={folder / 'profile'}"]
-    ended = subprocess.run(
-        [browser, *options, outer.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    told = ended.stdout.partition("<pre>")[2].partition("</pre>")[0].split(";")
-    if len(told) != len(shown) or not all(frame.startswith("frame ") for frame in told):
-        pytest.fail(f"the pages were not read: {ended.stdout[-300:]} {ended.stderr[-300:]}")
-    sizes = [tuple(map(int, frame.split()[1:])) for frame in told]
-    console = [line for line in ended.stderr.splitlines() if "CONSOLE" in line]
-    return console + [
-        f"{name}: {scroll} wide in {width}"
-        for (name, width), (scroll, seen, height) in zip(shown, sizes, strict=True)
-        if scroll > seen or height < 100
-    ]

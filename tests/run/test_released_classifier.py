@@ -66,8 +66,15 @@ def litert_scores(file: Path, images: np.ndarray) -> np.ndarray:
     return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
 
 
-@pytest.mark.parametrize("suffix", ["onnx", "tflite"])
-@pytest.mark.parametrize("from_", ["statistics", "samples"])
+@pytest.mark.parametrize(
+    ("from_", "suffix"),
+    [
+        ("statistics", "onnx"),
+        ("samples", "tflite"),
+        pytest.param("statistics", "tflite", marks=pytest.mark.slow),
+        pytest.param("samples", "onnx", marks=pytest.mark.slow),
+    ],
+)
 def test_the_file_alone_gives_the_classes_of_1000_images(
     result: Result, tmp_path: Path, from_: Any, suffix: str
 ) -> None:

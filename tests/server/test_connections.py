@@ -32,7 +32,8 @@ from understudy.device.outbox import Outbox, ServerConnection
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.signed_results import check_signature, decode_model
-from understudy.server.application import PAIRING_SECONDS, application
+from understudy.server import application as server_application
+from understudy.server.application import application
 from understudy.server.connections import (
     BoundedServer,
     ConnectionLimits,
@@ -298,17 +299,21 @@ def test_what_one_device_sends_slowly_takes_no_other_device_anything(tmp_path: P
     server.store.close()
 
 
-def test_a_slow_pairing_is_given_up_and_a_long_one_refused(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+def test_a_slow_pairing_is_given_up_and_a_long_one_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, seconds = Server(tmp_path), 1.0
+    assert server_application.PAIRING_SECONDS <= 5
+    monkeypatch.setattr(server_application, "PAIRING_SECONDS", seconds)
     with bounded(server, ConnectionLimits(), tmp_path) as (port, context):
         head = b"POST /v1/pair HTTP/1.1\r\nhost: x\r\ncontent-length: "
-        for length, status, longest in ((b"58", b"408", PAIRING_SECONDS), (b"9999", b"413", 0)):
+        for length, status, longest in ((b"58", b"408", seconds), (b"9999", b"413", 0.0)):
             with context.wrap_socket(socket.create_connection(("127.0.0.1", port))) as one:
                 one.settimeout(30)
                 start = time.monotonic()
                 one.sendall(head + length + b"\r\n\r\n{")
                 assert one.recv(4096).startswith(b"HTTP/1.1 " + status)
-                assert longest - 1 < time.monotonic() - start < longest + 10
+                assert longest - 0.1 < time.monotonic() - start < longest + 10
     server.store.close()
 
 

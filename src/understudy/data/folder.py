@@ -156,7 +156,7 @@ class _ClassFolder:
         if not inside(folder, self.root):
             yield Record(str(folder), b"", self.label, fault=_LEADS_OUT)
             return
-        images = 0
+        images, inside_dataset = 0, folder.relative_to(self.dataset).as_posix()
         for entry in _entries(folder):
             if is_litter(entry.name):
                 yield _stray(Path(entry.path))
@@ -166,21 +166,22 @@ class _ClassFolder:
             elif is_note(entry.name) and not entry.is_dir():
                 yield _stray(Path(entry.path))
             else:
-                images += not entry.is_dir() and is_image(entry)
-                yield self._record(entry)
+                record = self._record(entry, f"{inside_dataset}/{entry.name}")
+                images += record.fault is None or (not entry.is_dir() and is_image(entry))
+                yield record
         if not images and not may_be_empty:
             fault = "is an empty class: the folder has no image"
             yield Record(str(folder), b"", self.label, fault=fault)
 
-    def _record(self, entry: os.DirEntry[str]) -> Record:
+    def _record(self, entry: os.DirEntry[str], name: str) -> Record:
         path = Path(entry.path)
         if entry.is_dir():
             fault: str | None = _inner_folder(path, linked=entry.is_symlink())
         elif not is_image(entry):
             fault = f"is not an image by its name ({', '.join(sorted(SUFFIXES))}, .dcm, .nii)"
         else:
-            fault = _fault(path, self.root, linked=entry.is_symlink())
-        name = path.relative_to(self.dataset).as_posix()
+            plain = entry.is_file(follow_symlinks=False)
+            fault = None if plain else _fault(path, self.root, linked=entry.is_symlink())
         return Record(entry.path, path, self.label, None, fault, name, self.depth)
 
 

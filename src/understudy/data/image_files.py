@@ -43,13 +43,13 @@ def is_litter(name: str) -> bool:
 
 def is_note(name: str) -> bool:
     """Whether a file is a note, a table or a script beside images, by its name."""
-    return Path(name).suffix.lower() in _NOTES
+    return os.path.splitext(name)[1].lower() in _NOTES
 
 
 def is_image_name(name: str) -> bool:
     """Whether a file is an image by its name. What it holds is another matter."""
     lowered = name.lower()
-    suffix = Path(lowered).suffix
+    suffix = os.path.splitext(lowered)[1]
     known = suffix in SUFFIXES or suffix in dicom.DICOM_SUFFIXES
     return known or lowered.endswith(nifti.NIFTI_SUFFIXES)
 

@@ -125,6 +125,19 @@ def _opened(options: Options) -> Source:
     return open_tars(tars, options)
 
 
+def reading_of(name: str) -> Reading:
+    """How a dataset's name says that its files are read; as stored where it names no files.
+
+    Raises:
+        ConfigError: It has an option that is not known (`reading_options.split_name`).
+    """
+    prefix, colon, _ = name.partition(":")
+    others = {"hf", PROCEDURAL_PREFIX.removesuffix(":")}
+    if colon and (prefix in others or registration_of(SOURCES, prefix, "prefix", SourceError)):
+        return AS_STORED
+    return split_name(name)[1]
+
+
 def _open_plugin(options: Options) -> Source | None:
     """The dataset of another package, by a prefix; None where the name begins with none.
 

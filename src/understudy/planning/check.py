@@ -26,7 +26,7 @@ from understudy.data.names import (
     lone_class_words,
     person_words,
 )
-from understudy.data.reading_options import split_name
+from understudy.data.open_source import reading_of
 from understudy.methods.base import ClassCapacity
 from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
@@ -172,7 +172,7 @@ def check_source(config: RunConfig) -> SourceCheck:
     Args:
         config: A run that the owner has in mind; its size, unit, label and so on are used.
     """
-    inspection = Inspection(split_name(config.data.source)[1])
+    inspection = Inspection(reading_of(config.data.source))
     source, problems = _opened(config, inspection)
     geometry = ImageGeometry.of(inspection)
     problems += _counted(config, inspection, geometry)
@@ -229,7 +229,7 @@ def _persons(
     columns = [*getattr(source, "person_columns", ())]
     columns += ["PatientID"] if inspection.dicom else []
     for column in columns:
-        counted = Inspection(split_name(config.data.source)[1])
+        counted = Inspection(reading_of(config.data.source))
         named = config.changed(unit=column, unit_from=None, unit_from_name=None)
         try:
             units = open_private(named, skip_bad=True, observer=counted)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 
 from understudy.backends.chat.answers import MalformedAnswer, read_answer
-from understudy.backends.chat.prompt_templates import Messages, WriterPrompts
+from understudy.backends.chat.prompt_templates import DEFAULT, Messages, WriterPrompts
+from understudy.backends.plugin import PositiveCount
 from understudy.core.errors import BackendError
+from understudy.core.option import Option
 from understudy.core.types import Texts
 
 Chat = Callable[[Sequence[Messages], Sequence[int]], list[str]]
@@ -27,6 +30,27 @@ Variation = Literal["mixed", "rephrase", "blanks"]
 
 Question = tuple[Messages, tuple[int, int], str | None]
 """A conversation, the fewest and most words of its caption, and the text it must not repeat."""
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Options of every chat model that writes captions.
+
+    Attributes:
+        prompts: Prompts of this package by name, or a YAML file (`prompt_templates`).
+        temperature: Of the sampling; 0 takes the likeliest word always.
+        top_p: Words are drawn from the likeliest ones that hold this share of the probability.
+        tokens: Most tokens of an answer.
+        tries: How often one caption is asked for before giving up.
+        variation: How a caption is varied.
+    """
+
+    prompts: str = DEFAULT
+    temperature: Annotated[float, Option("", least=0, most=5)] = 1.0
+    top_p: Annotated[float, Option("", above=0, most=1)] = 0.95
+    tokens: PositiveCount = 160
+    tries: PositiveCount = 4
+    variation: Variation = "mixed"
 
 
 class ChatWriter:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,35 +25,20 @@ from transformers import (
 )
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_lines
-from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
+from understudy.backends.chat.chat_writer import ChatWriter, SamplingOptions, whole_lines
+from understudy.backends.chat.prompt_templates import Messages, load_prompts
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.pretrained import licence_of, load_network, quiet, running
-from understudy.backends.plugin import PositiveCount, full_name, read_options
+from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
-from understudy.core.option import Option
 from understudy.core.ports import Writer
 
 CHAT_ALTERNATIVES = "embedded:writer"
 
 
 @dataclass(frozen=True, slots=True)
-class WriterOptions(HubOptions):
-    """Options of a chat model that writes captions.
-
-    Attributes:
-        prompts: Prompts of this package by name, or a YAML file (see `prompt_templates`).
-        temperature: Of the sampling; 0 takes the likeliest word always.
-        top_p: Words are drawn from the likeliest ones that hold this share of the probability.
-        tries: How often one caption is asked for before giving up.
-    """
-
-    prompts: str = DEFAULT
-    temperature: Annotated[float, Option("", least=0, most=5)] = 1.0
-    top_p: Annotated[float, Option("", above=0, most=1)] = 0.95
-    tokens: PositiveCount = 160
-    tries: PositiveCount = 4
-    variation: Variation = "mixed"
+class WriterOptions(SamplingOptions, HubOptions):
+    """Options of a chat model that writes captions."""
 
 
 def load_writer(rest: str, options: dict[str, Any]) -> Writer:

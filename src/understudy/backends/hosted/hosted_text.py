@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -20,8 +20,8 @@ from understudy.backends.arrays import (
     with_channels,
 )
 from understudy.backends.chat.answers import MalformedAnswer, read_answer
-from understudy.backends.chat.chat_writer import ChatWriter, Variation, whole_lines
-from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
+from understudy.backends.chat.chat_writer import ChatWriter, SamplingOptions, whole_lines
+from understudy.backends.chat.prompt_templates import Messages, load_prompts
 from understudy.backends.hosted.hosted_client import (
     HostedClient,
     HostedOptions,
@@ -32,7 +32,6 @@ from understudy.backends.hosted.hosted_client import (
 )
 from understudy.backends.plugin import PositiveCount, read_options
 from understudy.core.errors import BackendError, UnsupportedTask
-from understudy.core.option import Option
 from understudy.core.ports import Captioner, Encoder, Writer
 from understudy.core.remote_models import RemoteCalls
 from understudy.core.types import Embeddings, Images, Shape, Texts
@@ -62,24 +61,8 @@ class HostedCaptionerOptions(HostedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class HostedWriterOptions(HostedOptions):
-    """Options of a writer of captions, besides those of `HostedOptions`.
-
-    Attributes:
-        prompts: Prompts of this package by name, or a YAML file (`prompt_templates`).
-        temperature: Of the sampling.
-        top_p: Words are drawn from the likeliest ones that hold this share of the probability.
-        tokens: Most tokens of an answer.
-        tries: How often one caption is asked for before giving up.
-        variation: How a caption is varied.
-    """
-
-    prompts: str = DEFAULT
-    temperature: Annotated[float, Option("", least=0, most=5)] = 1.0
-    top_p: Annotated[float, Option("", above=0, most=1)] = 0.95
-    tokens: PositiveCount = 160
-    tries: PositiveCount = 4
-    variation: Variation = "mixed"
+class HostedWriterOptions(SamplingOptions, HostedOptions):
+    """Options of a chat model that writes captions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 from understudy.core.errors import LedgerError
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.chain import Head, Link
-from understudy.privacy.ledger.sqlite import SqliteFile
+from understudy.privacy.ledger.sqlite import WAIT_S, SqliteFile
 
 LEDGER_SCHEMA = 1
 NOTICE_S = 1.5
@@ -56,6 +55,14 @@ class LedgerStore(Protocol):
 
     def connect(self) -> Any:
         """A new connection of the driver, in no transaction."""
+        ...
+
+    def limit_wait(self, connection: Connection, seconds: float) -> None:
+        """Let later statements wait for a lock as long as this and no longer."""
+        ...
+
+    def is_locked(self, error: Exception) -> bool:
+        """Whether a statement was given up after that wait; the transaction is then undone."""
         ...
 
     def begin(self, connection: Connection, *, write: bool) -> None:
@@ -185,15 +192,23 @@ class Database:
         It may wait for another process, and says so. An exception in the block undoes all of it; a
         database's own errors become ours, and the password and the key are in neither.
         """
+
+        def begin(wait: float) -> None:
+            connection.rollback()  # of what a first try had begun
+            self._store.limit_wait(connection, wait)
+            self._store.begin(connection, write=write)
+            before(connection)
+
+        def end(wait: float) -> None:
+            self._store.limit_wait(connection, wait)
+            commit(connection)
+
         try:
             connection = self._store.connect()
             try:
-                with self._announced():
-                    self._store.begin(connection, write=write)
-                    before(connection)
+                self._patiently(begin)
                 yield connection
-                with self._announced():
-                    commit(connection)
+                self._patiently(end)
             except BaseException:
                 connection.rollback()
                 raise
@@ -206,16 +221,15 @@ class Database:
                 "reached and written to, or name another one with --ledger"
             ) from error
 
-    @contextmanager
-    def _announced(self) -> Iterator[None]:
-        """Say who holds the ledger, where the block takes longer than a moment."""
-        notice = threading.Timer(NOTICE_S, self._announce)
-        notice.daemon = True
-        notice.start()
+    def _patiently(self, step: Callable[[float], None]) -> None:
+        """Carry out a step, given how long it may wait; after a moment, say who is waited for."""
         try:
-            yield
-        finally:
-            notice.cancel()
+            step(NOTICE_S)
+        except self._store.errors as error:
+            if not self._store.is_locked(error):
+                raise
+            self._announce()
+            step(WAIT_S)
 
     def _announce(self) -> None:
         self._on_wait(f"waiting for the ledger at {self.address}: {self._store.holder()}")

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from understudy.core.errors import LedgerError, MissingExtra
-from understudy.privacy.ledger.sqlite import WAIT_S
 
 _CONNECT_S = 10
 _CREATION_LOCK = 0x756E646572  # any constant: the advisory lock while tables are made
@@ -66,6 +65,16 @@ class PostgresServer:
 
         return psycopg.connect(self._url, autocommit=True, **self._defaults)
 
+    def limit_wait(self, connection: Any, seconds: float) -> None:
+        """Let statements wait for a lock as long as this."""
+        connection.execute(f"SET lock_timeout = '{round(1000 * seconds)}ms'")
+
+    def is_locked(self, error: Exception) -> bool:
+        """Whether another client held the lock all the while."""
+        import psycopg
+
+        return isinstance(error, psycopg.errors.LockNotAvailable)
+
     def begin(self, connection: Any, *, write: bool) -> None:
         """Begin a transaction."""
         if not write:
@@ -74,7 +83,6 @@ class PostgresServer:
         # READ COMMITTED: the process that waited for the head sees what the winner wrote.
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         connection.execute("SET LOCAL synchronous_commit = on")
-        connection.execute(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
 
     def lock_head(self, connection: Any) -> None:
         """Wait for the head, and hold it."""

@@ -39,6 +39,14 @@ class SqliteFile:
         connection.execute("PRAGMA synchronous = EXTRA")
         return connection
 
+    def limit_wait(self, connection: Any, seconds: float) -> None:
+        """Let statements wait for a lock as long as this."""
+        connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+
+    def is_locked(self, error: Exception) -> bool:
+        """Whether another process held the file all the while."""
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
     def begin(self, connection: Any, *, write: bool) -> None:
         """Begin a transaction; one that writes locks the file, and waits for its turn."""
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
