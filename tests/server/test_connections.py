@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.device.device_site import DeviceSite
-from tests.server.site import Server, submitted
+from tests.server.site import Server, Submitted, submitted
 
 from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.device.outbox import Outbox, ServerConnection
@@ -59,11 +59,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving_process(folder: Path, port: int, *words: str) -> Iterator[PairingCode]:
+def serving_process(
+    *words: object, command: tuple[str, ...] = (str(SCRIPT),), path: str = ""
+) -> Iterator[PairingCode]:
     """A server with workers, and a code to pair with it."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), path, os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(folder), str(port), *words],
+        [sys.executable, *command, *map(str, words)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
@@ -181,9 +183,11 @@ def pair(code: PairingCode) -> tuple[ServerConnection, str]:
     return exchange, wire.decode_message(wire.PairingResult, answer).token
 
 
-def finish_a_job(exchange: ServerConnection, token: str, public_key: str) -> float:
-    """From submission to receipt; the seconds that the slowest request took."""
-    slowest = 0.0
+def finish_a_job(
+    exchange: ServerConnection, token: str, public_key: str, job: Submitted | None = None
+) -> tuple[float, bytes]:
+    """From submission to receipt; the seconds that the slowest request took, and the model."""
+    job, slowest = job or submitted(), 0.0
 
     def call(method: str, path: str, body: bytes = b"") -> bytes:
         nonlocal slowest
@@ -193,7 +197,6 @@ def finish_a_job(exchange: ServerConnection, token: str, public_key: str) -> flo
         assert status == 200, answer
         return answer
 
-    job = submitted()
     answer = call("POST", "/v1/jobs", wire.encode_message(job.submission))
     path = f"/v1/jobs/{wire.decode_message(wire.JobState, answer).job}"
     for digest, data in job.items.items():
@@ -203,10 +206,11 @@ def finish_a_job(exchange: ServerConnection, token: str, public_key: str) -> flo
         answer = call("GET", f"{path}?revision={state.revision}&wait=2")
         state = wire.decode_message(wire.JobState, answer)
     assert state.state == "done"
-    decode_model(call("GET", f"{path}/model"), public_key)
+    _, model = decode_model(call("GET", f"{path}/model"), public_key)
     receipt = wire.decode_message(wire.DeletionReceipt, call("DELETE", path))
     check_signature(receipt, public_key)
-    return slowest
+    assert receipt.delivered
+    return slowest, model
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.slow)])
@@ -219,7 +223,7 @@ def test_slow_and_silent_connections_keep_no_device_out(tmp_path: Path, seconds:
             exchange, token = pair(code)
             jobs = 0
             while jobs == 0 or time.monotonic() < end:
-                assert finish_a_job(exchange, token, code.public_key) < 10
+                assert finish_a_job(exchange, token, code.public_key)[0] < 10
                 jobs += 1
                 if jobs == 20:  # of 32 a day
                     break
