@@ -111,7 +111,7 @@ def test_a_header_that_breaks_the_parser_gives_a_message(tmp_path: Path, header:
     content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
     (tmp_path / "a.npy").write_bytes(content)
     for path in (tmp_path / "a.npy", packed(tmp_path / "a.npz", images=content)):
-        with pytest.raises(SourceError, match="is no np[yz] file"):
+        with pytest.raises(SourceError, match=r"is no np[yz] file"):
             open_source(path)
     with pytest.raises(SourceError, match="is no npz file, or is damaged"):
         NiqeModel.load(packed(tmp_path / "niqe.npz", mu=content))

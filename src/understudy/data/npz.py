@@ -123,9 +123,7 @@ def _header(stream: IO[bytes], location: str, size: int) -> tuple[np.dtype[Any],
     try:
         shape, fortran, dtype = read(stream)
     except NO_HEADER as error:
-        raise SourceError(
-            "is no npy file: its header describes none", location
-        ) from error
+        raise SourceError("is no npy file: its header describes none", location) from error
     if dtype.hasobject:
         raise SourceError("holds Python objects (pickle), which are never loaded", location)
     if dtype.names is not None:
