@@ -106,9 +106,10 @@ def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
     with serving_process(*words, command=command, path=str(tmp_path / "plugin")) as code:
         exchange, token = pair(code)
         job = disclosed("classifier", ("sitting", "sleeping"), 4)
-        _, model = finish_a_job(exchange, token, code.public_key, job)
+        _, result, model = finish_a_job(exchange, token, code.public_key, job)
         assert list((tmp_path / "server" / "keys").iterdir()) == []
     try_model(model, "classifier", SIDE, 2)
+    assert len(result.directions) == 2
 
 
 @pytest.mark.slow
