@@ -311,6 +311,22 @@ def test_a_key_goes_to_its_own_server_alone(server, monkeypatch):
     assert "secret" not in captioner(server).name
 
 
+def test_what_the_environment_adds_goes_to_its_own_server_alone(server, monkeypatch):
+    """A gateway's key among its headers went to any server."""
+    with monkeypatch.context() as patch:
+        captioner(server).caption(RED)  # the package's usual headers
+        usual = set(server.log[-1].headers)
+        patch.setenv("OPENAI_ORG_ID", "secret")
+        patch.setenv("OPENAI_PROJECT_ID", "secret")
+        patch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer secret\nx-gateway: secret")
+        captioner(server).caption(RED)
+        assert "secret" not in " ".join(server.log[-1].headers.values())
+        assert set(server.log[-1].headers) == usual
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        load_model(Captioner, "openai:see").caption(RED)
+        assert server.log[-1].headers["x-gateway"] == "secret"
+
+
 def test_a_proxy_of_the_environment_does_not_see_what_stays_on_this_machine(server, monkeypatch):
     with StubServer() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):

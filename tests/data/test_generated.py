@@ -16,6 +16,7 @@ from tests.data.samples import KEY, check_source, claiming, encode, picture, rea
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source, write_release
+from understudy.steps.niqe_model import NiqeModel
 
 CLASSES = ("shoe", "bag", "hat")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2], np.int64)
@@ -97,6 +98,36 @@ def test_a_lying_file_gives_a_message(tmp_path: Path, case: str) -> None:
     members, reason = LIES[case]
     with pytest.raises(SourceError, match=reason):
         read_all(open_source(packed(tmp_path / "gen.npz", **members)))
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["(" * 5000, "-" * 9000 + "1", "{'descr': '<u1', 'shape': " + "-" * 5000 + "1}",
+     "{'descr': ',', 'fortran_order': False, 'shape': (7,)}", "'a' 'b\\"],
+)  # fmt: skip
+def test_a_header_that_breaks_the_parser_gives_a_message(tmp_path: Path, header: str) -> None:
+    """NumPy parses it as Python: what that raises came out as a traceback."""
+    text = header.encode()
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
+    (tmp_path / "a.npy").write_bytes(content)
+    for path in (tmp_path / "a.npy", packed(tmp_path / "a.npz", images=content)):
+        with pytest.raises(SourceError, match=r"is no np[yz] file"):
+            open_source(path)
+    with pytest.raises(SourceError, match="is no npz file, or is damaged"):
+        NiqeModel.load(packed(tmp_path / "niqe.npz", mu=content))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"dtype": [], "shape": [1], "data_offsets": [0, 1]},
+     {"dtype": "U8", "shape": [float("inf")], "data_offsets": [0, 1]}],
+)  # fmt: skip
+def test_a_lying_header_of_safetensors_gives_a_message(tmp_path: Path, entry: Any) -> None:
+    text = json.dumps({"images": entry}).encode()
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+    with pytest.raises(SourceError, match=r"holds \[\]|damaged header"):
+        open_source(path)
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:

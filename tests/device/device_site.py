@@ -34,6 +34,7 @@ SEGMENTER = "colours:red"
 CANARY = "Canary"
 CLASSES = ("blue", "green")
 _BACKEND = """
+from tests.methods.sanitize.painted_models import ColourTuner, Painter
 from tests.methods.sanitize.painted_world import ColourSegmenter
 
 class Colours:
@@ -41,13 +42,15 @@ class Colours:
         return []
 
     def model(self, kind, rest, **options):
-        return ColourSegmenter()
+        models = {"generator": Painter, "tuner": ColourTuner}
+        return models.get(kind, ColourSegmenter)()
 
 backend = Colours()
 """
 
 
 def install_colours(folder: Path) -> None:
+    """The painted world's segmenter, generator and tuner as a package: ``colours:red``."""
     points = {"understudy.backends": {"colours": "colour_backend:backend"}}
     install(folder, "colours", {"colour_backend": _BACKEND}, points)
 

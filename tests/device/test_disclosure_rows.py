@@ -5,6 +5,8 @@ Each test is an attack on the history or on consent that once worked.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sqlite3
 import time
@@ -21,9 +23,17 @@ from tests.methods.sanitize.painted_world import rooms
 from tests.server.site import Server
 
 from understudy.core.errors import InputError, RunError
+from understudy.device import outbox as outbox_module
 from understudy.device.consent import standing_offer
+from understudy.device.disclosures import note_deleted
 from understudy.device.history import device_history
-from understudy.device.outbox import Exchange, Outbox, ServerConnection, ServerUnreachable
+from understudy.device.outbox import (
+    Exchange,
+    Outbox,
+    ServerConnection,
+    ServerRefused,
+    ServerUnreachable,
+)
 from understudy.device.paired_servers import server_named
 from understudy.device.parcel import pack
 from understudy.device.photo_store import add_photos, photo_files
@@ -31,6 +41,7 @@ from understudy.device.preferences import stored_preferences
 from understudy.device.preview import preview
 from understudy.device.review import segment_photos
 from understudy.server.application import application
+from understudy.server.job_store import DAY
 from understudy.server.serve import certificate_of
 
 LEVELS = {"dog": "edges", "background": "segment"}
@@ -164,6 +175,74 @@ def test_two_servers_three_sends_one_deletion_one_withdrawal(
         assert lines[2][2].startswith("withdrawn")
         assert lines[2][2].endswith("; 2 of 8 items are known to be there")
     assert len(set(datasets)) > 1  # the photos are another dataset by now
+
+
+@pytest.mark.parametrize(
+    ("step", "moment"), [("DELETE", "before"), ("DELETE", "after"), ("note_deleted", "before")]
+)
+def test_killed_while_a_server_deletes_and_sent_again_twice(
+    site: DeviceSite, tmp_path: Path, step: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed as sent twice, and its first sending as not deleted."""
+    with tls_server(tmp_path / "server") as server:
+        Terminal(site.home.folder)("pair", server.code())
+        site.add()
+        shown = site.show(LEVELS)
+        Outbox(site.home).send(shown.parcel.digest, shown.code)
+
+        def deadly(work: Callable[..., object], *arguments: object) -> object:
+            result = None if moment == "before" else work(*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        def delete() -> None:
+            if step == "DELETE":
+                outbox = Outbox(site.home, lambda *request: deadly(server.connection, *request))
+            else:
+                outbox = Outbox(site.home)
+                monkeypatch.setattr(outbox_module, step, lambda *a: deadly(note_deleted, *a))
+            outbox.delete(site.attempt(shown))
+
+        assert os.WTERMSIG(os.waitpid(child(delete), 0)[1]) == signal.SIGKILL
+        if step == "DELETE":
+            (line,) = disclosure_lines(site)
+            assert line[2].startswith("to be deleted")
+        for _ in range(2):
+            with pytest.raises(ServerRefused, match="takes it no more"):
+                Outbox(site.home).send(shown.parcel.digest, shown.code)
+            assert server.jobs() == [(shown.parcel.digest, "deleted")]
+            (line,) = disclosure_lines(site)
+            assert line[2].startswith("deleted by the server")
+    (deletion,) = site.rows("deletion")
+    assert deletion.data["run"] == site.attempt(shown).run
+
+
+def test_sent_with_a_former_token_it_is_another_row(paired: DeviceSite, server: Server) -> None:
+    """The server had two jobs, and the history one line."""
+    paired.add()
+    shown = paired.show({"dog": "edges"})
+    paired.exchange.after = unreachable  # the server has it, and its answer is lost
+    with pytest.raises(ServerUnreachable):
+        paired.outbox.send(shown.parcel.digest, shown.code)
+    with server.client() as client:
+        paired.pair(server, client)
+        paired.outbox.send(shown.parcel.digest, shown.code)
+        assert len(server.store.jobs()) == len(disclosure_lines(paired)) == 2
+
+
+def test_what_a_server_deleted_by_itself_is_not_sent_again(
+    paired: DeviceSite, server: Server
+) -> None:
+    paired.add()
+    shown = paired.show({"dog": "edges"})
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    server.now += DAY
+    assert server.service.sweep() == 1
+    for _ in range(2):
+        with pytest.raises(ServerRefused, match="takes it no more"):
+            paired.outbox.send(shown.parcel.digest, shown.code)
+    (line,) = disclosure_lines(paired)
+    assert line[2].startswith("deleted by the server")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
-from tests.device.device_site import CANARY, SEGMENTER, DeviceSite, save_photo
+from tests.device.device_site import CANARY, CLASSES, SEGMENTER, DeviceSite, save_photo
 from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import (
     SIDE,
@@ -20,10 +20,11 @@ from tests.methods.sanitize.painted_world import (
     rooms,
 )
 
-from understudy.core.errors import ConfigError, InputError, RunError, SourceError
+from understudy.backends.registry import load_encoder
+from understudy.core.errors import ConfigError, InputError, RunError, SourceError, WireError
 from understudy.core.types import Masks
 from understudy.data import open_source
-from understudy.device.exposure import exposures, public_homes
+from understudy.device.exposure import exposures, public_homes, synthetic_similarity
 from understudy.device.messages import camera_messages
 from understudy.device.photo_store import (
     PhotoFile,
@@ -40,9 +41,18 @@ from understudy.device.preview import (
     preview,
 )
 from understudy.device.review import reviewed_photos, segment_photos
+from understudy.methods.sanitize.ed25519 import new_signing_key
 from understudy.methods.sanitize.sanitizers import PhotoPart, SegmentSanitizer
 from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
-from understudy.methods.sanitize.wire import JobRequest, PartRequest
+from understudy.methods.sanitize.signed_results import check_signature, sign
+from understudy.methods.sanitize.wire import (
+    JobRequest,
+    ModelResult,
+    PartRequest,
+    decode_message,
+    encode_message,
+)
+from understudy.metrics.semantic import part_directions, semantic_similarity
 
 ONCE = SearchSettings(scales=(1.0,), flips=False)
 
@@ -100,7 +110,7 @@ def test_the_ledger_recognises_the_photos_by_their_files(site: DeviceSite) -> No
         ({"dog": "everything"}, "of dog may leave text, box"),
         ({"background": "pose"}, "of room may leave text, edges, segment"),
         ({"cat": "text"}, "a level is given for cat"),
-        ({"dog": "pose"}, "--pose-model"),
+        ({"dog": "pose"}, "--pose-model litert:movenet"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(
@@ -253,3 +263,38 @@ def test_an_object_that_stays_home_does_whatever_the_segmenter_says(lies: Masks)
         own = (sent == photos[messages.usable(part)]).all(axis=3)
         left = (is_red(sent) & own).mean(axis=(1, 2))
         assert (left <= look.bound).all()
+
+
+def test_what_a_server_drew_is_compared_with_the_photos_by_their_mean(site: DeviceSite) -> None:
+    """SIM of Eq. 2, over all pairs, although no image comes back and none leaves."""
+    site.add(4)
+    shown = site.show({"dog": "segment"}, references=3)
+    drawn, masks = rooms(5, seed=8)
+    encoder = load_encoder("embedded:studio", shape=drawn.shape[1:])
+    theirs = part_directions(drawn, masks, encoder)
+    fields = {"job": "0" * 32, "submission": "0" * 64, "model": "0" * 64, "model_bytes": 1,
+              "kind": "classifier", "label_classes": CLASSES, "side": drawn.shape[1],
+              "validation": 0.5, "pipeline": "any"}  # fmt: skip
+    key = new_signing_key()
+    stated = tuple(tuple(one.round(4).tolist()) for one in theirs)
+    result = sign(ModelResult, key, **fields, directions=stated)
+    check_signature(decode_message(ModelResult, encode_message(result)), result.public_key)
+    request = shown.parcel.request
+    similarity = synthetic_similarity(site.home, request, result)
+    reviewed = reviewed_photos(site.home, stored_preferences(site.home))
+    for inside, value in zip((True, False), similarity or (), strict=True):
+        sides = [
+            encoder.encode(np.where((where == inside)[..., None], images, np.uint8(127)))
+            for images, where in (
+                (reviewed.photos.images, reviewed.segments.masks[0]),
+                (drawn, masks),
+            )
+        ]
+        assert value == pytest.approx(semantic_similarity(*sides).value, abs=1e-3)
+    assert synthetic_similarity(site.home, request, sign(ModelResult, key, **fields)) is None
+    cat = request.target_object[0].model_copy(update={"noun": "cat"})
+    other = request.model_copy(update={"target_object": (cat,)})
+    assert synthetic_similarity(site.home, other, result) is None
+    for wrong in ((("1",) * 2,), ((2.0,),), ((float("nan"),),), stated * 2):
+        with pytest.raises(WireError):
+            sign(ModelResult, key, **fields, directions=wrong)

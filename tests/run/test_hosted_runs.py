@@ -280,6 +280,14 @@ def test_a_role_that_sees_private_images_has_no_server_elsewhere(
     assert not [one for one in _CONNECTED if one[0] == elsewhere.host]
 
 
+def test_workers_of_a_cluster_send_a_server_nothing(server: StubServer, site: Site) -> None:
+    """They asked what stands at the address on their own machines, and past the caps."""
+    with pytest.raises(InputError, match="with --engine ray every worker would ask"):
+        site.run(roles(server), engine="ray", max_calls=10)
+    assert not [one for one in server.log if one.images]
+    assert not site.rows
+
+
 @pytest.mark.parametrize("role", ["generator", "renderer", "writer"])
 def test_a_role_that_sees_public_images_sees_no_private_one(
     elsewhere: StubServer, server: StubServer, site: Site, role: str

@@ -11,6 +11,7 @@ ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 pytest.importorskip("torch")
 
+from tests.device.device_site import install_colours  # noqa: E402
 from tests.methods.sanitize.painted_models import (  # noqa: E402
     RED,
     SIZES,
@@ -19,6 +20,12 @@ from tests.methods.sanitize.painted_models import (  # noqa: E402
 )
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  # noqa: E402
 from tests.server.site import Device, Server, Submitted  # noqa: E402
+from tests.server.test_connections import (  # noqa: E402
+    finish_a_job,
+    free_port,
+    pair,
+    serving_process,
+)
 
 from understudy.core.types import Images, Labels  # noqa: E402
 from understudy.device.home_folder import DeviceHome  # noqa: E402
@@ -87,6 +94,22 @@ def installed(folder: Path, result: wire.ModelResult, data: bytes) -> bool:
         "", "server", result.kind, result.label_classes, result.side, result.validation
     )
     return offer_model(DeviceHome.of(folder / "device"), data, offered).installed
+
+
+@pytest.mark.slow
+def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
+    """`understudy serve` over TLS, all four stages in its worker, and nothing left of the job."""
+    install_colours(tmp_path / "plugin")
+    command = ("-c", "from understudy.cli.main import main; main()", "serve")
+    words = ["--data", tmp_path / "server", "--port", free_port()]
+    words += ["--generator", "colours:red", "--segmenter", "colours:red"]
+    with serving_process(*words, command=command, path=str(tmp_path / "plugin")) as code:
+        exchange, token = pair(code)
+        job = disclosed("classifier", ("sitting", "sleeping"), 4)
+        _, result, model = finish_a_job(exchange, token, code.public_key, job)
+        assert list((tmp_path / "server" / "keys").iterdir()) == []
+    try_model(model, "classifier", SIDE, 2)
+    assert len(result.directions) == 2
 
 
 @pytest.mark.slow

@@ -335,6 +335,7 @@ def model_command(
     ] = False,
 ) -> None:
     """Get the model, check it, test it on your labelled photos, install it if it is better."""
+    from understudy.device.exposure import synthetic_similarity
     from understudy.device.installed_models import DeviceModel, offer_model, roll_back
     from understudy.device.outbox import Outbox
     from understudy.device.parcel import stored_parcel
@@ -346,12 +347,18 @@ def model_command(
         return
     attempt = _attempt(place, code)
     result, data = Outbox(place).model(attempt)
-    parts = stored_parcel(place, attempt.parcel).request.parts
+    request = stored_parcel(place, attempt.parcel).request
+    parts = request.parts
     levels = ", ".join(f"{part.noun} L{part.level}" for part in (*parts[1:], parts[0]))
     offered = DeviceModel(
         "", f"server, {levels}", result.kind, result.label_classes, result.side, result.validation
     )
     _say_model(offer_model(place, data, offered, wish=install))
+    if (similarity := synthetic_similarity(place, request, result)) is not None:
+        typer.echo(
+            "how alike what the server drew and your photos are (SIM, 1: the same; for you alone): "
+            f"{parts[1].noun} {similarity[0]:.2f}, {parts[0].noun} {similarity[1]:.2f}"
+        )
     typer.echo("let the server forget it: understudy device delete")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from understudy.core.errors import SourceError
-from understudy.data.archives import ZIP_DAMAGE, safe_members
+from understudy.data.archives import NO_HEADER, ZIP_DAMAGE, safe_members
 from understudy.data.encoded_images import Options
 from understudy.data.labels import require_no_column
 from understudy.data.names import MAX_CLASSES
@@ -120,7 +120,10 @@ def _header(stream: IO[bytes], location: str, size: int) -> tuple[np.dtype[Any],
         raise SourceError(f"is npy version {version}, which is not known", location)
     # Version 3 differs from 2 only in how it spells the names of record fields, refused below.
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
+    try:
+        shape, fortran, dtype = read(stream)
+    except NO_HEADER as error:
+        raise SourceError("is no npy file: its header describes none", location) from error
     if dtype.hasobject:
         raise SourceError("holds Python objects (pickle), which are never loaded", location)
     if dtype.names is not None:

@@ -57,8 +57,8 @@ def _array(path: Path, name: str, entry: Any, start: int) -> StoredArray:
     try:
         shape = tuple(int(n) for n in entry["shape"])
         first, last = (int(n) for n in entry["data_offsets"])
-        stored = entry["dtype"]
-    except (KeyError, TypeError, ValueError) as error:
+        stored = str(entry["dtype"])
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise SourceError(f"has a damaged header ({type(error).__name__})", location) from error
     if stored not in _DTYPES:
         raise SourceError(f"holds {stored}; known are {', '.join(_DTYPES)}", location)

@@ -27,6 +27,7 @@ class DisclosureAttempt:
         dataset: Id of the photos in the ledger when it was recorded.
         number: 1, and 1 more each time that the same parcel was sent to the server anew.
         details: What the row says: every part, digest and figure.
+        deletion_request: When the server was about to be asked to delete it; None: it never was.
         deleted: When the server's receipt was recorded; None where there is none.
         withdrawn: When consent was withdrawn before all of it had left; None where it was not.
     """
@@ -38,6 +39,7 @@ class DisclosureAttempt:
     server: str
     number: int
     details: Mapping[str, Any]
+    deletion_request: str | None
     deleted: str | None
     withdrawn: str | None
 
@@ -86,6 +88,7 @@ def _attempt(row: LedgerRow, ends: Mapping[tuple[str, Any], str]) -> DisclosureA
         details["server"],
         details.get("attempt", 1),
         details,
+        ends.get(("deletion request", run)),
         ends.get(("deletion", run)),
         ends.get(("withdrawal", run)),
     )
@@ -93,8 +96,19 @@ def _attempt(row: LedgerRow, ends: Mapping[tuple[str, Any], str]) -> DisclosureA
 
 def job_of(home: DeviceHome, attempt: DisclosureAttempt) -> dict[str, Any] | None:
     """What the server answered last, and the token that it was asked by; None: it never did."""
-    job: dict[str, Any] | None = home.read(_job_name(attempt), None)
-    return job
+    job: dict[str, Any] = home.read(_job_name(attempt), {})
+    return job if "job" in job else None
+
+
+def token_of(home: DeviceHome, attempt: DisclosureAttempt) -> str | None:
+    """The token that it was sent with; None: nothing of it was."""
+    job: dict[str, Any] = home.read(_job_name(attempt), {})
+    return job.get("token")
+
+
+def note_token(home: DeviceHome, attempt: DisclosureAttempt, token: str) -> None:
+    """Store what it is about to be sent with."""
+    home.write(_job_name(attempt), {"token": token})
 
 
 def note_job(home: DeviceHome, attempt: DisclosureAttempt, state: JobState, token: str) -> None:

@@ -20,10 +20,13 @@ from understudy.core.results import Interval
 from understudy.core.types import Images, Labels, Masks
 from understudy.data import open_source
 from understudy.device.former_messages import FormerMessages
+from understudy.device.home_folder import DeviceHome
 from understudy.device.messages import camera_messages, unsearched
-from understudy.device.preferences import Preferences
+from understudy.device.preferences import Preferences, stored_preferences
+from understudy.device.review import reviewed_photos
 from understudy.methods.sanitize.sanitizers import Sanitizer
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
+from understudy.methods.sanitize.wire import JobRequest, ModelResult
 from understudy.metrics.disclosure import PartMessages, disclosed_information
 from understudy.metrics.message_attacks import (
     AttackAccuracy,
@@ -31,7 +34,7 @@ from understudy.metrics.message_attacks import (
     outline_attack,
     reidentification,
 )
-from understudy.metrics.semantic import prompt_similarity
+from understudy.metrics.semantic import part_directions, prompt_similarity
 
 PUBLIC_TASKS: Mapping[str, str] = {"dog": "pet-status", "person": "activity", "bottle": "bottle"}
 """The task of the playhouse whose homes have such an object."""
@@ -221,6 +224,30 @@ def _attacks(
         status = max(attacks, key=lambda attack: attack.accuracy.value)
     homes = [*public.homes, *["the owner's"] * len(own)]
     return status, reidentification(np.concatenate([messages, own]), homes)
+
+
+def synthetic_similarity(
+    home: DeviceHome, request: JobRequest, result: ModelResult
+) -> tuple[float, float] | None:
+    """SIM of what the server drew and the photos: of the first object, and of the background.
+
+    The server states the mean embeddings of its images, so that nothing of a photo has to leave
+    (Eq. 2 is linear in them). None where it states none, or the object is not known in the photos.
+    """
+    try:
+        reviewed = reviewed_photos(home, stored_preferences(home))
+        part = reviewed.segments.nouns.index(request.target_object[0].noun)
+        encoder = load_encoder("embedded:studio", shape=reviewed.photos.images.shape[1:])
+        masks = reviewed.segments.masks[part]
+        own = part_directions(reviewed.photos.images, masks, encoder)
+    except (InputError, ValueError):  # not searched for, or in none; or no mini studio
+        return None
+    if [len(one) for one in result.directions] != [len(one) for one in own]:
+        return None
+    target, background = (
+        float(mine @ np.array(theirs)) for mine, theirs in zip(own, result.directions, strict=True)
+    )
+    return target, background
 
 
 def words_similarity(images: Images, preferences: Preferences) -> Interval | None:

@@ -56,6 +56,8 @@ def _state(home: DeviceHome, attempt: DisclosureAttempt) -> str:
     arrived = f"{0 if job is None else total - job['missing']} of {total} items are known to be"
     if attempt.deleted is not None:
         return f"deleted by the server, {attempt.deleted[:16]}"
+    if attempt.deletion_request is not None:
+        return f"to be deleted, {attempt.deletion_request[:16]}; the server has signed no receipt"
     if attempt.withdrawn is not None:
         return f"withdrawn, {attempt.withdrawn[:16]}; {arrived} there"
     if job is None or not is_whole(home, attempt):

@@ -13,6 +13,7 @@ import hmac
 import http.client
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -25,7 +26,9 @@ from understudy.device.disclosures import (
     job_of,
     note_deleted,
     note_job,
+    note_token,
     receipt_path,
+    token_of,
 )
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.paired_servers import PairedServer, add_server, server_of_key
@@ -191,6 +194,7 @@ class Outbox:
             target = recipient(self._home, digest, server)
             parcel = stored_parcel(self._home, digest)
             agree(self._home, digest, target, consent)
+            self._finish_deletions(parcel, target)
             attempt = self._recorded(parcel, target)
         submission = encode_message(parcel.submission)
         state = self._sent(attempt, target, "POST", "/v1/jobs", submission)
@@ -208,10 +212,9 @@ class Outbox:
             state = self._sent(attempt, target, "POST", f"/v1/jobs/{state.job}/start")
         note_job(self._home, attempt, state, target.token)
         if state.state == "deleted":
-            raise ServerRefused(
-                "the server has deleted this and takes it no more: understudy device preview makes "
-                "it anew"
-            )
+            with self._home.locked():
+                self._finish_deletions(parcel, target)
+            raise _taken_no_more()
         return state
 
     def withdraw(self) -> tuple[Offer | None, list[DisclosureAttempt]]:
@@ -257,12 +260,15 @@ class Outbox:
     def delete(self, attempt: DisclosureAttempt) -> DeletionReceipt:
         """Let the server delete everything of a job, and keep its signed receipt.
 
-        The row of this attempt is marked, and no other one.
+        The row of this attempt is marked, and no other one: as to be deleted before the server
+        hears of it, as deleted once its receipt is here. Again changes nothing.
 
         Raises:
             WireError: The receipt is not signed by that server, or of another job.
         """
         job = self._job(attempt)["job"]
+        with self._home.settings.open_ledger() as ledger:
+            ledger.record_deletion_request(attempt.dataset, attempt.run)
         answer = self._asked(attempt, "DELETE", f"/v1/jobs/{job}")
         receipt = decode_message(DeletionReceipt, answer)
         signed_results.check_signature(receipt, attempt.server)
@@ -280,13 +286,30 @@ class Outbox:
         return [one for one in disclosed if (one.parcel, one.server) == (parcel, server)]
 
     def _recorded(self, parcel: Parcel, target: PairedServer) -> DisclosureAttempt:
-        """The attempt that goes on, or a new one, once the ledger has a row of it."""
+        """The attempt that goes on, or a new one, once the ledger has a row of it.
+
+        Raises:
+            ServerRefused: The server has deleted it, so that nothing would leave.
+        """
         attempts = self.attempts(parcel.digest, target.public_key)
-        if attempts and attempts[-1].is_open:
-            job = job_of(self._home, attempts[-1])
-            if job is None or (job["state"] != "deleted" and job["token"] == target.token):
+        if attempts and token_of(self._home, attempts[-1]) in (None, target.token):
+            if self._is_over(attempts[-1]):
+                raise _taken_no_more()
+            if attempts[-1].is_open:
                 return attempts[-1]
         return self._new_attempt(parcel, target, len(attempts) + 1)
+
+    def _finish_deletions(self, parcel: Parcel, target: PairedServer) -> None:
+        """Get the receipts of what the server has deleted, or was to, when the device stopped."""
+        for attempt in self.attempts(parcel.digest, target.public_key):
+            if attempt.deleted is None and self._is_over(attempt):
+                with suppress(ServerRefused):  # it has forgotten the job, and its receipt with it
+                    self.delete(attempt)
+
+    def _is_over(self, attempt: DisclosureAttempt) -> bool:
+        """Whether the server has deleted it, or was to."""
+        job = job_of(self._home, attempt) or {}
+        return attempt.deletion_request is not None or job.get("state") == "deleted"
 
     def _new_attempt(self, parcel: Parcel, target: PairedServer, number: int) -> DisclosureAttempt:
         settings = self._home.settings
@@ -298,7 +321,9 @@ class Outbox:
         with settings.open_ledger() as ledger:
             disclosure = Disclosure(run, f"sent to a server: {what}", details)
             ledger.disclose(settings.dataset, disclosure)
-        return self.attempts(parcel.digest, target.public_key)[-1]
+        attempt = self.attempts(parcel.digest, target.public_key)[-1]
+        note_token(self._home, attempt, target.token)
+        return attempt
 
     def _attempt_of_job(
         self,
@@ -347,6 +372,13 @@ class Outbox:
         server = server_of_key(self._home, attempt.server)
         exchange = self._exchange or ServerConnection(server.url, server.certificate)
         return _granted(exchange(method, path, b"", self._job(attempt)["token"]))
+
+
+def _taken_no_more() -> ServerRefused:
+    return ServerRefused(
+        "the server has deleted this, or was to, and takes it no more: understudy device preview "
+        "makes it anew"
+    )
 
 
 def _granted(answer: tuple[int, bytes]) -> bytes:

@@ -260,7 +260,10 @@ def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:
 def _skeleton(pose_model: str | None) -> str:
     """The wire's name for the keypoints of a model."""
     if pose_model is None:
-        raise ConfigError("a pose needs a model that finds it: --pose-model NAME")
+        raise ConfigError(
+            "a pose needs a model that finds it, and none ships. MoveNet for one person does, in "
+            "LiteRT's format: --pose-model litert:movenet_single_pose_lightning_ptq.tflite"
+        )
     keypoints = load_model(PoseEstimator, pose_model).keypoints
     for name, slots in SKELETONS.items():
         if tuple(keypoints) == slots:

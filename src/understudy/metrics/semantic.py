@@ -15,8 +15,11 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
+from understudy.core.ports import Encoder
 from understudy.core.results import Interval, Metric
-from understudy.core.types import Vector
+from understudy.core.types import Images, Masks, Vector
+
+_GREY = 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,29 @@ def semantic_similarity(
     one, two = _directions(private, synthetic)
     to_theirs, to_mine = one @ two.mean(axis=0), two @ one.mean(axis=0)
     return _interval(float(to_theirs.mean()), (to_theirs, to_mine), confidence)
+
+
+def part_directions(images: Images, masks: Masks, encoder: Encoder) -> tuple[Vector, Vector]:
+    """Mean embeddings of unit length: of objects alone, and of their surroundings alone.
+
+    The product of those of two sets of images is their SIM (Eq. 2). Everything else is grey, and
+    images without an object are left out.
+
+    Args:
+        images: (n, height, width, 3) uint8.
+        masks: (n, height, width) bool: the pixels of the object.
+        encoder: Embeds such images.
+
+    Raises:
+        InputError: The object is in none of them.
+    """
+    rows = np.flatnonzero(masks.any(axis=(1, 2)))
+    alone = (
+        np.where((masks[rows] == inside)[..., None], images[rows], np.uint8(_GREY))
+        for inside in (True, False)
+    )
+    objects, surroundings = (_directions(encoder.encode(one))[0].mean(axis=0) for one in alone)
+    return objects, surroundings
 
 
 def _of_directed(private: NDArray[Any], rows: NDArray[Any]) -> Interval | None:

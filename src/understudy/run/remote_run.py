@@ -37,8 +37,9 @@ def connect_remote(context: Context, config: RunConfig, *, captioned: bool) -> R
         captioned: Whether private images are embedded by their captions only.
 
     Raises:
-        ConfigError: A model would send private images to another machine that is not permitted; a
-            host is permitted that no model is at; or a server does not embed images.
+        ConfigError: A model would send private images to another machine that is not permitted, or
+            from the workers of a cluster; a host is permitted that no model is at; or a server does
+            not embed images.
         BackendError: A cap does not cover what the server was asked while it was opened.
     """
     calls = RemoteCalls(config.models.max_calls, config.models.max_cost)
@@ -47,6 +48,13 @@ def connect_remote(context: Context, config: RunConfig, *, captioned: bool) -> R
     for role, model in remote.items():
         if reads_private(role):
             _require_permitted(role, model, permitted)
+            if config.output.engine != "local":
+                raise ConfigError(
+                    f"with --engine {config.output.engine} every worker would ask the server of "
+                    f"{flag_of(role)} {model.name} by itself: by the address that this name has on "
+                    "its own machine, and past --max-calls and --max-cost. Nothing was sent and "
+                    "nothing was spent. Take --engine local"
+                )
             if not (model.takes_images or captioned):
                 raise ConfigError(
                     f"{model.name} embeds texts only, and {flag_of(role)} embeds private images "

@@ -14,19 +14,22 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from understudy.backends.registry import load_model
-from understudy.core.errors import ConfigError, MissingExtra
+from understudy.backends.registry import load_encoder, load_model
+from understudy.core.errors import ConfigError, InputError, MissingExtra
 from understudy.core.ports import Generator, Segmenter, Tuner
+from understudy.core.types import Shape
 from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
 from understudy.methods.sanitize.pairing_code import PairingCode, is_private
-from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
+from understudy.methods.sanitize.spinml_pipeline import PartDirections, SpinmlPipeline
+from understudy.metrics.semantic import part_directions
 from understudy.server.application import application
 from understudy.server.connections import (
     BoundedServer,
@@ -134,12 +137,14 @@ class ServerOptions:
         from understudy.server.model_training import SmallModelTraining
 
         small = self.generator.startswith("embedded:")
+        generator = load_model(Generator, self.generator, seam=0)
         return SpinmlPipeline(
-            load_model(Generator, self.generator, seam=0),
+            generator,
             load_model(Segmenter, self.segmenter),
             SmallModelTraining(),
             tuner=load_model(Tuner, self.generator, seam=0),
             plan=TuningPlan(STUDIO_TUNING if small else asdict(SPINML), self.tune_background),
+            directions=_looks(generator.shape),
         )
 
     def __call__(self) -> JobService:
@@ -157,6 +162,15 @@ class ServerOptions:
             retention=self.retention_hours * 3600,
             version=program,
         )
+
+
+def _looks(shape: Shape) -> PartDirections | None:
+    """By what devices compare synthetic images with their photos; None without the mini studio."""
+    try:
+        encoder = load_encoder("embedded:studio", shape=shape)
+    except InputError:
+        return None
+    return partial(part_directions, encoder=encoder)
 
 
 def pairing_line(options: ServerOptions) -> str:

@@ -8,6 +8,7 @@ hold what a device sent.
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ from multiprocessing.process import BaseProcess
 
 from understudy.core.errors import RunError
 from understudy.methods.sanitize.jobs import (
+    DIRECTIONS_FILE,
     MODEL_FILE,
     VALIDATION_FILE,
     JobMaterial,
@@ -108,6 +110,10 @@ class Worker:
         model = material.result(pipeline.stages[-1], MODEL_FILE)
         if len(model) > MODEL_BYTES:
             raise RunError(f"the pipeline's model has {len(model)} bytes, over {MODEL_BYTES}")
+        directions = f"stages/{pipeline.stages[-1]}/{DIRECTIONS_FILE}"
+        looks = b"[]"
+        if self._folders.exists(row.id, directions):
+            looks = self._folders.read(row.id, directions)
         result = sign(
             ModelResult,
             self._service.keys.signing,
@@ -121,6 +127,7 @@ class Worker:
             validation=float(material.result(pipeline.stages[-1], VALIDATION_FILE)),
             pipeline=pipeline.name,
             models=pipeline.models,
+            directions=tuple(map(tuple, json.loads(looks))),
         )
         return encode_model(result, model)
 

@@ -7,6 +7,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ SMALLEST_BLOCK = 16
 _PUBLISHED_BLOCK = 96
 # The names BasicSR gives them. The block is ours; programs that do not know it pass over it.
 _MU, _COV, _WINDOW, _BLOCK = "mu_pris_param", "cov_pris_param", "gaussian_window", "block_size"
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
+_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError,
+           SyntaxError, TokenError, RecursionError, MemoryError)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -70,6 +70,7 @@ class StubRequest:
         body: The JSON, or the fields of a form.
         images: What images it carried, decoded.
         key: The bearer's key.
+        headers: All of its headers, by their names in lower case.
         fault: How it failed; None: it was answered.
     """
 
@@ -77,6 +78,7 @@ class StubRequest:
     body: Mapping[str, Any]
     images: tuple[Images, ...] = field(repr=False)
     key: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     fault: Fault | None = None
 
 
@@ -189,7 +191,8 @@ def _handler_of(server: StubServer) -> type[BaseHTTPRequestHandler]:
             key = self.headers.get("Authorization", "").removeprefix("Bearer ")
             body, images = _body_of(self.headers.get("Content-Type", ""), data)
             route = self.path.removeprefix("/v1")
-            status, headers, reply = server.answer(StubRequest(route, body, images, key))
+            sent = {name.lower(): value for name, value in self.headers.items()}
+            status, headers, reply = server.answer(StubRequest(route, body, images, key, sent))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -41,6 +41,10 @@ _ROUTES = {
 }
 """The package's resource, its method, and what it wants besides the model."""
 
+_HEADERS = frozenset({"host", "user-agent", "accept", "accept-encoding", "connection",
+                      "content-type", "content-length", "transfer-encoding"})  # fmt: skip
+"""The headers of a request that say nothing of its sender, besides its key."""
+
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0  # seconds before a request is repeated
 _FOR_A_WHILE = frozenset({408, 409, 425, 429})  # and every status from 500
 _NOT_OFFERED = frozenset({400, 404, 405, 415, 422, 501})
@@ -136,6 +140,7 @@ class HostedClient:
                 follow_redirects=False,
                 trust_env=not self.address.loopback,
                 verify=self.address.url.startswith("https:"),  # certificates take long to load
+                event_hooks={"request": [] if options.base_url is None else [self._own_headers]},
             ),
         )
         weakref.finalize(self, self._openai.close)
@@ -144,6 +149,16 @@ class HostedClient:
         if self.address.public:
             self._spelling["max_tokens"] = TOKEN_LIMITS["max_tokens"]
         self._tried = False
+
+    def _own_headers(self, request: Any) -> None:
+        """Leave out what the environment adds (OPENAI_CUSTOM_HEADERS, OPENAI_ORG_ID, ...).
+
+        It is for the server of the environment, and this is another one.
+        """
+        for name in set(request.headers) - _HEADERS:
+            if not name.startswith("x-stainless-"):  # by which the package knows its own request
+                del request.headers[name]
+        request.headers["authorization"] = f"Bearer {self.address.key}"
 
     def each(self, ask: Callable[[T], bytes], items: Sequence[T]) -> list[bytes]:
         """The answers to all items, in their order; equal items are asked once.

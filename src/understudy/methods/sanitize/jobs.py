@@ -28,6 +28,8 @@ MODEL_FILE = "model.onnx"
 """What the last stage calls the model."""
 VALIDATION_FILE = "validation.txt"
 """What the last stage calls the result on left-out synthetic images: one number in [0, 1]."""
+DIRECTIONS_FILE = "directions.json"
+"""What the last stage may call `ModelResult.directions`."""
 
 StageFiles = Mapping[str, bytes]
 """What a stage gives: the content of files by their names, ``[a-z0-9._-]{1,64}``."""

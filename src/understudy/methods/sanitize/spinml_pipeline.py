@@ -6,12 +6,14 @@ whose server was killed goes on with the same result.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
 
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.ports import Generator, Segmenter, Tuner
+from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.compose import Composer, ComposeSettings, Material
 from understudy.methods.sanitize.customise import (
     References,
@@ -19,7 +21,14 @@ from understudy.methods.sanitize.customise import (
     references_of,
     tuned_changes,
 )
-from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, StageFiles
+from understudy.methods.sanitize.cutouts import cut_out
+from understudy.methods.sanitize.jobs import (
+    DIRECTIONS_FILE,
+    MODEL_FILE,
+    VALIDATION_FILE,
+    JobMaterial,
+    StageFiles,
+)
 from understudy.methods.sanitize.scene_prompts import ScenePrompts
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.training_set import (
@@ -34,12 +43,17 @@ from understudy.steps.hints import LIMBS
 
 JOB_STAGES = ("customise", "compose", "train", "export")
 _WEIGHTS = "network.safetensors"
+_LOOKED_AT = 64  # synthetic images whose looks a device compares with its photos
+
+PartDirections = Callable[[Images, Masks], tuple[Vector, Vector]]
+"""Of images and the pixels of their objects: see `wire.ModelResult.directions`."""
 
 
 class SpinmlPipeline:
     """A `jobs.JobPipeline`.
 
-    `tuner`: Of the same generator; None: no classifier of an object above L0.
+    `tuner`: Of the same generator; None: no classifier of an object above L0. `directions`: What
+    devices may compare the synthetic images by.
 
     Raises:
         ConfigError: The generator does not draw square RGB images, or cannot inpaint.
@@ -56,6 +70,7 @@ class SpinmlPipeline:
         tuner: Tuner | None = None,
         plan: TuningPlan | None = None,
         settings: ComposeSettings | None = None,
+        directions: PartDirections | None = None,
     ) -> None:
         height, width, channels = generator.shape
         if height != width or channels != 3 or not {"text", "inpainting"} <= generator.tasks:
@@ -64,7 +79,7 @@ class SpinmlPipeline:
                 "pipeline needs a generator that draws and inpaints square RGB images"
             )
         self._generator, self._segmenter, self._training = generator, segmenter, training
-        self._side, self._tuner = height, tuner
+        self._side, self._tuner, self._directions = height, tuner, directions
         self._plan, self._settings = plan or TuningPlan({}), settings or ComposeSettings()
         self.name = "SpinML, all levels"
         used = {generator.name: generator.licence, segmenter.name: segmenter.licence}
@@ -203,7 +218,16 @@ class SpinmlPipeline:
             (request.side, request.side, 3),
             len(request.label_classes),
         )
-        return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
+        files = {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
+        if self._directions is None:
+            return files
+        images = LabelledSet.from_bytes(material.result("compose", "images.npy")).images
+        images = images[np.linspace(0, len(images) - 1, min(len(images), _LOOKED_AT), dtype=int)]
+        masks = cut_out(images, request.target_object[0].noun, self._segmenter)
+        if masks.any():
+            parts = [one.round(4).tolist() for one in self._directions(images, masks)]
+            files[DIRECTIONS_FILE] = json.dumps(parts).encode()
+        return files
 
 
 def _seed(material: JobMaterial, *path: int) -> int:

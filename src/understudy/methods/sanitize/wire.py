@@ -284,6 +284,12 @@ class ModelLicence(Message):
     licence: ModelName
 
 
+Direction = Annotated[
+    tuple[Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)], ...],
+    Field(min_length=1, max_length=1024),
+]
+
+
 class ModelResult(Message):
     """What a job gave, signed; `signed_results.encode_model` adds the model itself."""
 
@@ -304,6 +310,9 @@ class ModelResult(Message):
     """Accuracy (classifier) or AP50 (detector) on synthetic images left out of the training."""
     pipeline: ModelName
     models: Annotated[tuple[ModelLicence, ...], Field(max_length=16)] = ()
+    directions: Annotated[tuple[Direction, ...], Field(max_length=2)] = ()
+    """Mean embeddings, each of unit length, of synthetic images by the mini studio: of their first
+    object alone, and of their background alone. A device compares them with its photos (SIM)."""
     public_key: PublicKey
     signature: Signature
 

@@ -287,6 +287,7 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
     "measured": Book._measure,  # what was measured of a disclosure since
+    "deletion request": Book._end,  # a server is about to be asked to delete it
     "deletion": Book._end,  # a server has signed that it deleted what was disclosed
     "withdrawal": Book._end,  # its owner withdrew consent before all of it had left
 }

@@ -250,6 +250,10 @@ class Ledger:
         with self._reading() as book:
             return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
+    def record_deletion_request(self, dataset_id: str, run: str) -> None:
+        """Note that a server is about to be asked to delete it, as `record_deletion` does."""
+        self._note_end("deletion request", dataset_id, run, {})
+
     def record_deletion(self, dataset_id: str, run: str, receipt: str) -> None:
         """Note that a server has deleted what a run disclosed to it; again changes nothing.
 
