@@ -359,7 +359,8 @@ def speed(table: Table) -> None:
             models = ("--generator", named(), "--encoder", named())
             models += ("--decoder", named()) if method == "alignment" else ()
             out = ("--out", f"{folder}/{method}", "--ledger", f"{folder}/{method}.db")
-            run = command("synthesize", *private, "--method", method, *models, *out, "--count", count)
+            words = ("--method", method, *models, *out, "--count", count)
+            run = command("synthesize", *private, *words)
             table.row(f"`{method}`, 1,000 images (<= {most} s)", run)
 
 
