@@ -9,6 +9,7 @@ import pytest
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS as WEIGHTS
 from understudy.backends.embedded.shipped import damaged, is_shipped
 from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
+from understudy.core.errors import BackendError
 from understudy.core.ports import Captioner, Generator
 
 pytest.importorskip("diffusers")
@@ -89,3 +90,38 @@ def test_an_embedding_without_a_prompt_tells_its_own():
     )
     np.testing.assert_array_equal(without, plain.decode_prompted(there, [""] * 2, seeds=seeds))
     assert (with_caption != without).any()
+
+
+def test_it_draws_in_four_steps_at_any_strength():
+    generator, passes = load_model(Generator, "embedded:studio"), []
+    generator._pipelines.network.register_forward_hook(lambda *_: passes.append(1))
+    image = generator.generate(["a brown dog"])
+    assert len(passes) == 4
+    for strength in (0.9, 0.07):
+        passes.clear()
+        generator.vary(image, ["a brown dog"], strength=strength)
+        assert len(passes) == 4, strength
+    assert generator.sampling == "4 steps, guidance 3"
+    assert load_model(Generator, "embedded:studio?steps=10").sampling == "10 steps, guidance 3"
+
+
+def test_its_four_steps_come_nearer_to_many_than_six_even_ones():
+    prompts = [picture.caption for picture in pictures("dog", "person", count=8)]
+    drawn = {
+        steps: load_model(Generator, f"embedded:studio{steps}").generate(prompts, seed=1) / 255
+        for steps in ("", "?steps=6", "?steps=20")
+    }
+    few, even = (((drawn[key] - drawn["?steps=20"]) ** 2).mean() for key in ("", "?steps=6"))
+    assert few < even
+
+
+def test_what_draws_from_texts_reads_no_other_network(tmp_path):
+    studio = tmp_path / "studio"
+    shutil.copytree(WEIGHTS, studio)
+    for part in ("inpainting", "controlnet-edges", "controlnet-pose"):
+        (studio / part / "diffusion_pytorch_model.safetensors").write_bytes(b"nothing")
+    generator = load_model(Generator, f"embedded:studio?folder={studio}")
+    assert generator.tasks == loaded(Generator).tasks
+    image = generator.generate(["a brown dog"])
+    with pytest.raises(BackendError):
+        generator.inpaint(image, np.ones((1, 64, 64), dtype=bool), ["a dog"])

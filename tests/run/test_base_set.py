@@ -19,7 +19,7 @@ pytest.importorskip("skimage")
 
 from understudy.data import open_source
 from understudy.run import report
-from understudy.run.sample import base_set
+from understudy.run.sampled_release import base_set
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path)
 def test_the_seed_decides_and_no_two_parts_share_their_noise(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.run.sample._AT_ONCE", 4)
+    monkeypatch.setattr("understudy.run.sampled_release._AT_ONCE", 4)
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         base_set(["cat", "dog"], out=tmp_path / name, count=8, model=model, seed=seed)
     images = {

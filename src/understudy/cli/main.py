@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -32,6 +33,8 @@ def _program() -> None:
 def main() -> None:
     """Run the command line; errors raised on purpose become a message and an exit code."""
     prepare_output()
+    # What imports make stays: looking at it again and again would be a twelfth of a start.
+    gc.set_threshold(50_000, 20, 20)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it would ask every package for some
     signal.signal(signal.SIGTERM, _terminate)

@@ -41,13 +41,15 @@ def sample_command(
     if given and classes is None:
         raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
     with reporting(progress) as events:
-        from understudy.run import sample as samples
-
         common["progress"] = events
         if classes is not None:
-            base = samples.base_set(classes.split(","), **common, **given)
+            from understudy.run.sampled_release import base_set
+
+            base = base_set(classes.split(","), **common, **given)
         else:
-            drawn = samples.sample(prompt or "", **common)
+            from understudy.run.sample import sample
+
+            drawn = sample(prompt or "", **common)
     if classes is not None:
         _console.print(f"{base.count:,} images, no private data was used")
         _console.print(f"to share:  {base.release}")

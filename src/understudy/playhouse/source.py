@@ -30,6 +30,7 @@ PLAYHOUSE_NAMES = (*TASKS, "world")
 _UNLABELLED = ("all",)
 _SPLITS = ("train", "test")
 _MOST = 10_000_000
+_SMALL = 64  # pixels a side up to which pictures stay in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class PlayhouseSource:
             # Worlds of other seeds, and the other split, begin 2^32 pictures further on.
             return self._world.draw(((2 * self._asked.seed + self._half) << 32) + row)
         index, home = divmod(row, self._asked.homes)
+        if self._drawn <= _SMALL:
+            return _small_picture(self._home(home), 2 * index + self._half)
         return self._home(home).draw(2 * index + self._half)
 
     def batches(self, size: int) -> Iterator[Batch]:
@@ -167,6 +170,11 @@ def _noun(target: str) -> str:
 @lru_cache(maxsize=1024)
 def _home(number: int, gap: float, task: str, size: int, seed: int) -> Home:
     return Home(number, gap, task, size, seed=seed)
+
+
+@lru_cache(maxsize=2048)  # some 60 MB; a run reads its rows four times
+def _small_picture(home: Home, index: int) -> DrawnImage:
+    return home.draw(index)
 
 
 def open_playhouse(

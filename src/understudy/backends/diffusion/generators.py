@@ -27,7 +27,6 @@ from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipeline_calls import (
     call_pipeline,
     generators,
-    steps_for,
 )
 from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines, taken
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
@@ -203,7 +202,7 @@ class DiffusionGenerator:
                 **self._prompts.conditioning(prompts[rows], negative),
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
-                num_inference_steps=steps_for(strength, steps),
+                **self._pipelines.schedule(strength),
                 prior_num_inference_steps=min(25, steps),
                 guidance_scale=self._pipelines.guidance(),
                 strength=strength,

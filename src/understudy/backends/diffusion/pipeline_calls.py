@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -56,11 +55,3 @@ def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Ima
             f"{name} gave pixels that are not finite: use dtype=float32 or dtype=bfloat16"
         )
     return to_uint8(pixels)
-
-
-def steps_for(strength: float, steps: int) -> int:
-    """Steps of a schedule of which ``strength`` (more than 0) leaves at least one to run."""
-    if int(steps * strength) >= 1:
-        return steps
-    least = math.ceil(1 / strength)
-    return least if int(least * strength) >= 1 else least + 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import diffusers
@@ -34,12 +35,26 @@ _INPAINTING = "AutoPipelineForInpainting"
 _INPAINT = "inpainting"
 
 
+@dataclass(frozen=True, slots=True)
+class LateNetworks:
+    """Networks that are read when a task other than ``"text"`` is first asked for.
+
+    ``tasks`` are all that the model does; ``read`` gives the inpainting network, if there is one,
+    and the ControlNets by their kind.
+    """
+
+    tasks: frozenset[str]
+    read: Callable[[], tuple[Any, Mapping[str, Any]]]
+
+
 class Pipelines:
     """The task pipelines of one model; weights are loaded once and shared.
 
     ``text`` is a text-to-image pipeline on its device. A true inpainting network takes the latent,
     a mask and the latent of what is left, 2 c + 1 channels; ``inpainter`` is that network as the
-    plain pipelines take it. ``controlnets`` stand by the kind of hint.
+    plain pipelines take it. ``controlnets`` stand by the kind of hint. Where networks come ``late``
+    neither they nor the pipelines of their tasks cost a start that only draws from texts. Of few
+    steps the ``timesteps`` matter; by default they are those of the scheduler.
     """
 
     def __init__(
@@ -50,44 +65,71 @@ class Pipelines:
         name: str,
         inpainting: Any = None,
         controlnets: Mapping[str, Any] | None = None,
+        late: LateNetworks | None = None,
+        timesteps: Sequence[int] | None = None,
     ) -> None:
         if isinstance(options, GeneratorOptions) and options.lora is not None:
             from understudy.backends.tuning.weights import fold_into_both
 
+            if late is not None:
+                (inpainting, controlnets), late = late.read(), None
             inpainting = fold_into_both(text, inpainting, options.lora)
         self._text, self._options, self._name = run_quietly(text), options, name
+        self.timesteps = None if options.steps else timesteps
         self.vae: Any = getattr(text, "vae", None) or getattr(text, "movq", None)
-        unet = getattr(text, "unet", None)
-        self.network: Any = unet or getattr(text, "transformer", None)
+        self.network: Any = getattr(text, "unet", None) or getattr(text, "transformer", None)
         use_scheduler(text, options.scheduler, name)
         adapter = getattr(options, "lora", None)
         model = name.partition(":")[2].partition("?")[0]
         self._distilled = few_steps(text, [model, *([adapter] if adapter else [])])
-        self.inpainter: Conditioned | None = None
+        self._inpainter: Conditioned | None = None
         self._by_task: dict[str, Any] = {}
         self._active = ""
+        self._late = late
+        self._prepare(self.network)
+        if self.vae is not None:
+            channels_last(self.vae)
+        if late is None:
+            self._open(inpainting, controlnets or {})
+            self.tasks = frozenset(
+                task for task in self._by_task if not task.startswith(f"{_INPAINT} ")
+            )
+        else:
+            self._by_task["text"], self.tasks = text, late.tasks
+
+    def _open(self, inpainting: Any, controlnets: Mapping[str, Any]) -> None:
+        """Add the pipelines of all tasks."""
         latent = self.vae.config.get("latent_channels") if self.vae is not None else None
+        unet = getattr(self._text, "unet", None)
         width = None if unet is None else unet.config["in_channels"]
         if unet is not None and latent is not None and width == 2 * latent + 1:
             inpainting = inpainting or unet  # an inpainting model, and nothing else
         elif width is not None and latent is not None and width != latent:
             raise BackendError(
-                f"{name}: its network takes {width} channels where latents have {latent}: it is "
-                "told something besides the text, and which is not known here"
+                f"{self._name}: its network takes {width} channels where latents have {latent}: it "
+                "is told something besides the text, and which is not known here"
             )
         else:
             self._add_plain(width)
         if inpainting is not None:
             self._add_inpainting(inpainting, latent or 0)
-        for kind, network in (controlnets or {}).items():
+        for kind, network in controlnets.items():
             self._add_control(kind, network)
-        self.tasks = frozenset(
-            task for task in self._by_task if not task.startswith(f"{_INPAINT} ")
-        )
+
+    def _complete(self) -> None:
+        """Read what was left for later, if anything was."""
+        if self._late is not None:
+            late, self._late = self._late, None
+            self._open(*late.read())
+
+    @property
+    def inpainter(self) -> Conditioned | None:
+        """The inpainting network as the plain pipelines take it; None where there is none."""
+        self._complete()
+        return self._inpainter
 
     def _add_plain(self, width: int | None) -> None:
         """What the model does without more weights."""
-        self._prepare(self.network)
         self._by_task["text"] = self._text
         self._derive("variation", _VARIATION)
         kandinsky = type(self._text).__name__.startswith("Kandinsky")
@@ -109,9 +151,9 @@ class Pipelines:
         if type(self._text).__name__.startswith("Kandinsky"):
             self._derive("inpainting", _INPAINTING, unet=network)
             return
-        self.inpainter = Conditioned(without_image_conditioning(network), latent)
-        self._derive("inpainting", _TEXT, unet=self.inpainter)
-        self._derive("inpainting from the image", _VARIATION, unet=self.inpainter)
+        self._inpainter = Conditioned(without_image_conditioning(network), latent)
+        self._derive("inpainting", _TEXT, unet=self._inpainter)
+        self._derive("inpainting from the image", _VARIATION, unet=self._inpainter)
 
     def _add_control(self, kind: str, network: Any) -> None:
         plain = without_image_conditioning(network)
@@ -124,8 +166,8 @@ class Pipelines:
                 f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
                 f"a {type(network).__name__}"
             )
-        if self.inpainter is not None:
-            self._derive(_by_hint(kind), _TEXT, controlnet=plain, unet=self.inpainter)
+        if self._inpainter is not None:
+            self._derive(_by_hint(kind), _TEXT, controlnet=plain, unet=self._inpainter)
         elif _INPAINT in self._by_task:
             self._derive(_by_hint(kind), _INPAINTING, controlnet=plain)
 
@@ -140,18 +182,18 @@ class Pipelines:
                 return
 
     def _prepare(self, network: Any) -> None:
-        if next(network.parameters()).is_cuda:
-            network.to(memory_format=torch.channels_last)  # what a GPU's convolutions are fast at
+        channels_last(network)
         if self._options.compile:
             network.compile()
 
     def with_networks(self, change: Callable[[Any], Any]) -> Pipelines:
         """The same task pipelines over changed denoising networks; these stay as they are."""
+        self._complete()
         twin = copy.copy(self)
-        networks = [self.network, self.inpainter, *(one.unet for one in self._by_task.values())]
+        networks = [self.network, self._inpainter, *(one.unet for one in self._by_task.values())]
         known = {id(one): change(one) for one in networks if one is not None}
         twin.network = known[id(self.network)]
-        twin.inpainter = None if self.inpainter is None else known[id(self.inpainter)]
+        twin._inpainter = None if self._inpainter is None else known[id(self._inpainter)]
         twin._by_task = {
             task: rebuilt(pipeline, unet=known[id(pipeline.unet)])
             for task, pipeline in self._by_task.items()
@@ -165,6 +207,8 @@ class Pipelines:
 
     def ready(self, task: str) -> Any:
         """The pipeline of a task that is in ``tasks``, ready to run."""
+        if task not in self._by_task:
+            self._complete()
         pipeline = self._by_task[task]
         if self._options.offload and self._active != task:
             # Hooks belong to one pipeline: they are moved to the one that runs next.
@@ -174,13 +218,25 @@ class Pipelines:
 
     def inpainting_by(self, kind: str) -> Any | None:
         """The inpainting pipeline that follows hints of a kind; None where there is none."""
+        self._complete()
         return self.ready(_by_hint(kind)) if _by_hint(kind) in self._by_task else None
 
     def steps(self) -> int:
         """Denoising steps of a call: those asked for, of the distilled model, or the pipeline's."""
+        if self.timesteps is not None:
+            return len(self.timesteps)
         if self._options.steps is None and self._distilled is not None:
             return self._distilled.steps
         return self._options.steps or int(self._default("num_inference_steps", 50))
+
+    def schedule(self, strength: float = 1.0) -> dict[str, Any]:
+        """Arguments of a call: its steps, of which ``strength`` leaves a part to run."""
+        steps = self.steps()
+        if self.timesteps is None:
+            return {"num_inference_steps": steps_for(strength, steps)}
+        if strength == 1 and self._options.scheduler is None:
+            return {"num_inference_steps": steps, "timesteps": list(self.timesteps)}
+        return {"num_inference_steps": steps_for(strength, steps, least=steps)}
 
     def guidance(self) -> float:
         """Classifier-free guidance of a call; 1 or less: none."""
@@ -195,6 +251,8 @@ class Pipelines:
         """Steps and guidance of a call in words, and where they come from."""
         description = f"{self.steps()} steps, guidance {self.guidance():g}"
         unset = [key for key in ("steps", "guidance") if getattr(self._options, key) is None]
+        if self.timesteps is not None:
+            unset.remove("steps")
         if not unset:
             return description
         if self._distilled is None:
@@ -220,6 +278,20 @@ class Pipelines:
                 f"size={self._options.size}; say size={near}"
             )
         return sizes[0], sizes[-1]
+
+
+def channels_last(network: Any) -> None:
+    """The order of channels that convolutions are fast at, on processors and GPUs alike."""
+    if all(weights.dim() != 5 for weights in network.parameters()):  # not those of videos
+        network.to(memory_format=torch.channels_last)
+
+
+def steps_for(strength: float, steps: int, least: int = 1) -> int:
+    """Steps of a schedule of which ``strength`` (more than 0) leaves ``least`` or more to run."""
+    if int(steps * strength) >= least:
+        return steps
+    enough = math.ceil(least / strength)
+    return enough if int(enough * strength) >= least else enough + 1
 
 
 def _by_hint(kind: str) -> str:

@@ -103,7 +103,7 @@ class _Decoder(ABC):
                 self._options.batch,
                 **self._conditions(values, prompts[rows], noise, noise_level),
                 generator=noise,
-                num_inference_steps=self._pipelines.steps(),
+                **self._pipelines.schedule(),
                 guidance_scale=self._pipelines.guidance(),
                 height=self._size[0],
                 width=self._size[1],

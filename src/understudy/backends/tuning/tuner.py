@@ -204,7 +204,12 @@ class DreamBooth:
             if task.startswith("control:")
         }
         pipelines = Pipelines(
-            text, options, name=name, inpainting=inpainting, controlnets=controlnets
+            text,
+            options,
+            name=name,
+            inpainting=inpainting,
+            controlnets=controlnets,
+            timesteps=base.timesteps,
         )
         return DiffusionGenerator(pipelines, options, name=name, licence=f"{self.licence}, tuned")
 
