@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import os
 import re
@@ -17,8 +16,7 @@ import numpy as np
 import pytest
 from jinja2 import nodes
 from PIL import Image
-from tests.cli.processes import Commands
-from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site, draw_dataset
+from tests.web.web_site import CHARGE, HOSTILE_CLASS, Site, Story, hidden_fields
 
 import understudy
 from understudy.run import books
@@ -30,46 +28,12 @@ from understudy.web.studio import STATIC_FILES, command_line_of, page_environmen
 HTMX_2_0_11 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, with_pages: Commands) -> tuple[Site, str]:
-    """A studio with a finished run, made by clicking through; and its form token."""
-    site = Site(tmp_path_factory.mktemp("studio"), with_pages)
-    photos = draw_dataset(site.root / "photos", classes=("boots", HOSTILE_CLASS))
-    (photos / "boots" / HOSTILE_FILE).write_bytes(b"no image")
-    token = site.enter()
-    site.get("/data", source="data/photos", skip_bad="on")
-    charge = {"source": "data/photos", "epsilon": "2", "out": "run 1", "skip_bad": "on"}
-    charge |= {"size": "8", "channels": "1", "encoder": "embedded:dct", "count": "130"}
-    site.get("/charge", **charge)
-    site.work()
-    page = site.get("/charge", **charge)
-    values = hidden_fields(page.text)
-    assert values.pop("form_token") == token
-    first, again = (
-        site.post("/runs/start", token, **values),
-        site.post("/runs/start", token, **values),
-    )
-    assert first.status_code == again.status_code == 303, first.text
-    assert site.studio.jobs.report(site.studio.jobs.all()[-1]).state == "queued"
-    site.work()
-    return site, token
-
-
-def hidden_fields(page: str) -> dict[str, str]:
-    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page)
-    return {name: html.unescape(value) for name, value in found}
-
-
-Story = tuple[Site, str]
-
-
 def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) -> None:
     site, token = story
     (account,) = books.overview(site.options.ledger)
     assert account.spent.epsilon == pytest.approx(2, abs=1e-3)
     assert len(account.spent.runs) == 1
-    charge = {"source": "data/photos", "epsilon": "1", "out": "run 2", "skip_bad": "on"}
-    charge |= {"size": "8", "channels": "1", "encoder": "embedded:dct"}
+    charge = CHARGE | {"epsilon": "1", "out": "run 2"}
     site.get("/charge", **charge)
     site.work()
     values = hidden_fields(site.get("/charge", **charge).text)
