@@ -22,8 +22,15 @@ from understudy.web.studio_app import WebOptions, open_studio, studio_applicatio
 HOSTILE_CLASS = "<img src=x onerror=alert(1)>"
 HOSTILE_FILE = "two\nlines <script>alert(2).png"
 ORIGIN = "http://127.0.0.1:8770"
-CHARGE = {"source": "data/photos", "epsilon": "2", "out": "run 1", "skip_bad": "on"} | {
-    **{"size": "8", "channels": "1", "encoder": "embedded:dct", "count": "130"},
+CHARGE = {
+    "source": "data/photos",
+    "epsilon": "2",
+    "out": "run 1",
+    "count": "130",
+    "skip_bad": "on",
+    "size": "8",
+    "channels": "1",
+    "encoder": "embedded:dct",
 }
 """A charge of the small dataset."""
 
@@ -53,18 +60,20 @@ class Site:
 
     Attributes:
         commands: Carries out what is asked for, with everything imported once; None: nothing does.
+        roots: More folders that the pages may name.
     """
 
     folder: Path
     commands: Commands | None = None
     device: bool = False
+    roots: tuple[Path, ...] = ()
     announced: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.root = self.folder / "data"
         self.root.mkdir(exist_ok=True)
         self.options = WebOptions(
-            (self.root,),
+            (*self.roots, self.root),
             ledger=str(self.folder / "ledger.db"),
             folder=self.folder / "web",
             device=self.folder / "device" if self.device else None,
