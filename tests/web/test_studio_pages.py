@@ -87,7 +87,7 @@ def test_what_is_copied_as_python_or_as_a_recipe_runs(
 ) -> None:
     site, token = story
     monkeypatch.chdir(tmp_path)  # where the recommended run is written
-    charge = CHARGE | {"epsilon": "8", "count": "20", "set.clusters": "1", "hold_out": "10%"}
+    charge = CHARGE | {"epsilon": "8", "count": "20", "set.clusters": "1", "hold_out": "30%"}
     recipe, out = tmp_path / "recipe.yaml", ("in python", "by recipe")
     exec(copied(site.get("/charge", **charge | {"out": out[0]}).text, "python"), {})
     recipe.write_text(copied(site.get("/charge", **charge | {"out": out[1]}).text, "yaml"))
@@ -98,7 +98,7 @@ def test_what_is_copied_as_python_or_as_a_recipe_runs(
         for name in out
     )
     assert asked | {"settings": {"clusters": "1"}} == same  # the command line's are text
-    assert (asked["settings"], asked["hold_out"], asked["count"]) == ({"clusters": 1}, "10%", 20)
+    assert (asked["settings"], asked["hold_out"], asked["count"]) == ({"clusters": 1}, "30%", 20)
     site.get("/data", source="data/photos", skip_bad="on")
     site.get("/plan", source="data/photos", skip_bad="on", epsilon="8")
     site.post("/result/do", token, run="data/by recipe", action="resample", count="12", out="more")
@@ -152,7 +152,7 @@ def read_all(folder: Path) -> Counter[tuple[str, bytes]]:
 def test_figures_are_given_as_svg_and_csv(story: Story) -> None:
     """With what was published of such data beside, where there is any."""
     site, token = story
-    evaluate = {"action": "evaluate", "real": "data/photos", "test": "data/photos"}
+    evaluate = {"action": "evaluate", "real": "data/photos"}
     site.post("/result/do", token, run="data/run 1", skip_bad="on", **evaluate)
     site.work()
     page = site.get("/result", run="data/run 1").text
