@@ -29,7 +29,7 @@ CHROMIUM = next(
 AXE = Path(os.environ.get("UNDERSTUDY_AXE", ".venv/share/axe.min.js"))
 """axe-core, which `scripts/axe-core.sh` fetches; the project does not hold it."""
 
-PATIENCE = 45_000.0
+PATIENCE = 180_000.0
 """Milliseconds: a command may have to wait for a processor."""
 
 THEMES = ("light", "dark")

@@ -6,16 +6,14 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
-from tests.web.test_studio_pages import hidden_fields
-from tests.web.web_site import draw_dataset
+from tests.cli.processes import Commands
+from tests.web.web_site import draw_dataset, hidden_fields
 
 from understudy.run import books
 from understudy.web.child_jobs import ChildJob, ChildJobs
@@ -97,43 +95,35 @@ def test_no_other_id_is_a_job(tmp_path: Path, id: str) -> None:
 class ServedStudio:
     """``understudy web`` in a process that can be killed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, 0
+    def __init__(self, folder: Path, commands: Commands) -> None:
+        self.folder, self.commands, self.port = folder, commands, 0
         self.start()
 
     def start(self) -> None:
-        words = ["web", "--root", str(self.folder / "data"), "--ledger", str(self.folder / "l.db")]
-        command = "from understudy.cli.main import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", command, *words, "--port", str(self.port)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "XDG_DATA_HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "1"},
-        )
-        assert self.process.stdout
-        found = re.match(
-            r"open (http://127.0.0.1:(\d+))(/enter\S+)", self.process.stdout.readline()
-        )
-        assert found
-        self.origin, self.port = found[1], int(found[2])
-        self.client = httpx2.Client(
-            base_url=self.origin, headers={"origin": self.origin}, timeout=60
-        )
-        assert self.client.get(found[3]).status_code == 303
+        words = ["web", f"--root={self.folder / 'data'}", f"--ledger={self.folder / 'l.db'}"]
+        home = {"XDG_DATA_HOME": str(self.folder / "home")}
+        self.started = self.commands.start(*words, f"--port={self.port}", env=home)
+        printed = Path(f"{self.started[1]}.out")
+        until(lambda: printed.is_file() and "Ctrl-C" in printed.read_text())
+        link = re.match(r"open (http://127.0.0.1:(\d+))(/enter\S+)", printed.read_text())
+        assert link
+        self.port = int(link[2])
+        self.client = httpx2.Client(base_url=link[1], headers={"origin": link[1]}, timeout=PATIENCE)
+        assert self.client.get(link[3]).status_code == 303
 
     def stop(self, number: int) -> None:
         self.client.close()
-        self.process.send_signal(number)
-        self.process.communicate()
+        os.kill(self.started[0], number)
+        self.commands.wait(self.started)
 
     def text(self, path: str, **query: str) -> str:
         return self.client.get(path, params=query).text
 
 
-def check_killed_studio(folder: Path, kills: int, seed: int) -> None:
+def check_killed_studio(folder: Path, commands: Commands, kills: int, seed: int) -> None:
     """One run of a studio that is killed so often; it is shown each time, and charged once."""
     draw_dataset(folder / "data" / "photos")
-    served, rng = ServedStudio(folder), random.Random(seed)
+    served, rng = ServedStudio(folder, commands), random.Random(seed)
     charge = {"source": "data/photos", "epsilon": "1", "out": "run", "size": "8", "channels": "1"}
     charge |= {"encoder": "embedded:dct", "classes": "boots,shirts"}
     try:
@@ -160,6 +150,8 @@ def check_killed_studio(folder: Path, kills: int, seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_killing_the_server_at_twenty_points_charges_once(tmp_path: Path) -> None:
+def test_killing_the_server_at_twenty_points_charges_once(
+    tmp_path: Path, with_pages: Commands
+) -> None:
     for number in range(5):
-        check_killed_studio(tmp_path / str(number), kills=4, seed=number)
+        check_killed_studio(tmp_path / str(number), with_pages, kills=4, seed=number)

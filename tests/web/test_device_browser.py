@@ -18,7 +18,7 @@ pytest.importorskip("playwright")
 pytest.importorskip("cryptography")
 
 from playwright.sync_api import expect
-from tests.cli.processes import commands
+from tests.cli.processes import Commands
 from tests.conftest import Missing
 from tests.device.device_site import install_colours, save_photo
 from tests.methods.sanitize.painted_world import rooms
@@ -28,25 +28,21 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def household(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[LiveSite]:
+def household(
+    tmp_path_factory: pytest.TempPathFactory, with_pages: Commands, plugins: Path
+) -> LiveSite:
     """A device's pages, whose commands know the segmenter of the painted world."""
-    folder, plugin = tmp_path_factory.mktemp("household"), tmp_path_factory.mktemp("colours")
-    install_colours(plugin)
-    with pytest.MonkeyPatch.context() as patch:
-        known = os.environ.get("PYTHONPATH", "")
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(plugin), str(repository), known]))
-        preload = "understudy.cli.main,understudy.cli.device_command,understudy.device.preview"
-        with commands(folder, preload) as started:
-            site = LiveSite(folder, started, device=True)
-            for row, image in enumerate(rooms(6)[0]):
-                save_photo(image, site.root / "photos" / f"<b>{row}.png")
-            for channel, name in ((2, "blue"), (1, "green")):
-                image = np.full((32, 32, 3), 20, np.uint8)
-                image[..., channel] = 170
-                for row in range(3):
-                    image[0, 0] = row
-                    save_photo(image, site.root / "labelled" / name / f"{row}.png")
-            yield site
+    install_colours(plugins)
+    site = LiveSite(tmp_path_factory.mktemp("household"), with_pages, device=True)
+    for row, image in enumerate(rooms(6)[0]):
+        save_photo(image, site.root / "photos" / f"<b>{row}.png")
+    for channel, name in ((2, "blue"), (1, "green")):
+        image = np.full((32, 32, 3), 20, np.uint8)
+        image[..., channel] = 170
+        for row in range(3):
+            image[0, 0] = row
+            save_photo(image, site.root / "labelled" / name / f"{row}.png")
+    return site
 
 
 @pytest.fixture(scope="module")

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import io
+import json
 import os
 import re
 import resource
 import shutil
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from jinja2 import nodes
 from PIL import Image
-from tests.cli.processes import Commands
-from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site, draw_dataset
+from tests.web.web_site import CHARGE, HOSTILE_CLASS, Site, Story, hidden_fields
 
 import understudy
+from understudy.data import open_source
+from understudy.planning.benchmark_results import accuracy_over_epsilon, comparable_results
 from understudy.run import books
+from understudy.web.copy_texts import copy_texts
 from understudy.web.option_forms import form_options, reading_fields, run_fields
 from understudy.web.plan_pages import risk_of
 from understudy.web.sample_index import PAGE, SampleIndex
@@ -30,46 +37,12 @@ from understudy.web.studio import STATIC_FILES, command_line_of, page_environmen
 HTMX_2_0_11 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, with_pages: Commands) -> tuple[Site, str]:
-    """A studio with a finished run, made by clicking through; and its form token."""
-    site = Site(tmp_path_factory.mktemp("studio"), with_pages)
-    photos = draw_dataset(site.root / "photos", classes=("boots", HOSTILE_CLASS))
-    (photos / "boots" / HOSTILE_FILE).write_bytes(b"no image")
-    token = site.enter()
-    site.get("/data", source="data/photos", skip_bad="on")
-    charge = {"source": "data/photos", "epsilon": "2", "out": "run 1", "skip_bad": "on"}
-    charge |= {"size": "8", "channels": "1", "encoder": "embedded:dct", "count": "130"}
-    site.get("/charge", **charge)
-    site.work()
-    page = site.get("/charge", **charge)
-    values = hidden_fields(page.text)
-    assert values.pop("form_token") == token
-    first, again = (
-        site.post("/runs/start", token, **values),
-        site.post("/runs/start", token, **values),
-    )
-    assert first.status_code == again.status_code == 303, first.text
-    assert site.studio.jobs.report(site.studio.jobs.all()[-1]).state == "queued"
-    site.work()
-    return site, token
-
-
-def hidden_fields(page: str) -> dict[str, str]:
-    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page)
-    return {name: html.unescape(value) for name, value in found}
-
-
-Story = tuple[Site, str]
-
-
 def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) -> None:
     site, token = story
     (account,) = books.overview(site.options.ledger)
     assert account.spent.epsilon == pytest.approx(2, abs=1e-3)
     assert len(account.spent.runs) == 1
-    charge = {"source": "data/photos", "epsilon": "1", "out": "run 2", "skip_bad": "on"}
-    charge |= {"size": "8", "channels": "1", "encoder": "embedded:dct"}
+    charge = CHARGE | {"epsilon": "1", "out": "run 2"}
     site.get("/charge", **charge)
     site.work()
     values = hidden_fields(site.get("/charge", **charge).text)
@@ -101,6 +74,112 @@ def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
         assert site.post("/runs/resume", token, run="data/run 9").status_code == status
     first, second = jobs.of(out, "synthesize")
     assert (first.words, jobs.report(second).state) == (second.words, "queued")
+
+
+def copied(page: str, kind: str) -> str:
+    """The text of a page that is copied as Python or as a recipe."""
+    text, *_ = re.findall(rf'<pre id="[^"]+" class="{kind}">(.*?)</pre>', page, re.DOTALL)
+    return html.unescape(text)
+
+
+def test_what_is_copied_as_python_or_as_a_recipe_runs(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, token = story
+    monkeypatch.chdir(tmp_path)  # where the recommended run is written
+    charge = CHARGE | {"epsilon": "8", "count": "20", "set.clusters": "1", "hold_out": "30%"}
+    recipe, out = tmp_path / "recipe.yaml", ("in python", "by recipe")
+    exec(copied(site.get("/charge", **charge | {"out": out[0]}).text, "python"), {})
+    recipe.write_text(copied(site.get("/charge", **charge | {"out": out[1]}).text, "yaml"))
+    ended = site.commands.run("recipe", recipe, "--yes")  # type: ignore[union-attr]
+    assert ended.code == 0, ended.err
+    asked, same = (
+        json.loads((site.root / name / "owner" / "run.json").read_text())["settings"]
+        for name in out
+    )
+    assert asked | {"settings": {"clusters": "1"}} == same  # the command line's are text
+    assert (asked["settings"], asked["hold_out"], asked["count"]) == ({"clusters": 1}, "30%", 20)
+    site.get("/data", source="data/photos", skip_bad="on")
+    site.get("/plan", source="data/photos", skip_bad="on", epsilon="8")
+    site.post("/result/do", token, run="data/by recipe", action="resample", count="12", out="more")
+    site.work()
+    shutil.rmtree(site.root / "more")
+    for page in (
+        site.get("/data", source="data/photos", skip_bad="on"),
+        site.get("/plan", source="data/photos", skip_bad="on", epsilon="8"),
+        site.get("/result", run="data/by recipe"),  # draws more samples once more
+        site.get("/compare", run=["data/by recipe", "data/in python"]),
+        site.get("/verify", file="data/by recipe"),
+    ):
+        values: dict[str, Any] = {}
+        exec(copied(page.text, "python"), values)
+        assert values["result"] is not None, page.url
+    assert (site.root / "more" / "release" / "privacy.json").is_file()
+    for name in (*out, "more"):
+        shutil.rmtree(site.root / name)
+
+
+def test_no_password_of_a_ledger_is_copied() -> None:
+    words = ["synthesize", "photos", "--epsilon=1", "--ledger=postgresql://ann:secret@host/ledger"]
+    texts = copy_texts(command_line_of(words))
+    assert set(texts) == {"python", "yaml"}
+    assert "secret" not in str(texts)
+
+
+def test_a_release_is_exported_in_other_formats(story: Story, tmp_path: Path) -> None:
+    site, _ = story
+    release = site.root / "run 1" / "release"
+    for what in ("npz", "parquet"):
+        data = site.get("/result/download", run="data/run 1", what=what).content
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            archive.extractall(tmp_path / what)
+        assert (tmp_path / what / "README.md").read_bytes() == (release / "README.md").read_bytes()
+        assert read_all(tmp_path / what) == read_all(release)
+    assert (tmp_path / "npz" / "gen" / "gen.npz").is_file()
+    assert site.get("/result/download", run="data/run 1", what="x").status_code == 422
+
+
+def read_all(folder: Path) -> Counter[tuple[str, bytes]]:
+    """The images of a release with their class names."""
+    source = open_source(str(folder), size=(8, 8))
+    return Counter(
+        (source.classes[label], value.tobytes())
+        for batch in source.batches(64)
+        for label, value in zip(batch.labels.tolist(), batch.values, strict=True)
+    )
+
+
+def test_figures_are_given_as_svg_and_csv(story: Story) -> None:
+    """With what was published of such data beside, where there is any."""
+    site, token = story
+    evaluate = {"action": "evaluate", "real": "data/photos"}
+    site.post("/result/do", token, run="data/run 1", skip_bad="on", **evaluate)
+    site.work()
+    page = site.get("/result", run="data/run 1").text
+    assert "No published result is of data" in page  # of sixty images
+    assert page.count("form=svg") > 0
+    for number in range(page.count("form=svg")):
+        query = {"run": "data/run 1", "number": number}
+        drawn = ElementTree.fromstring(site.get("/result/figure", **query, form="svg").text)
+        assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+        rows = list(csv.reader(io.StringIO(site.get("/result/figure", **query, form="csv").text)))
+        assert len(rows) > 1
+        assert all(len(row) == 4 for row in rows)
+    assert site.get("/result/figure", run="data/run 1", number=999).status_code == 400
+    values = site.get("/result/values", run="data/run 1")
+    assert values.headers["content-disposition"] == 'attachment; filename="run-1-values.csv"'
+    assert len(values.text.splitlines()) > 1
+
+
+def test_published_points_stand_beside_runs_on_comparable_data_alone() -> None:
+    alike = {"images": 50_000, "classes": 10, "side": 28}
+    published = comparable_results("clustering", "embedded:dct", "images", **alike)
+    assert {(one.epsilon, one.accuracy) for one in published} == {(1.0, 0.782), (10.0, 0.8)}
+    for change in ({"images": 5000}, {"classes": 100}, {"side": 128}):
+        assert not comparable_results("clustering", "embedded:dct", "images", **alike | change)
+    plot = accuracy_over_epsilon([(2.0, 0.7, "run 1")], published)
+    assert [len(line.x) for line in plot.lines] == [1, 2]
+    assert plot.rows()[1] == ("these runs", 2.0, 0.7, "run 1")
 
 
 def test_hostile_names_are_text_on_every_page(story: Story) -> None:
@@ -246,12 +325,12 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     site, token = story
     (account,) = books.overview(site.options.ledger)
     id = account.dataset.id
-    for epsilon, status in (("5", 303), ("x", 400), ("-1", 400), ("nan", 400), ("inf", 400)):
+    for epsilon, status in (("50", 303), ("x", 400), ("-1", 400), ("nan", 400), ("inf", 400)):
         answer = site.post("/ledger/budget", token, dataset=id, epsilon=epsilon)
         assert answer.status_code == status, epsilon
     assert site.post("/ledger/budget", token, dataset="../x", epsilon="1").status_code == 400
     page = site.get("/ledger", dataset=id).text
-    assert "The total is 5" in page
+    assert "The total is 50" in page
     assert account.spent.runs[0][:8] in page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import dataclass, field
@@ -21,6 +22,23 @@ from understudy.web.studio_app import WebOptions, open_studio, studio_applicatio
 HOSTILE_CLASS = "<img src=x onerror=alert(1)>"
 HOSTILE_FILE = "two\nlines <script>alert(2).png"
 ORIGIN = "http://127.0.0.1:8770"
+CHARGE = {
+    "source": "data/photos",
+    "epsilon": "2",
+    "out": "run 1",
+    "count": "130",
+    "skip_bad": "on",
+    "size": "8",
+    "channels": "1",
+    "encoder": "embedded:dct",
+}
+"""A charge of the small dataset."""
+
+
+def hidden_fields(page: str) -> dict[str, str]:
+    """What the forms of a page send without being typed."""
+    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    return {name: html.unescape(value) for name, value in found}
 
 
 def draw_dataset(
@@ -42,18 +60,20 @@ class Site:
 
     Attributes:
         commands: Carries out what is asked for, with everything imported once; None: nothing does.
+        roots: More folders that the pages may name.
     """
 
     folder: Path
     commands: Commands | None = None
     device: bool = False
+    roots: tuple[Path, ...] = ()
     announced: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.root = self.folder / "data"
         self.root.mkdir(exist_ok=True)
         self.options = WebOptions(
-            (self.root,),
+            (*self.roots, self.root),
             ledger=str(self.folder / "ledger.db"),
             folder=self.folder / "web",
             device=self.folder / "device" if self.device else None,
@@ -104,3 +124,7 @@ class Site:
 
     def _is_over(self, job: ChildJob) -> bool:
         return self.studio.jobs.report(job).is_over
+
+
+Story = tuple[Site, str]
+"""A site with a release, and the token of its forms."""

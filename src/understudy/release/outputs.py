@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import RunError, UnderstudyError
-from understudy.core.files import close_to_others, owner_file
-from understudy.core.types import Shape
+from understudy.core.files import ReleaseFormat, close_to_others, owner_file
+from understudy.core.types import Release, Shape, SyntheticBatch
 
 if TYPE_CHECKING:
     from understudy.core.ports import Source
@@ -285,3 +285,23 @@ def open_release(folder: Path, shape: Shape | None) -> Source:
     if shape is None:
         return open_source(folder / "embeddings.safetensors")
     return open_source(folder, size=(shape[0], shape[1]))
+
+
+def write_images(folder: Path, shape: Shape, out: Path, format: ReleaseFormat) -> None:
+    """Write the images of a release once more, in another format.
+
+    Args:
+        folder: The release.
+        shape: Of its images.
+        out: A new folder.
+        format: As of `understudy.data.write_release`.
+    """
+    from understudy.data import write_release
+
+    source = open_release(folder, shape)
+
+    def batches() -> Iterator[SyntheticBatch]:
+        return (SyntheticBatch(one.labels, images=one.values) for one in source.batches(256))
+
+    release = Release("", source.classes, len(source), batches, image_shape=shape)
+    write_release(release, out, format=format)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from understudy.core.files import public_name
 from understudy.core.results import Evaluation, Group, ValueKind
@@ -115,6 +118,24 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         trades=_drawn("trade", comparison.trades(owner.releases)),
         total_seconds=sum(owner.seconds.values()),
     )
+
+
+def owner_plots(owner: OwnerRecord) -> list[DrawnPlot]:
+    """Every plot of the owner's report."""
+    sections = _sections(owner.evaluation) if owner.evaluation else []
+    plots = [drawn for section in sections for drawn in section.plots]
+    return [*plots, *_drawn("trade", comparison.trades(owner.releases))]
+
+
+def drawn_plot(key: str, plot: Plot) -> DrawnPlot:
+    """A plot that is ready to be written on a page of the owner's."""
+    return DrawnPlot(f"plot-{key}", plot, plot.drawing(), "owner-only")
+
+
+def plot_svg(drawn: DrawnPlot) -> str:
+    """A plot as an SVG file, which needs no page around it."""
+    style = Path(__file__).with_name("templates") / "report.css"
+    return rendered("plot.html", drawn=drawn, style=Markup(style.read_text(encoding="utf-8")))
 
 
 def public_report(

@@ -110,6 +110,15 @@ class Plot:
                 rows.append([line.name, short(line.x[index]), short(line.y[index]), *note])
         return head, rows
 
+    def rows(self) -> list[tuple[str, str | float, str | float, str]]:
+        """Every point under a heading: its line, where it stands, and the word for it."""
+        points = [
+            (line.name, x, y, note)
+            for line in self.lines
+            for x, y, note in zip(line.x, line.y, line.notes or [""] * len(line.x), strict=True)
+        ]
+        return [("line", self.x.name, self.y.name, "release"), *points]
+
     def drawing(self) -> Drawing:
         """Where everything stands."""
         paths = tuple(

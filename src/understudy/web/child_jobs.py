@@ -101,6 +101,7 @@ class ChildJobs:
         self.folder = folder
         self._lock = threading.RLock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._asked: dict[str, ChildJob] = {}  # as read; what was asked never changes
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tend, name="jobs", daemon=True)
 
@@ -139,9 +140,14 @@ class ChildJobs:
         """A job by its id."""
         if len(id) != 16 or not set(id) <= set("0123456789abcdef"):
             return None
+        if not (self.folder / id / "job.json").exists():
+            self._asked.pop(id, None)
+            return None
         try:
-            values = read_json(self.folder / id / "job.json")
-            return ChildJob(**{**values, "words": tuple(values["words"])})
+            if id not in self._asked:
+                values = read_json(self.folder / id / "job.json")
+                self._asked[id] = ChildJob(**{**values, "words": tuple(values["words"])})
+            return self._asked[id]
         except (RunError, TypeError, KeyError):
             return None
 

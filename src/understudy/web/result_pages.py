@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 import tempfile
 import zipfile
@@ -18,12 +17,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import files_below
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.release.verify import Verification, verify
 from understudy.report import RunRecord, read_record
@@ -33,6 +30,7 @@ from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
 from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName
+from understudy.web.export_pages import figures, public_page, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
 
@@ -56,7 +54,6 @@ class ResultPages:
             ("/result/sample", self.sample),
             ("/result/report", self.report),
             ("/result/public", self.public),
-            ("/result/download", self.download),
             ("/compare", self.compare),
             ("/compare/report", self.comparison),
             ("/verify", self.verify),
@@ -73,6 +70,7 @@ class ResultPages:
         record = read_record(read_json(release / "privacy.json"))
         owned = RunPaths(path).record.is_file()
         owner = reports.load(path).owner if owned else None
+        comparable = published_points(record, owner) if owner else ()
         samples = SampleIndex(release)
         classes = samples.classes()
         label = min(label, max(0, len(classes) - 1))
@@ -89,6 +87,9 @@ class ResultPages:
             gallery=gallery(owner.sheets) if owner else [],
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
             real=self._real(owner.dataset) if owner else "",
+            plots=figures(path, record, owner) if owner else [],
+            measured=owner is not None and owner.evaluation is not None,
+            comparable=comparable,
             classes=classes,
             label=label,
             page=page,
@@ -115,7 +116,7 @@ class ResultPages:
     def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""
         path, _ = self._release(run)
-        return document(_public_page(path))
+        return document(public_page(path))
 
     def do(self, request: Request) -> Response:
         """Begin one of the commands that are done with a release; none of them spends anything."""
@@ -149,31 +150,14 @@ class ResultPages:
             words = [action, str(path), f"--real={real}", progress]
             if test := form.get("test"):
                 words.append(f"--test={self.studio.roots.dataset(test)}")
-            return action, [*words, *(["--full"] if form.get("full") else [])]
+            flags = {"full": "--full", "skip_bad": "--skip-bad"}
+            return action, [*words, *(word for name, word in flags.items() if form.get(name))]
         if action == "audit":
             record = read_record(read_json(path / "release" / "privacy.json"))
             out = path / "owner" / "audit.json"
             words = [action, str(real), f"--method={record.method}", f"--out={out}", progress]
             return action, [*words, f"--epsilon={record.receipt.epsilon:g}"]
         raise ConfigError("this page knows resample, train, evaluate and audit")
-
-    def download(
-        self, run: PlaceName, what: Annotated[str, Query(max_length=20)] = "release"
-    ) -> Response:
-        """The release as one zip; with ``what=handover`` beside a page that says what it is."""
-        path, release = self._release(run)
-        if what not in ("release", "handover"):
-            raise ConfigError("what is handed over is release or handover")
-        page = _public_page(path) if what == "handover" else None
-        descriptor, name = tempfile.mkstemp(suffix=".zip", dir=self.studio.jobs.folder)
-        with os.fdopen(descriptor, "wb") as file:
-            _write_zip(file, release, path.name, page)
-        return FileResponse(
-            name,
-            media_type="application/zip",
-            filename=f"{path.name}-{what}.zip",
-            background=BackgroundTask(os.unlink, name),
-        )
 
     def compare(
         self,
@@ -248,20 +232,6 @@ def document(page: str) -> Response:
         "form-action 'none'; frame-ancestors 'none'; sandbox"
     )
     return HTMLResponse(page, headers={"content-security-policy": policy})
-
-
-def _public_page(path: Path) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "public.html"
-        return reports.write_public_report(path, page).read_text(encoding="utf-8")
-
-
-def _write_zip(file: Any, release: Path, name: str, page: str | None) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for inner in files_below(release):
-            archive.write(release / inner, f"{name}/release/{inner}")
-        if page is not None:
-            archive.writestr(f"{name}/what-this-is.html", page)
 
 
 @contextmanager

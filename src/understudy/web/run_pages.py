@@ -119,7 +119,7 @@ class RunPages:
             resumable=job is not None
             and state in ("unfinished", "stopped")
             and (summary is None or summary.state == "unfinished"),
-            command_words=command_line_of(_shown_words(job)) if job else "",
+            command_words=command_line_of(job.words) if job else "",
         )
 
     def cancel(self, request: Request) -> Response:
@@ -211,7 +211,7 @@ def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
         one.samples,
         one.date,
         one.problem,
-        _accuracy(one.folder) if state == "finished" else None,
+        best_accuracy(one.folder) if state == "finished" else None,
     )
 
 
@@ -219,7 +219,7 @@ def _waiting(place: str, report: JobReport) -> ListedRun:
     return ListedRun(place, report.state, None, None, None, None, None, None)
 
 
-def _accuracy(folder: Path) -> float | None:
+def best_accuracy(folder: Path) -> float | None:
     """The best balanced accuracy that a run measured; owner-only."""
     from understudy.release.run_file import read_run_file
 
@@ -229,7 +229,3 @@ def _accuracy(folder: Path) -> float | None:
         return max((read_score(one.model_dump()).synthetic for one in scores), default=None)
     except (UnderstudyError, LookupError, ArithmeticError):
         return None
-
-
-def _shown_words(job: ChildJob) -> list[str]:
-    return [word for word in job.words if word not in ("--progress=json",)]

@@ -22,6 +22,7 @@ from understudy.run.books import ledger_rows
 from understudy.run.progress import duration
 from understudy.web.child_jobs import ChildJob, ChildJobs, JobReport
 from understudy.web.confinement import FolderRoots
+from understudy.web.copy_texts import copy_texts
 from understudy.web.local_guard import Sessions
 
 try:
@@ -81,6 +82,8 @@ def page_environment() -> Environment:
         **jinja.filters,
         "fill": lambda text, **values: str(text).format(**values),
         "anchor": lambda text: "c-" + hashlib.blake2b(text.encode(), digest_size=4).hexdigest(),
+        "command_line": command_line_of,
+        "copy_texts": copy_texts,
         "line": progress_line,
         "time_left": time_left,
         "unit_words": unit_in_words,
@@ -186,7 +189,7 @@ def _changed(path: Path) -> int:
 def command_line_of(words: Iterable[str]) -> str:
     """A command as it is typed in the folder that the studio was started in."""
     here = os.getcwd() + os.sep
-    shown = [word.replace(here, "", 1) for word in words]
+    shown = [word.replace(here, "", 1) for word in words if word != "--progress=json"]
     secret = [word.startswith("--ledger=") and "@" in word for word in shown]  # a password
     shown = ["--ledger=postgresql://..." if s else w for s, w in zip(secret, shown, strict=True)]
     return shlex.join(["understudy", *shown])

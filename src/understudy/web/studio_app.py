@@ -16,6 +16,7 @@ from understudy.run import books
 from understudy.web.child_jobs import ChildJobs
 from understudy.web.confinement import FolderRoots
 from understudy.web.data_pages import DataPages
+from understudy.web.export_pages import ExportPages
 from understudy.web.ledger_pages import LedgerPages
 from understudy.web.local_guard import ENTRANCE, LocalGuard, Sessions
 from understudy.web.plan_pages import PlanPages
@@ -156,7 +157,7 @@ def pages(studio: WebStudio, options: WebOptions) -> FastAPI:
     app.add_api_route(ENTRANCE, entrance.enter, methods=["GET"])
     app.add_api_route("/static/{name}", entrance.static, methods=["GET"])
     if studio.home is None:
-        for part in (DataPages, PlanPages, RunPages, ResultPages, LedgerPages):
+        for part in (DataPages, PlanPages, RunPages, ResultPages, ExportPages, LedgerPages):
             app.include_router(part(studio).router())
     else:
         from understudy.web.device_pages import DevicePages
