@@ -283,14 +283,16 @@ class SpikedCovariance:
         edge = np.sqrt(2 * len(matrix)) * noise_sd
         return cls(diagonal, (axes * spiked_values(values, edge)) @ axes.T, noise_sd)
 
-    def root(self, noises: float = 0.0) -> Vector:
+    def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
         """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
 
-        ``noises``: so many deviations of the noise are added to each variance.
+        Args:
+            part: Of the diagonal's deviations.
+            noises: So many deviations of the noise are added to each variance.
         """
         diagonal = self.diagonal + noises * self.noise_sd
         scale = np.sqrt(diagonal)
-        matrix = np.diag(diagonal) + self.spikes
+        matrix = np.diag(part**2 * diagonal) + self.spikes
         values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
         return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE)))
 
