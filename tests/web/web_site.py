@@ -42,10 +42,10 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 
 def draw_dataset(
-    folder: Path, each: int = 30, classes: tuple[str, ...] = ("boots", "shirts")
+    folder: Path, each: int = 30, classes: tuple[str, ...] = ("boots", "shirts"), seed: int = 0
 ) -> Path:
     """Grey images of 8 x 8 pixels in class folders; one of them is no image, by a hostile name."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for label, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for row in range(each):
