@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import stat
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
-from tokenize import TokenError
 from typing import Any
 
+from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import SourceError
-
-ZIP_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
-"""What ``zipfile`` raises on damaged archives."""
-
-NO_HEADER = (SyntaxError, TokenError, RecursionError, MemoryError)
-"""What NumPy's reader of headers, a parser of Python's literals, raises besides."""
 
 _LARGE = 1 << 28  # bytes below which no archive is called a bomb
 _MOST_RATIO = 200  # deflate reaches 1,032; images and tables stay far below

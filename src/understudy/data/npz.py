@@ -13,8 +13,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from understudy.core.damaged_files import NO_HEADER, ZIP_DAMAGE
 from understudy.core.errors import SourceError
-from understudy.data.archives import NO_HEADER, ZIP_DAMAGE, safe_members
+from understudy.data.archives import safe_members
 from understudy.data.encoded_images import Options
 from understudy.data.labels import require_no_column
 from understudy.data.names import MAX_CLASSES

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import SourceError
-from understudy.data.archives import ZIP_DAMAGE, is_link, safe_members
+from understudy.data.archives import is_link, safe_members
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import require_no_unit_column
 from understudy.data.image_decoding import MAX_BYTES

@@ -115,7 +115,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         pairs=first,
         more_pairs=more,
         sections=_sections(owner.evaluation) if owner.evaluation else [],
-        trades=_drawn("trade", comparison.trades(owner.releases)),
+        trades=drawn_plots("trade", comparison.trades(owner.releases)),
         total_seconds=sum(owner.seconds.values()),
     )
 
@@ -124,12 +124,7 @@ def owner_plots(owner: OwnerRecord) -> list[DrawnPlot]:
     """Every plot of the owner's report."""
     sections = _sections(owner.evaluation) if owner.evaluation else []
     plots = [drawn for section in sections for drawn in section.plots]
-    return [*plots, *_drawn("trade", comparison.trades(owner.releases))]
-
-
-def drawn_plot(key: str, plot: Plot) -> DrawnPlot:
-    """A plot that is ready to be written on a page of the owner's."""
-    return DrawnPlot(f"plot-{key}", plot, plot.drawing(), "owner-only")
+    return [*plots, *drawn_plots("trade", comparison.trades(owner.releases))]
 
 
 def plot_svg(drawn: DrawnPlot) -> str:
@@ -163,7 +158,7 @@ def comparison_report(comparison: Comparison, samples: Sequence[Sample] = ()) ->
         "compare.html",
         comparison=comparison,
         kind_of_all="owner-only" if measured else "public",
-        trades=_drawn("trade", comparison.trades),
+        trades=drawn_plots("trade", comparison.trades),
         samples=images.sample_images(tuple(samples)),
         words=tables.explained(one.value for one in comparison.shared),
     )
@@ -191,7 +186,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     for key, title, intro in _SECTIONS:
         values = evaluation.of(key)
         plots = tables.plots(evaluation.curves, key)
-        drawn = _drawn(key, [plot for plot, _ in plots], [kind for _, kind in plots])
+        drawn = drawn_plots(key, [plot for plot, _ in plots], [kind for _, kind in plots])
         confusions = tables.confusions(evaluation) if key == "utility" else []
         near = key in ("leakage", "attack")
         if values or drawn or confusions:
@@ -211,7 +206,9 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     return sections
 
 
-def _drawn(key: str, plots: Iterable[Plot], kinds: Sequence[ValueKind] = ()) -> list[DrawnPlot]:
+def drawn_plots(
+    key: str, plots: Iterable[Plot], kinds: Sequence[ValueKind] = ()
+) -> list[DrawnPlot]:
     """Plots that are ready to be written; owner-only, where no kinds are given."""
     return [
         DrawnPlot(f"plot-{key}-{k}", plot, plot.drawing(), kinds[k] if kinds else "owner-only")

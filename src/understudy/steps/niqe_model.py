@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.damaged_files import NO_HEADER, ZIP_DAMAGE
 from understudy.core.errors import InputError, SourceError
 from understudy.core.types import Vector
 
@@ -23,8 +21,6 @@ SMALLEST_BLOCK = 16
 _PUBLISHED_BLOCK = 96
 # The names BasicSR gives them. The block is ours; programs that do not know it pass over it.
 _MU, _COV, _WINDOW, _BLOCK = "mu_pris_param", "cov_pris_param", "gaussian_window", "block_size"
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError,
-           SyntaxError, TokenError, RecursionError, MemoryError)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,5 +129,5 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise SourceError(
             "there is no such file; understudy studio fit-niqe makes one", path
         ) from error
-    except _DAMAGE as error:
+    except (*ZIP_DAMAGE, *NO_HEADER) as error:
         raise SourceError(f"is no npz file, or is damaged: {error}", path) from error

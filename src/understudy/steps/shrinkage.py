@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Vector
 
-CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean or variances must exceed
+CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean must exceed
 _REST_DEVIATIONS = 4.0  # of the noise in the mean variance of a block that no axis explains
 _FAINT = 0.1  # of a target's energy
 _LEAST_VARIANCE = 0.05  # of a block, over that of public images

@@ -23,7 +23,7 @@ from understudy.planning.benchmark_results import (
 )
 from understudy.release.outputs import read_json, release_folder, write_images
 from understudy.report import OwnerRecord, RunRecord, as_csv, read_record
-from understudy.report.html import DrawnPlot, drawn_plot, owner_plots, plot_svg
+from understudy.report.html import DrawnPlot, drawn_plots, owner_plots, plot_svg
 from understudy.run import report as reports
 from understudy.web.data_pages import PlaceName
 from understudy.web.run_pages import best_accuracy
@@ -118,8 +118,8 @@ def figures(path: Path, record: RunRecord, owner: OwnerRecord) -> list[DrawnPlot
         if accuracy is not None and other.method == record.method:
             own.append((other.receipt.epsilon, accuracy, name))
     published = published_points(record, owner)
-    curve = [drawn_plot("epsilon", accuracy_over_epsilon(own, published))] if own else []
-    return curve + owner_plots(owner)
+    curves = [accuracy_over_epsilon(own, published)] if own else []
+    return drawn_plots("epsilon", curves) + owner_plots(owner)
 
 
 def published_points(record: RunRecord, owner: OwnerRecord) -> tuple[BenchmarkResult, ...]:

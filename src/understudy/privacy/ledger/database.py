@@ -62,7 +62,7 @@ class LedgerStore(Protocol):
         ...
 
     def is_locked(self, error: Exception) -> bool:
-        """Whether a statement was given up after that wait; the transaction is then undone."""
+        """Whether a statement was given up after that wait."""
         ...
 
     def begin(self, connection: Connection, *, write: bool) -> None:

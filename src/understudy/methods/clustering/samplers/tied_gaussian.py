@@ -170,8 +170,8 @@ def measured(
     standard = numbers.view(lambda rows: (rows - centre) / scales)
     distances = _widths(standard, np.zeros((classes, layout.dim)), sizes, stages.distances)
     means = _class_means(standard, layout, sizes, distances, stages.means)
-    widths = _widths(standard, means / _CLIP, sizes, stages.widths)
-    cells = ScaledCells(means[:, None] / _CLIP, widths)
+    widths = _widths(standard, means, sizes, stages.widths)
+    cells = ScaledCells(means[:, None], widths)
     model = _covariance(standard, layout, cells, float(sizes.sum()), stages.covariance)
     unclipped = scales / _CLIP
     full = unclipped[:, None] * model.root(noises=_NOISES)
@@ -179,7 +179,7 @@ def measured(
         layout,
         sizes,
         size_sd,
-        centre + means * unclipped,
+        centre + means * scales,
         block_sizes,
         widths,
         unclipped[:, None] * model.root(unexplained_part(layout.dim)),
@@ -248,10 +248,10 @@ def _widths(vault: Vault, centres: Vector, sizes: Vector, stage: Stage) -> Vecto
 def _class_means(
     vault: Vault, layout: Layout, sizes: Vector, widths: Vector, stage: Stage
 ) -> Vector:
-    """Means of the classes, (classes, d), in standard units and clipped.
+    """Means of the classes, (classes, d), in standard units.
 
     Each number is shrunk to the mean of all classes by Wiener's factor, with the variance between
-    classes averaged over neighbouring numbers.
+    classes averaged over neighbouring numbers; what clipping had shortened is made up for.
     """
     classes, total = len(sizes), sizes.sum()
     cells = ScaledCells(np.zeros((classes, 1, layout.dim)), widths)
@@ -261,12 +261,12 @@ def _class_means(
     common = sums.sum(axis=0) / total
     own = sums / sizes[:, None] - common
     if classes == 1:
-        return np.asarray(common[None])
+        return np.asarray(common[None] / _CLIP)
     excess = own**2 - (noise * (1 - sizes / total))[:, None]
     between = np.maximum(excess.mean(axis=0) * classes / (classes - 1), 0.0)
     smooth = np.concatenate([moving_average(between[block], _MEAN_SPAN) for block in layout.blocks])
     smooth = np.maximum(smooth, 1e-6)
-    return np.asarray(common + own * smooth / (smooth + noise[:, None]))
+    return np.asarray((common + own * smooth / (smooth + noise[:, None])) / _CLIP)
 
 
 def _covariance(
