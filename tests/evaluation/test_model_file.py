@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     understudy.synthesize(
         place / "private.npz",
         out=place / "out",
-        epsilon=4.0,
+        epsilon=20.0,  # at 4, one run in twenty loses a class of sixty records
         settings=QUICK,
         ledger=str(place / "ledger.db"),
         progress="none",
