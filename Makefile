@@ -1,6 +1,6 @@
 # The same commands for people and for continuous integration. Each target sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup system test test-all coverage faults lint demo docs bench clean
+.PHONY: help setup system test test-all stories coverage faults lint demo docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,6 +53,10 @@ coverage: setup
 
 test-all: setup
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "slow or not slow"
+
+# The long stories in a real browser: those of `make test` take seconds.
+stories: setup
+	$(BIN)/pytest -m "browser and slow"
 
 faults: setup
 	$(BIN)/python scripts/plant_faults.py

@@ -100,10 +100,6 @@ def proven(answers: Any, inside: Any) -> float:
     return max(bounds)
 
 
-def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code as it is."""
-
-
 def gradients_unclipped(monkeypatch: pytest.MonkeyPatch) -> None:
     def unclipped(query: Any, values: Any, labels: Any, groups: Any, grid: float) -> Any:
         _, gradients = query.contributions(values, labels)

@@ -47,7 +47,13 @@ def test_a_run_says_where_everything_lies(
     assert "understudy ledger set-budget" in ended.out
 
 
-@pytest.mark.parametrize("more", [[], ["--test", "SCANS"]], ids=["plain", "with accuracy"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param([], id="plain"),
+        pytest.param(["--test", "SCANS"], id="with accuracy", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path, more: list[str]
 ) -> None:

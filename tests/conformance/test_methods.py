@@ -36,6 +36,9 @@ class TestClusteringOfImages(ImageMethodSuite):
     name = "clustering"
     settings = {"clusters": 2, "components": 12, "filter": "embeddings"}  # noqa: RUF012
 
+    def options(self, folder: Path) -> dict[str, Any]:
+        return {"quality_share": "5%"}
+
 
 class TestAlignment(MethodSuite):
     name = "alignment"

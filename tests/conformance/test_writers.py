@@ -27,6 +27,8 @@ TUNERS: list[str] = [
     "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
+SLOW = [pytest.mark.slow]
+
 
 def located(name: str, folder: Path) -> str:
     for kind in re.findall(r"\{models\}/([\w-]+)", name):
@@ -60,7 +62,7 @@ class TestWriters(WriterSuite):
 
 
 class TestTuners(TunerSuite):
-    @pytest.fixture(params=TUNERS)
+    @pytest.fixture(params=[pytest.param(one, marks=SLOW * ("unclip" in one)) for one in TUNERS])
     def tuner(self, request: pytest.FixtureRequest, models: Path) -> Tuner:
         if "{studio}" in request.param:
             studio = request.getfixturevalue("tiny_studio")

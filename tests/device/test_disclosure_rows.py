@@ -376,18 +376,17 @@ def preview_that_fails(site: DeviceSite) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "cut"),
     [
-        photo_left_out,
-        previewed,
-        preview_that_fails,
-        lambda site: site.ask({"dog": "segment"}, 3),  # the same request
-        lambda site: site.ask({"dog": "edges"}, 3),
-        lambda site: site.outbox.withdraw(),
+        (photo_left_out, 3),
+        (previewed, 0),
+        (preview_that_fails, 3),
+        (lambda site: site.ask({"dog": "segment"}, 3), 0),  # the same request
+        (lambda site: site.ask({"dog": "edges"}, 3), 3),
+        (lambda site: site.outbox.withdraw(), 3),
     ],
     ids=["left out", "preview", "failed preview", "request", "level", "withdrawal"],
 )
-@pytest.mark.parametrize("cut", [0, 3])
 def test_what_was_agreed_to_and_not_sent_is_void_after_a_change(
     paired: DeviceSite, change: Callable[[DeviceSite], object], cut: int
 ) -> None:

@@ -15,8 +15,10 @@ from understudy.core.entry_points import METHODS
 from understudy.core.errors import BackendError
 from understudy.methods.base import Context
 from understudy.methods.evolution.algorithm import METHOD
+from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import probe_records, require_independent
+from understudy.run.config import make_config
 from understudy.run.prepare import require_independent_models
 
 CENTRED = '''
@@ -112,11 +114,11 @@ def mixing(folder):
 def test_a_file_that_centres_its_batch_is_refused_in_every_role(method, role, world, tmp_path):
     dct = {"encoder": "embedded:dct", "decoder": "embedded:dct"}
     models = dct if role != "encoder" else {"decoder": "none"}
-    assert refused(
-        {"method": method, **world[method], **models, role: f"onnx:{mixing(tmp_path)}"},
-        tmp_path,
-        r"mixing\.onnx is refused.*Nothing was spent",
-    )
+    options = {"method": method, **world[method], **models, role: f"onnx:{mixing(tmp_path)}"}
+    assert refused(options, tmp_path, r"mixing\.onnx is refused.*Nothing was spent")
+    given = {"source": str(tmp_path / "scans"), "epsilon": 4.0, "out": tmp_path / "out", **options}
+    with pytest.raises(BackendError, match=r"mixing\.onnx is refused"):
+        dry_run(make_config(given))
 
 
 @pytest.mark.parametrize("method", ["clustering", "alignment", "labelling", "selection"])

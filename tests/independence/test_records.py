@@ -57,6 +57,7 @@ class Case:
     epsilon: float = 1.0
     mu: float = 0.3  # that the method is told of; `epsilon` is what pays
     unlabelled: bool = False
+    count: int = 20  # samples
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class Case:
             public=self.public,
             mu=self.mu,
             classes=records.classes,
-            count=20,
+            count=self.count,
             base=self.base,
             candidates=self.candidates,
             **self.models,
@@ -165,6 +166,7 @@ CASES = {
         "embedded:energies",
         (17, 19, 3),
         decoder="embedded:energies",
+        count=6,
     ),
     "clustering, energies of grey images": Case(
         CLUSTERING,
@@ -172,6 +174,7 @@ CASES = {
         "embedded:energies",
         (64, 64, 1),
         decoder="embedded:energies",
+        count=6,
     ),
     "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
     "clustering, embeddings, labels by a classifier": Case(

@@ -1,7 +1,6 @@
 """Alignment end to end: a base set comes closer to private rows that nobody saw."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -76,8 +75,7 @@ def stages(made):
     return [stage.stage for stage in made.receipt.stages]
 
 
-@pytest.mark.parametrize("partition", ["public", "matched"])
-@pytest.mark.parametrize("clusters", [1, 2])
+@pytest.mark.parametrize(("partition", "clusters"), [("public", 1), ("matched", 2)])
 def test_the_domain_gap_closes(sets, tmp_path, partition, clusters):
     (source, values, labels), (base, before, own) = sets
     rows, found, _ = released(source, base, tmp_path, partition=partition, clusters=clusters)
@@ -113,7 +111,7 @@ def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
     """The middle of three runs: one in twenty keeps more than 0.4, and is run again."""
     (source, *_), (base, *_) = sets
     parts = {True: [], False: []}
-    for shrink, run in itertools.product(parts, range(3)):
+    for shrink, run in ((True, 0), (True, 1), (True, 2), (False, 0)):
         place = tmp_path / f"{shrink}-{run}"
         rows, _, made = released(source, base, place, epsilon=0.003, shrink=shrink)
         assert np.isfinite(rows).all()
@@ -179,7 +177,7 @@ def errors_of_gaps(tmp_path, dim, spread, own_gap=1.0, **settings):
     return np.array(errors)
 
 
-@pytest.mark.parametrize(("dim", "spread"), [(4, 1.0), (400, 0.3), (400, 1.5)])
+@pytest.mark.parametrize(("dim", "spread"), [(4, 1.0), (400, 1.5)])
 def test_gaps_are_right_to_two_percent_where_the_norm_is_unknown(tmp_path, dim, spread):
     """Private rows vary less than the base set, as much or more: their distances are measured."""
     classes = errors_of_gaps(tmp_path / "classes", dim, spread, clusters=1)[[0, 3]]

@@ -55,8 +55,10 @@ def released(source, tmp_path, epsilon=MUCH, public=None, count=None, **settings
     return rows, np.concatenate([batch.labels for batch in batches]), made
 
 
-@pytest.mark.parametrize("covariance", ["spherical", "diagonal", "tied", "class"])
-@pytest.mark.parametrize("clusters", [1, 3])
+@pytest.mark.parametrize(
+    ("covariance", "clusters"),
+    [("spherical", 3), ("diagonal", 1), ("tied", 3), ("class", 1)],
+)
 def test_classes_keep_their_means_and_their_order_of_spreads(
     clouds, tmp_path, covariance, clusters
 ):
@@ -72,7 +74,7 @@ def test_classes_keep_their_means_and_their_order_of_spreads(
             assert mine.std(axis=0).argmax() == label
 
 
-@pytest.mark.parametrize("clusters", [1, 2])
+@pytest.mark.parametrize("clusters", [2])
 def test_directions_are_kept_on_the_sphere(clouds, tmp_path, clusters):
     path, values, labels, _ = clouds
     rows, found, _ = released(path, tmp_path, clusters=clusters)
@@ -97,35 +99,11 @@ def test_public_rows_whiten_and_come_back_in_the_embeddings_own_space(clouds, tm
     assert (distances.argmin(axis=1) == labels).mean() > 0.8
 
 
-def test_little_budget_blurs_the_release(tmp_path):
-    source = embeddings(tmp_path / "small.npz")
-    rows, _, _ = released(source, tmp_path, epsilon=0.01)
-    assert np.isfinite(rows).all()
-    assert len(rows) > 0
-
-
 def test_without_classes_there_is_one_mixture(clouds, tmp_path):
     path, values, _, _ = clouds
     rows, found, _ = released(path, tmp_path, conditional=False, clusters=3)
     assert not found.any()
     np.testing.assert_allclose(rows.mean(axis=0), values.mean(axis=0), atol=1.0)
-
-
-def test_images_come_out_as_bright_as_they_went_in(tmp_path):
-    source = class_folders(tmp_path / "scans", {"cat": 300, "dog": 300})
-    made = synthesize(
-        source,
-        out=tmp_path / "out",
-        epsilon=MUCH,
-        accept_epsilon=True,
-        ledger=str(tmp_path / "ledger.db"),
-        settings={"clusters": 2},
-    )
-    mean = {}
-    for name, folder in (("real", source), ("synthetic", made.release)):
-        batch = next(iter(open_source(folder).batches(2000)))
-        mean[name] = [batch.values[batch.labels == label].mean() for label in (0, 1)]
-    np.testing.assert_allclose(mean["synthetic"], mean["real"], atol=6)
 
 
 def test_one_function_chooses_the_sampler_by_public_facts_and_a_run_says_why(tmp_path):

@@ -54,8 +54,7 @@ def shares(release):
     ]
 
 
-@pytest.mark.parametrize("candidates", ["captions", "images"])
-@pytest.mark.parametrize("variations", [1, 3])
+@pytest.mark.parametrize(("candidates", "variations"), [("captions", 1), ("images", 3)])
 def test_a_population_becomes_like_the_private_rows_of_its_class(
     squares, tmp_path, candidates, variations
 ):
@@ -184,8 +183,7 @@ def test_sizes_of_the_owner_are_public_and_cost_nothing(squares, tmp_path):
     assert sorted(np.bincount(rows_of(release)[1]).tolist()) == [10, 11]
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("column", [None, "person"])
+@pytest.mark.parametrize(("adjacency", "column"), [("add-remove", "person"), ("replace-one", None)])
 def test_people_with_several_images_and_both_adjacencies(tmp_path, adjacency, column):
     per_unit = None if column is None else 3
     source = Squares({"cat": ["red"] * 60, "dog": ["green"] * 60}, per_unit=per_unit)
@@ -309,8 +307,10 @@ def test_another_renderer_makes_the_final_images(squares, tmp_path):
     assert (images == images[:, :1, :1]).all()
 
 
-@pytest.mark.parametrize(("vote", "variations"), [("image", 1), ("image", 3), ("text", 1)])
-@pytest.mark.parametrize("last", ["voted", "variants", "both"])
+@pytest.mark.parametrize(
+    ("vote", "variations", "last"),
+    [("image", 1, "voted"), ("image", 3, "both"), ("text", 1, "variants")],
+)
 def test_captions_are_released_beside_what_was_painted_from_them(
     squares, tmp_path, vote, variations, last
 ):
@@ -364,12 +364,11 @@ def test_a_writer_without_words_costs_nothing(squares, tmp_path):
         assert ledger.spent(ledger.register(squares).id).epsilon == 0
 
 
-@pytest.mark.parametrize("release", ["voted", "variants", "both"])
-def test_images_stand_for_themselves_once(squares, tmp_path, release):
+def test_images_stand_for_themselves_once(squares, tmp_path):
     """However few were voted for, no two rows are the same picture."""
     site = Site(tmp_path, squares, MUCH, count=90)
     degrees = {"degree": 0.1, "last_degree": 0.1}  # no colour leaves the range of a pixel
-    made, _, _ = site.run(**QUICK, **degrees, candidates="images", release=release)
+    made, _, _ = site.run(**QUICK, **degrees, candidates="images", release="both")
     images, _ = rows_of(made)
     assert len(np.unique(images.reshape(len(images), -1), axis=0)) == 90
 

@@ -100,7 +100,7 @@ class Case:
 def clustering_cases() -> list[Case]:
     """Every covariance, with one cluster and several, in every kind of space."""
     cases = []
-    for covariance, clusters in itertools.product(get_args(Covariance), (1, 2)):
+    for covariance, clusters in zip(get_args(Covariance), itertools.cycle((1, 2)), strict=False):
         settings = {"covariance": covariance, "clusters": clusters}
         normalised = ClusteringParams(normalise=clusters == 2, **settings)
         cases.append(Case(CLUSTERING, normalised, of_embeddings()))
@@ -131,7 +131,12 @@ def alignment_cases() -> list[Case]:
     """Both partitions, with and without a known norm, one cluster and several."""
     based: dict[str, Any] = {"base": True}
     of_pixels = of_images(**based)
-    choices = itertools.product(("public", "matched"), (1, 2), (False, True))
+    choices = [
+        ("public", 1, False),
+        ("public", 2, True),
+        ("matched", 1, True),
+        ("matched", 2, False),
+    ]
     cases = [
         Case(
             ALIGNMENT,

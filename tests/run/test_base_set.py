@@ -19,18 +19,23 @@ pytest.importorskip("skimage")
 
 from understudy.data import open_source
 from understudy.run import report
-from understudy.run.sampled_release import base_set
+from understudy.run.sampled_release import BaseSet, base_set
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(tiny_studio: Path, one_thread: None) -> str:
     return f"embedded:studio?folder={tiny_studio}&steps=2"
 
 
-def test_a_base_set_is_a_release_with_prompts_and_licences(model: str, tmp_path: Path) -> None:
-    made = base_set(["cat", "sleeping_dog", "owl"], out=tmp_path / "out", count=8, model=model)
+@pytest.fixture(scope="module")
+def made(model: str, tmp_path_factory: pytest.TempPathFactory) -> BaseSet:
+    out = tmp_path_factory.mktemp("base") / "out"
+    return base_set(["cat", "sleeping_dog", "owl"], out=out, count=8, model=model)
+
+
+def test_a_base_set_is_a_release_with_prompts_and_licences(made: BaseSet) -> None:
     place = made.release
-    source = open_source(tmp_path / "out")
+    source = open_source(made.release.parent)
     assert (source.classes, len(source), source.shape) == (
         ("cat", "sleeping_dog", "owl"), 8, (32, 32, 3),
     )  # fmt: skip
@@ -50,8 +55,7 @@ def test_a_base_set_is_a_release_with_prompts_and_licences(model: str, tmp_path:
     assert made.contact_sheet.is_file()
 
 
-def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path) -> None:
-    made = base_set(["cat", "dog"], out=tmp_path / "out", count=4, model=model)
+def test_its_papers_say_that_nothing_private_was_used(made: BaseSet, tmp_path: Path) -> None:
     facts = json.loads((made.release / "privacy.json").read_text())
     assert facts["guarantee"]["definition"] == "none: no private data was used"
     assert facts["stages"] == facts["premises"] == facts["assumptions"] == []
@@ -61,10 +65,8 @@ def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path
         assert "differential" not in text
         assert "noisy" not in text
         assert "epsilon 0" not in text
-    assert (
-        "epsilon 0"
-        not in report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
-    )
+    page = report.write_public_report(made.release.parent, tmp_path / "p.html")
+    assert "epsilon 0" not in page.read_text()
 
 
 def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path) -> None:

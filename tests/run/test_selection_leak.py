@@ -145,11 +145,10 @@ def shuffled(site: Path, part: slice) -> Path:
     return store(site / "mixed.npz", *both, "embeddings")
 
 
-@pytest.mark.parametrize("part", [slice(None), slice(0, 1)])
-def test_a_reference_with_private_records_is_refused(site: Path, part: slice) -> None:
+def test_a_reference_with_a_private_record_is_refused(site: Path) -> None:
     match = r"mixed.npz \(--reference\): \d+ of its \d+ records are those of .*private.npz"
     with pytest.raises(ConfigError, match=match):
-        choose(site, reference=shuffled(site, part))
+        choose(site, reference=shuffled(site, slice(0, 1)))
     assert not (site / "out").exists()
     with Ledger(str(site / "ledger.db")) as ledger:
         assert not ledger.datasets()
@@ -186,7 +185,12 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize("how", STORED)
+def seldom(*often: str) -> list[Any]:
+    """The ways of `STORED`, all but some of them among the slow tests."""
+    return [how if how in often else pytest.param(how, marks=pytest.mark.slow) for how in STORED]
+
+
+@pytest.mark.parametrize("how", seldom("by JPEG", "mirrored"))
 def test_private_images_in_other_files_are_no_reference(tmp_path: Path, how: str) -> None:
     images = drawings(0, 60)
     labels = CLASSES[np.arange(60) % 3]
@@ -308,7 +312,7 @@ def test_a_second_selection_of_a_pool_warns_before_it_runs(site: Path) -> None:
     assert any("selected once before" in warning for warning in result.warnings)
 
 
-@pytest.mark.parametrize("how", ["again", "by JPEG", "at half the size"])
+@pytest.mark.parametrize("how", seldom("at half the size"))
 def test_candidates_that_were_stored_anew_are_the_same_pool(tmp_path: Path, how: str) -> None:
     labels = CLASSES[np.arange(90) % 3]
     for seed, name in enumerate(("private", "candidates")):

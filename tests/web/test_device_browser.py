@@ -24,7 +24,7 @@ from tests.device.device_site import install_colours, save_photo
 from tests.methods.sanitize.painted_world import rooms
 from tests.web.browser_site import AXE, PATIENCE, LiveSite, Watched, overflow, violations
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -100,8 +100,10 @@ def run(
     return results
 
 
-@pytest.mark.parametrize("kind", ["classifier", "detector"])
-@pytest.mark.parametrize(("target", "background"), PAIRS)
+@pytest.mark.parametrize(
+    ("target", "background", "kind"),
+    [(*pair, kind) for pair, kind in zip(PAIRS, cycle(("classifier", "detector")), strict=False)],
+)
 def test_every_pair_of_levels_gives_a_model_and_resumes_with_the_same_result(
     target: tuple[int, str | None], background: tuple[int, str | None], kind: str
 ) -> None:

@@ -75,9 +75,9 @@ def network_losses(gamma):
     return losses
 
 
-@pytest.mark.parametrize("utility", ["area", "final"])
 @pytest.mark.parametrize(
-    ("proxy", "losses"), [(linear, linear_losses), (two_layers, network_losses)]
+    ("proxy", "losses", "utility"),
+    [(linear, linear_losses, "area"), (two_layers, network_losses, "final")],
 )
 def test_a_score_is_minus_the_derivative_of_the_reference_loss(proxy, losses, utility):
     scores = proxy(utility).scores(GAMMA, REFERENCE).scores
