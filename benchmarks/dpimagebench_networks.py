@@ -118,11 +118,12 @@ class Training:
 
     Attributes:
         optimizer: ``"adam"`` or ``"sgd"`` with a momentum of 0.9 and a decay of 5e-4.
-        rate: Learning rate, a tenth of it after every ``step`` epochs.
+        rate: Learning rate, a fifth of it after every ``step`` epochs.
         step: In epochs.
         epochs: In all.
         batch: Images.
-        average: Weight of the past in the moving average of the weights, which is what is tested.
+        average: Weight of the past in the moving average of the weights, which is what is tested;
+            at first (1 + n) / (10 + n) after n updates, if that is less.
     """
 
     optimizer: str
@@ -147,7 +148,7 @@ QUICK = (Architecture("WRN-16-1", 2, basic(1)),)
 
 ADAM = Training("adam", 0.01, 20, 50, 256)
 SGD = Training("sgd", 0.1, 60, 200, 126)
-QUICK_TRAINING = Training("adam", 0.01, 4, 10, 256, 0.99)
+QUICK_TRAINING = Training("adam", 0.01, 4, 10, 256)
 
 
 def fit(
@@ -174,12 +175,13 @@ def fit(
         if training.optimizer == "adam"
         else torch.optim.SGD(network.parameters(), rate, momentum=0.9, weight_decay=5e-4)
     )
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, training.step)
-    averaged = torch.optim.swa_utils.AveragedModel(
-        network,
-        multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(training.average),
-        use_buffers=True,
-    )
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, training.step, 0.2)
+
+    def average(past: Tensor, weights: Tensor, updates: Tensor | int) -> Tensor:
+        past_weight = min(training.average, (1 + int(updates)) / (10 + int(updates)))
+        return torch.lerp(weights, past, past_weight)
+
+    averaged = torch.optim.swa_utils.AveragedModel(network, avg_fn=average)
     best = (-1.0, 0.0)
     for epoch in range(training.epochs):
         network.train()
