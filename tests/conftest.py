@@ -8,10 +8,13 @@ a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib.util
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,10 +27,19 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
+_ROOM = 2 << 30  # bytes; the suite writes a tenth of that
+
 hypothesis.settings.register_profile("suite", max_examples=50, deadline=None)
 hypothesis.settings.load_profile("suite")
 
 Missing = Callable[[str, str], NoReturn]
+
+
+def pytest_configure() -> None:
+    """Tests write into memory where there is room: each commit of a ledger waits for a disk."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def pytest_collection_finish() -> None:
@@ -101,6 +113,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="module")
+def quick_networks() -> Iterator[None]:
+    """The small network for images takes a few steps: for tests of everything but what it learns."""
+    from understudy.metrics.networks.recipes import IMAGES
+
+    build, recipe = IMAGES["cnn"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(IMAGES, "cnn", (build, replace(recipe, least=20)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a studio of tiny networks that learnt next to nothing."""
@@ -108,8 +131,13 @@ def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.importorskip(package)
     from tests.studio.tiny_studio import train_tiny_studio
 
-    folder = tmp_path_factory.mktemp("studio")
-    train_tiny_studio(folder)
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny-studio"
+    with Path(f"{folder}.trained").open("a") as trained:  # one studio for all processes
+        fcntl.flock(trained, fcntl.LOCK_EX)
+        if trained.tell() == 0:
+            train_tiny_studio(folder)
+            trained.write("yes")
     return folder
 
 

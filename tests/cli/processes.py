@@ -15,6 +15,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -145,6 +146,7 @@ def obey(order: dict[str, Any]) -> NoReturn:
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.environ.update(order.get("env") or {})
+    tempfile.tempdir = None  # it is looked up in the environment again
     if order.get("die"):
         function, call, when = order["die"]
         patch(function, lambda calls: calls == call and kill_oneself(), when)
