@@ -155,20 +155,22 @@ def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 
 @pytest.fixture(scope="session")
-def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+def with_studio(understudy: Commands) -> Commands:
     """The same, with the studio's models imported once."""
-    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
-    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
-        yield started
+    return understudy.importing("understudy.backends.embedded.studio.studio_models")
 
 
 @pytest.fixture(scope="session")
-def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+def with_torch(understudy: Commands) -> Commands:
+    """The same, with PyTorch imported once."""
+    pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    return understudy.importing("torch")
+
+
+@pytest.fixture(scope="session")
+def with_energies(with_torch: Commands) -> Commands:
     """The same, with the matching decoder's models imported once."""
-    pytest.importorskip("torch")
-    modules = (
-        "understudy.cli.main,understudy.planning.recommendation,"
-        "understudy.backends.embedded.energies.energy_models"
+    return with_torch.importing(
+        "understudy.planning.recommendation",
+        "understudy.backends.embedded.energies.energy_models",
     )
-    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
-        yield started
