@@ -115,7 +115,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quick_networks() -> Iterator[None]:
-    """The small network for images takes a few steps: for tests of everything but what it learns."""
+    """The small network for images takes a few steps: for tests of all but what it learns."""
     from understudy.metrics.networks.recipes import IMAGES
 
     build, recipe = IMAGES["cnn"]

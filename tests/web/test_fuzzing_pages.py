@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import httpx2
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.web.web_site import ORIGIN, Site, Story, draw_dataset
 
