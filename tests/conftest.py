@@ -8,10 +8,13 @@ a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib.util
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,10 +27,19 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
+_ROOM = 2 << 30  # bytes; the suite writes a tenth of that
+
 hypothesis.settings.register_profile("suite", max_examples=50, deadline=None)
 hypothesis.settings.load_profile("suite")
 
 Missing = Callable[[str, str], NoReturn]
+
+
+def pytest_configure() -> None:
+    """Tests write into memory where there is room: each commit of a ledger waits for a disk."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def pytest_collection_finish() -> None:
@@ -101,6 +113,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="module")
+def quick_networks() -> Iterator[None]:
+    """The small network for images takes a few steps: for tests of all but what it learns."""
+    from understudy.metrics.networks.recipes import IMAGES
+
+    build, recipe = IMAGES["cnn"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(IMAGES, "cnn", (build, replace(recipe, least=20)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a studio of tiny networks that learnt next to nothing."""
@@ -108,8 +131,13 @@ def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.importorskip(package)
     from tests.studio.tiny_studio import train_tiny_studio
 
-    folder = tmp_path_factory.mktemp("studio")
-    train_tiny_studio(folder)
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny-studio"
+    with Path(f"{folder}.trained").open("a") as trained:  # one studio for all processes
+        fcntl.flock(trained, fcntl.LOCK_EX)
+        if trained.tell() == 0:
+            train_tiny_studio(folder)
+            trained.write("yes")
     return folder
 
 
@@ -127,20 +155,22 @@ def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 
 @pytest.fixture(scope="session")
-def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+def with_studio(understudy: Commands) -> Commands:
     """The same, with the studio's models imported once."""
-    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
-    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
-        yield started
+    return understudy.importing("understudy.backends.embedded.studio.studio_models")
 
 
 @pytest.fixture(scope="session")
-def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+def with_torch(understudy: Commands) -> Commands:
+    """The same, with PyTorch imported once."""
+    pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    return understudy.importing("torch")
+
+
+@pytest.fixture(scope="session")
+def with_energies(with_torch: Commands) -> Commands:
     """The same, with the matching decoder's models imported once."""
-    pytest.importorskip("torch")
-    modules = (
-        "understudy.cli.main,understudy.planning.recommendation,"
-        "understudy.backends.embedded.energies.energy_models"
+    return with_torch.importing(
+        "understudy.planning.recommendation",
+        "understudy.backends.embedded.energies.energy_models",
     )
-    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
-        yield started

@@ -195,9 +195,9 @@ def test_bad_files_stop_a_run_or_are_counted(
 
 
 def test_evaluate_prints_verdicts_and_figures_for_the_owner(
-    understudy: Commands, books: list[Any], tmp_path: Path
+    with_torch: Commands, books: list[Any], tmp_path: Path
 ) -> None:
-    pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    understudy = with_torch
     real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
     out = tmp_path / "out"
     assert understudy.run("synthesize", real, *ONE, "--out", out, "--count", "60", *books).code == 0
@@ -303,7 +303,8 @@ def test_a_dataset_of_mixed_sizes_can_be_given_a_budget(
 # Lists and help
 
 
-def test_methods_backends_and_doctor(understudy: Commands, tmp_path: Path) -> None:
+def test_methods_backends_and_doctor(with_torch: Commands, tmp_path: Path) -> None:
+    understudy = with_torch
     methods = understudy.run("methods")
     assert (methods.code, methods.err) == (0, "")
     for word in ("clustering", "clusters", "oversample", "Zhou"):

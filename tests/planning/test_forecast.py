@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.cli.processes import commands
+from tests.cli.processes import Commands
 from tests.run.samples import class_folders, embeddings, tree, with_manifest
 from typer.testing import CliRunner
 
@@ -41,10 +41,6 @@ from understudy.run.progress import SilentEvents
 pytest.importorskip("torch")
 
 SIZES = {"cat": 40, "dog": 24}
-PRELOADED = (
-    "understudy.cli.main,understudy.planning.recommendation,"
-    "understudy.backends.embedded.energies.energy_models"
-)
 
 
 @pytest.fixture
@@ -256,24 +252,17 @@ def test_embeddings_have_no_forecast_and_say_so(tmp_path: Path) -> None:
 
 
 def test_a_forecast_that_is_killed_leaves_nothing(
-    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scans: Path, tmp_path: Path, temporary: Path, one_kind: None, with_energies: Commands
 ) -> None:
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setenv("TMPDIR", str(place))
     words = ["plan", scans, "--epsilon", 1, "--ledger", tmp_path / "ledger.db"]
     words += ["--forecast", tmp_path / "sheet.png", "--progress", "none"]
-    with commands(tmp_path, PRELOADED) as understudy:
-        moment = ("understudy.privacy.account:Account._store", 2, "after")
-        stopped = understudy.run(*words, fault=(*moment, "SIGTERM"))
-        assert stopped.code == 143
-        assert not left_behind(place)
-        killed = understudy.run(*words, fault=(*moment, "SIGKILL"))
-        assert killed.code == -9
-        assert left_behind(place)
-        ended = understudy.run(*words)
-    assert ended.code == 0, ended.err
-    assert not left_behind(place)
+    for name, code in (("SIGTERM", 143), ("SIGKILL", -9)):
+        fault = ("understudy.privacy.account:Account._store", 2, "after", name)
+        ended = with_energies.run(*words, fault=fault, env={"TMPDIR": str(temporary)})
+        assert ended.code == code, ended.err
+        assert bool(left_behind(temporary)) == (name == "SIGKILL")
+    assert planned(scans, forecast=tmp_path / "sheet.png").forecast is not None
+    assert not left_behind(temporary)
     assert [path.name for path in tmp_path.glob("*sheet*")] == ["sheet.png"]
     assert rows_of(tmp_path / "ledger.db") == []
 

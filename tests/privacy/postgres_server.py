@@ -55,7 +55,8 @@ def serving() -> Iterator[Path]:
     """Start a throw-away cluster; yields the folder of its socket; stops and removes it after."""
     programs, who = binaries(), account()
     # Not pytest's own folder: the server's account may not look into that one.
-    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
+    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    with tempfile.TemporaryDirectory("", "pg-", place, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if who:
             os.chown(folder, who["user"], who["group"])

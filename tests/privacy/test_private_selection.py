@@ -188,7 +188,7 @@ def test_selections_steps_on_samples_and_whole_sums_compose_in_any_order() -> No
     assert max(alone) < together[0] < sum(split) * 1.1
     # An upper bound, which numerical composition of the same steps and sums does not exceed.
     without = epsilon_of([whole, steps], delta)
-    assert without < rdp_epsilon(0.3, [steps], delta) + 1e-3 < 1.5 * without
+    assert without < rdp_epsilon(0.3, (steps,), delta) + 1e-3 < 1.5 * without
     more = epsilon_of([whole, best, SampledGaussian(0.05, 0.8, 80, 2e-3)], delta)
     assert more > together[0]
 

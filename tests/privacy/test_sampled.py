@@ -311,7 +311,7 @@ def test_what_a_step_releases_is_the_clipped_sum_of_a_sample(tmp_path):
     site.plan = Plan(Budget(200.0), {"training": 1.0}, {"training": Sampling(0.5, 6)})
 
     class Flat(Shift):
-        size = 40_000
+        size = 4_000
 
         def gradients(self, values: Any, labels: Any) -> Any:
             return np.full((len(values), self.size), 7.0, np.float32)

@@ -69,7 +69,9 @@ def test_its_papers_say_that_nothing_private_was_used(made: BaseSet, tmp_path: P
     assert "epsilon 0" not in page.read_text()
 
 
-def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path) -> None:
+def test_it_is_compared_and_evaluated_like_any_other(
+    model: str, tmp_path: Path, quick_networks: None
+) -> None:
     real = class_folders(tmp_path / "real", {"cat": 40, "dog": 40}, (32, 32, 3))
     test = class_folders(tmp_path / "test", {"cat": 40, "dog": 40}, (32, 32, 3), seed=1)
     for seed in (0, 1):

@@ -36,7 +36,7 @@ SILENT: dict[str, Any] = {"progress": "none"}
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def result(tmp_path_factory: pytest.TempPathFactory, quick_networks: None) -> Result:
     place = tmp_path_factory.mktemp("stripes")
     given: dict[str, Any] = {"ledger": str(place / "ledger.db"), **SILENT}
     return synthesize(

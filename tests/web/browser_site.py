@@ -110,6 +110,8 @@ class Watched:
         self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
         self.faults: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("console", self._said)
         self.page.on("dialog", lambda dialog: self.faults.append(dialog.message))

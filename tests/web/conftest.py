@@ -30,6 +30,7 @@ PRELOADED = (
     *("understudy.cli.check_command", "dp_accounting", "opendp.prelude"),
     *("understudy.cli.device_command", "understudy.device.preview"),
     *("understudy.cli.web_command", "understudy.web.studio_app"),
+    *("cryptography.x509", "PIL.Image", "torch"),
 )
 """What the pages' commands import, once for all of them."""
 

@@ -9,12 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("schemathesis")
-
 import httpx2
-import schemathesis
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.web.web_site import ORIGIN, Site, Story, draw_dataset
 
@@ -66,6 +62,7 @@ def fuzz(site: Site, examples: int) -> int:
 
     Each is made as it was drawn, and with a real dataset, release and job in its place.
     """
+    schemathesis = pytest.importorskip("schemathesis")  # a second of imports, in one process only
     token = site.enter()
     draw_dataset(site.root / "photos", each=2)
     job = site.studio.jobs.ask("check", ["check", "x"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -44,12 +44,18 @@ def live(tmp_path_factory: pytest.TempPathFactory, with_pages: Commands) -> Iter
 
 
 @pytest.fixture(scope="module")
-def story(live: LiveSite, browser: Any) -> Watched:
-    """From the link to a downloaded release without a mouse; what went wrong, if anything."""
+def entered(live: LiveSite, browser: Any) -> Watched:
+    """A window that followed the link."""
     window = Watched(browser, accept_downloads=True)
-    page = window.page
-    page.goto(live.link)  # type: ignore[attr-defined]
-    assert "token" not in page.url
+    window.page.goto(live.link)  # type: ignore[attr-defined]
+    assert "token" not in window.page.url
+    return window
+
+
+@pytest.fixture(scope="module")
+def story(live: LiveSite, entered: Watched) -> Watched:
+    """From the link to a downloaded release without a mouse; what went wrong, if anything."""
+    page = entered.page
     go_by_keyboard(page, "Use photos")
     expect(page.get_by_text("would refuse a run").first).to_be_visible(timeout=PATIENCE)
     go_by_keyboard(page, "How the images are read")
@@ -76,9 +82,10 @@ def story(live: LiveSite, browser: Any) -> Watched:
     with page.expect_download() as download:
         go_by_keyboard(page, "Download for handing over")
     download.value.save_as(live.folder / "handed over.zip")
-    return window
+    return entered
 
 
+@pytest.mark.slow
 def test_from_the_link_to_a_release_without_a_mouse(story: Watched, live: LiveSite) -> None:
     with zipfile.ZipFile(live.folder / "handed over.zip") as archive:
         archive.extractall(live.folder / "recipient")
@@ -88,11 +95,18 @@ def test_from_the_link_to_a_release_without_a_mouse(story: Watched, live: LiveSi
     assert checked.record.receipt.epsilon == pytest.approx(2, abs=1e-3)
     assert story.faults == []
     assert story.page.get_by_text(HOSTILE_CLASS).count() > 0
+    check_no_network(story, live)
 
 
-def test_a_planted_script_does_not_run(story: Watched, live: LiveSite) -> None:
+def check_no_network(window: Watched, live: LiveSite) -> None:
+    mine = (live.options.address, "data:", "blob:")
+    assert window.asked
+    assert not [url for url in window.asked if not url.startswith(mine)]
+
+
+def test_a_planted_script_does_not_run(entered: Watched, live: LiveSite) -> None:
     """Were a name ever written as markup, the policy would still stop its script."""
-    page, seen = story.context.new_page(), []
+    page, seen = entered.context.new_page(), []
     page.on("console", lambda message: seen.append(message.text))
     page.on("dialog", lambda dialog: seen.append("a script ran"))
 
@@ -108,6 +122,7 @@ def test_a_planted_script_does_not_run(story: Watched, live: LiveSite) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_several_tabs_and_a_new_browser_show_the_same_run(
     story: Watched, live: LiveSite, browser: Any
 ) -> None:
@@ -121,29 +136,31 @@ def test_several_tabs_and_a_new_browser_show_the_same_run(
     expect(stranger.get_by_text("open the link that the command printed")).to_be_visible()
 
 
-def pages_of(live: LiveSite) -> list[str]:
+PAGES = ("/", "/ledger", "/verify")
+
+
+def pages_of_a_run() -> list[str]:
     charge = "source=data%2Fphotos&epsilon=2&out=another&skip_bad=on&size=8&channels=1"
     return [
-        *("/", "/data?source=data%2Fphotos", "/data?source=data%2Fphotos&skip_bad=on"),
+        *("/data?source=data%2Fphotos", "/data?source=data%2Fphotos&skip_bad=on"),
         f"/plan?{charge}",
         f"/charge?{charge}&encoder=embedded:dct",
         *("/runs", "/run?run=data%2Fthe+run", "/result?run=data%2Fthe+run"),
-        *("/compare", "/verify", "/verify?file=data%2Fthe+run", "/ledger"),
-        "/nowhere",
+        *("/compare", "/verify?file=data%2Fthe+run", "/nowhere"),
     ]
 
 
-@pytest.mark.parametrize("theme", [THEMES[0], pytest.param(THEMES[1], marks=pytest.mark.slow)])
-def test_everybody_can_use_every_page(
-    story: Watched, live: LiveSite, browser: Any, theme: str, missing: Missing
+def check_pages(
+    entered: Watched, live: LiveSite, theme: str, missing: Missing, paths: Sequence[str]
 ) -> None:
     """axe-core finds nothing serious or critical, and nothing overflows a phone of 390 pixels."""
     if not AXE.is_file():
         missing("axe", "needs axe-core: scripts/axe-core.sh fetches it by npm")
     looks = {"color_scheme": theme, "viewport": {"width": 390, "height": 844}}
-    window = Watched(browser, **looks, storage_state=story.context.storage_state())
+    browser = entered.context.browser
+    window = Watched(browser, **looks, storage_state=entered.context.storage_state())
     found: dict[str, Any] = {}
-    for path in pages_of(live):
+    for path in paths:
         window.page.goto(live.options.address + path)
         window.page.locator("[data-events]:not([data-events=''])").first.wait_for(state="detached")
         if wrong := violations(window.page):
@@ -154,6 +171,21 @@ def test_everybody_can_use_every_page(
     assert not found
 
 
+def test_everybody_can_use_the_first_pages(
+    entered: Watched, live: LiveSite, missing: Missing
+) -> None:
+    check_pages(entered, live, THEMES[0], missing, PAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", THEMES)
+def test_everybody_can_use_every_page(
+    story: Watched, live: LiveSite, theme: str, missing: Missing
+) -> None:
+    check_pages(story, live, theme, missing, [*PAGES, *pages_of_a_run()])
+
+
+@pytest.mark.slow
 def test_a_dropped_zip_is_verified(story: Watched, live: LiveSite) -> None:
     page = story.context.new_page()
     page.goto(live.options.address + "/verify")
@@ -167,9 +199,9 @@ def test_a_dropped_zip_is_verified(story: Watched, live: LiveSite) -> None:
     page.close()
 
 
-def test_the_first_page_is_there_at_once(story: Watched, live: LiveSite) -> None:
+def test_the_first_page_is_there_at_once(entered: Watched, live: LiveSite) -> None:
     """By the browser's own clock, with all that the page loads: the best of a few, warm."""
-    page, seconds = story.context.new_page(), [1.0]
+    page, seconds = entered.context.new_page(), [1.0]
     while min(seconds) > 0.5 and len(seconds) <= _FIRST_PAGES:
         page.goto(live.options.address + "/")
         timing = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
@@ -178,11 +210,5 @@ def test_the_first_page_is_there_at_once(story: Watched, live: LiveSite) -> None
     page.close()
 
 
-def test_the_first_page_needs_no_network(story: Watched, live: LiveSite) -> None:
-    page, asked = story.context.new_page(), []
-    page.on("request", lambda request: asked.append(request.url))
-    for path in ("/", "/ledger", "/result?run=data%2Fthe+run"):
-        page.goto(live.options.address + path)
-    assert asked
-    assert not [url for url in asked if not url.startswith((live.options.address, "data:"))]
-    page.close()
+def test_the_first_page_needs_no_network(entered: Watched, live: LiveSite) -> None:
+    check_no_network(entered, live)

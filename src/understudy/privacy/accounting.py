@@ -300,11 +300,12 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     if not others:
         return epsilon_of_mu(mu, delta) + slack
     if any(isinstance(e, Selected) for e in others):
-        return rdp_epsilon(mu, others, delta) + slack
+        return rdp_epsilon(mu, tuple(others), delta) + slack
     return pld_epsilon(mu, [e for e in others if not isinstance(e, Selected)], delta) + slack
 
 
-def rdp_epsilon(mu: float, others: Iterable[Other], delta: float) -> float:
+@lru_cache(maxsize=256)
+def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     """Epsilon with private selections among the events, by dp_accounting's RDP accountant.
 
     Arguments as for `pld_epsilon`. Steps on samples are composed by their own divergences (Mironov,
@@ -319,7 +320,6 @@ def rdp_epsilon(mu: float, others: Iterable[Other], delta: float) -> float:
     )
     from dp_accounting.rdp import RdpAccountant
 
-    others = list(others)
     sampled = any(isinstance(event, SampledGaussian) for event in others)
     accountant = RdpAccountant([a for a in _ORDERS if a <= _MOST_SAMPLED or not sampled])
     if mu > 0:
@@ -336,6 +336,7 @@ def rdp_epsilon(mu: float, others: Iterable[Other], delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
+@lru_cache(maxsize=64)
 def selected_mu(epsilon: float, delta: float, runs: float) -> float:
     """Largest mu of a run of which the best of ``runs`` expected ones is (epsilon, delta)-DP.
 
@@ -345,7 +346,7 @@ def selected_mu(epsilon: float, delta: float, runs: float) -> float:
     low, high = _MU_RANGE[0], mu_of(epsilon, delta)
 
     def fits(mu: float) -> bool:
-        return rdp_epsilon(0.0, [Selected(mu, runs)], delta) <= epsilon
+        return rdp_epsilon(0.0, (Selected(mu, runs),), delta) <= epsilon
 
     if not fits(high / 1000):
         raise ConfigError(
