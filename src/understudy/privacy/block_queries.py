@@ -28,35 +28,45 @@ class AveragedSums(ClippedSums):
 
 
 class BlockSizes(Query):
-    """How large the blocks of x - centre are: per cluster, sums of logarithms.
+    """How large the blocks of x - centre are: per cluster, sums of logarithms, and their squares.
 
     A logarithm is that of a block's root mean square. A record adds one number a block, in steps of
     1/256 of the range, measured from the middle of the range. A logarithm is looked up among public
     numbers, so that no library's rounding can depend on where a record stands.
 
-    Proof: each of B numbers lies within half of the range log(largest / smallest) of 0, so their
-    norm is at most sqrt(B) / 2 times the range; a unit's are averaged, and clipped to that.
+    Proof: each of B numbers lies within h of 0, half of the range log(largest / smallest), so their
+    norm is at most sqrt(B) h; a square less h^2 / 2 lies within h^2 / 2 of 0, so that together they
+    have a norm of at most sqrt(B (h^2 + h^4 / 4)); a unit's are averaged, and clipped to that.
 
     Args:
         cells: The partition that gives each record its centre.
         blocks: Slices of the d numbers.
         smallest: Sizes below are taken for this.
         largest: Sizes above likewise.
+        squares: Whether the squares are added up as well, which tell how much sizes vary.
     """
 
     description = "sums of the logarithms of the sizes of blocks of numbers"
     average = True
 
     def __init__(
-        self, cells: Cells, blocks: Sequence[slice], smallest: float, largest: float
+        self,
+        cells: Cells,
+        blocks: Sequence[slice],
+        smallest: float,
+        largest: float,
+        *,
+        squares: bool = False,
     ) -> None:
-        self.cells, self.slots, self.width = cells, cells.count, len(blocks)
+        self.cells, self.slots, self.squares = cells, cells.count, squares
+        self.width = len(blocks) * (1 + squares)
         self.ends = np.array([[block.start, block.stop] for block in blocks])
         self.low, self.high = math.log(smallest), math.log(largest)
-        self.bound = math.sqrt(self.width) * (self.high - self.low) / 2
+        half = (self.high - self.low) / 2
+        self.bound = math.sqrt(len(blocks) * (half**2 + squares * half**4 / 4))
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
-        """Logarithms from the middle of the range: (n, blocks)."""
+        """Logarithms from the middle of the range, then their squares: (n, width)."""
         clusters = self.cells.assign(values, labels)
         residuals = self.cells.residuals(values, clusters)
         levels = np.linspace(self.low, self.high, _LEVELS + 1)
@@ -66,9 +76,19 @@ class BlockSizes(Query):
         ]
         require_finite(np.concatenate(squares))
         positions = np.searchsorted(borders, np.stack(squares, axis=1))
-        return clusters, levels[positions] - (self.low + self.high) / 2
+        logarithms = levels[positions] - (self.low + self.high) / 2
+        if not self.squares:
+            return clusters, logarithms
+        centred = np.square(logarithms) - (self.high - self.low) ** 2 / 8
+        return clusters, np.concatenate([logarithms, centred], axis=1)
 
     def logarithms(self, released: Vector, counts: Vector) -> Vector:
         """The means of noisy numbers of records: (clusters, blocks)."""
         middle = (self.low + self.high) / 2
-        return np.clip(released / counts[:, None] + middle, self.low, self.high)
+        means = released[:, : len(self.ends)] / counts[:, None]
+        return np.clip(means + middle, self.low, self.high)
+
+    def variances(self, released: Vector, counts: Vector) -> Vector:
+        """Of the logarithms among the records of a cluster, with noise: (clusters, blocks)."""
+        means, centred = np.split(released / counts[:, None], 2, axis=1)
+        return np.asarray(centred + (self.high - self.low) ** 2 / 8 - np.square(means))

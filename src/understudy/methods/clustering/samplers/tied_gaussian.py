@@ -44,6 +44,8 @@ LEAST_DIM, MOST_DIM = 24, 256
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
 _NARROWEST, _WIDEST = 0.2, 5.0  # widths of a class, over that of all records
+_MOST_VARIANCE = 0.5  # of the logarithm of a record's width
+_LENGTHS = 2000  # draws of a Gaussian, for how much their lengths vary
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
@@ -109,6 +111,7 @@ class TiedGaussian:
     means: Vector  # (classes, d)
     block_sizes: Vector  # (blocks,) deviation of the records, over that of public images
     widths: Vector  # (classes,) how much wider than the covariance a class is
+    spreads: Vector  # (classes,) deviation of the logarithm of a record's own width
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
 
@@ -140,17 +143,24 @@ class TiedGaussian:
         values, axes = np.linalg.eigh(self.covariance * scale[:, None] * scale)
         return np.asarray((axes / np.sqrt(np.maximum(values, 0.05))).T * scale)
 
-    def draw(self, labels: Labels, rng: np.random.Generator) -> Vector:
-        """A point of each class that the discriminant gives that class, in some rounds: (n, d)."""
+    def draw(self, labels: Labels, rng: np.random.Generator) -> tuple[Vector, Vector]:
+        """A point of each class, (n, d), and its width, (n,).
+
+        Points are of scale mixtures of Gaussians (Andrews and Mallows 1974), and drawn again in
+        some rounds while the discriminant gives them another class.
+        """
         points = np.empty((len(labels), self.layout.dim))
+        widths = self.widths[labels] * np.exp(
+            self.spreads[labels] * rng.standard_normal(len(labels))
+        )
         left = np.arange(len(labels))
         for _ in range(_ROUNDS):
             noise = rng.standard_normal((len(left), self.layout.dim)) @ self.root.T
-            points[left] = self.means[labels[left]] + self.widths[labels[left], None] * noise
+            points[left] = self.means[labels[left]] + widths[left, None] * noise
             left = left[self.labels_of(points[left]) != labels[left]]
             if not len(left):
                 break
-        return points
+        return points, widths
 
 
 def measured(
@@ -168,13 +178,14 @@ def measured(
     block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
     scales = block_sizes[layout.block_of_column]
     standard = numbers.view(lambda rows: (rows - centre) / scales)
-    distances = _widths(standard, np.zeros((classes, layout.dim)), sizes, stages.distances)
+    distances = _distances(standard, classes, layout.dim, sizes, stages.distances)
     means = _class_means(standard, layout, sizes, distances, stages.means)
-    widths = _widths(standard, means, sizes, stages.widths)
+    widths, variances = _widths(standard, means, sizes, stages.widths)
     cells = ScaledCells(means[:, None], widths)
     model = _covariance(standard, layout, cells, float(sizes.sum()), stages.covariance)
     unclipped = scales / _CLIP
     full = unclipped[:, None] * model.root(noises=_NOISES)
+    root = unclipped[:, None] * model.root(unexplained_part(layout.dim))
     return TiedGaussian(
         layout,
         sizes,
@@ -182,7 +193,8 @@ def measured(
         centre + means * scales,
         block_sizes,
         widths,
-        unclipped[:, None] * model.root(unexplained_part(layout.dim)),
+        np.sqrt(np.maximum(variances - _variance_of_log_norm(root / scales[:, None]), 0.0)),
+        root,
         full @ full.T,
     )
 
@@ -232,17 +244,36 @@ def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stag
     return np.asarray(np.exp(query.logarithms(answer, np.array([size]))[0]))
 
 
-def _widths(vault: Vault, centres: Vector, sizes: Vector, stage: Stage) -> Vector:
-    """The usual deviation of a class's records from its centre, in all numbers: (classes,).
-
-    ``centres``: (classes, d).
-    """
-    whole = slice(0, centres.shape[1])
-    query = BlockSizes(Cells(centres[:, None]), (whole,), _NARROWEST, _WIDEST)
+def _distances(vault: Vault, classes: int, dim: int, sizes: Vector, stage: Stage) -> Vector:
+    """The usual size of a class's records, in all numbers: (classes,)."""
+    cells = Cells(np.zeros((classes, 1, dim)))
+    query = BlockSizes(cells, (slice(0, dim),), _NARROWEST, _WIDEST)
     answer = vault.release(query, stage=stage.name)
     noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
     logarithms = query.logarithms(answer, sizes)[:, 0]
     return np.asarray(np.exp(shrink_to_average(logarithms, noise, sizes)))
+
+
+def _widths(vault: Vault, means: Vector, sizes: Vector, stage: Stage) -> tuple[Vector, Vector]:
+    """The usual deviation of a class's records from its mean, and its logarithm's variance.
+
+    ``means``: (classes, d). Both results: (classes,).
+    """
+    cells = Cells(means[:, None])
+    query = BlockSizes(cells, (slice(0, means.shape[1]),), _NARROWEST, _WIDEST, squares=True)
+    answer = vault.release(query, stage=stage.name)
+    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
+    logarithms = query.logarithms(answer, sizes)[:, 0]
+    widths = np.exp(shrink_to_average(logarithms, noise, sizes))
+    variances = query.variances(answer, sizes)[:, 0] + noise
+    noise = noise * (1 + 4 * logarithms**2)
+    return widths, np.clip(shrink_to_average(variances, noise, sizes), 0, _MOST_VARIANCE)
+
+
+def _variance_of_log_norm(root: Vector) -> float:
+    """Of draws of a Gaussian whose covariance has this root, (d, d): its own lengths vary, too."""
+    draws = np.random.default_rng(0).standard_normal((_LENGTHS, len(root))) @ root.T
+    return float(np.log(row_squares(draws)).var() / 4)
 
 
 def _class_means(
@@ -347,10 +378,16 @@ class TiedGaussianSampler:
 
         def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
             rng = materials.rng_of(f"samples {first} round {number}")
-            points = gaussian.draw(part, rng)[samples].astype(np.float32)
+            points, widths = gaussian.draw(part, rng)
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-            sizes, widths = gaussian.block_sizes, gaussian.widths[part[samples]]
-            return self.decoder.match(points, gaussian.layout, metric, sizes, widths, seeds=seeds)
+            return self.decoder.match(
+                points[samples].astype(np.float32),
+                gaussian.layout,
+                metric,
+                gaussian.block_sizes,
+                widths[samples],
+                seeds=seeds,
+            )
 
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
