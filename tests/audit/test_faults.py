@@ -111,7 +111,8 @@ def squares_for_logarithms(monkeypatch):
     def squares(query, values, labels):
         slots, _ = honest(query, values, labels)
         rows = query.cells.residuals(values, slots) ** 2
-        return slots, np.stack([rows[:, a:b].mean(axis=1) for a, b in query.ends], axis=1)
+        squares = [rows[:, a:b].mean(axis=1) for a, b in query.ends]
+        return slots, np.stack([*squares, *([rows.mean(axis=1)] * query.common)], axis=1)
 
     monkeypatch.setattr(block_queries.BlockSizes, "contributions", squares)
     monkeypatch.setattr(block_queries.BlockSizes, "integer_sum", unclipped_sum)

@@ -40,7 +40,7 @@ def test_encoder_and_decoder_take_every_size(
         layout,
         np.eye(layout.dim),
         np.ones(len(layout.blocks)),
-        np.ones(4),
+        np.ones((4, len(layout.blocks))),
         seeds=np.arange(4, dtype=np.uint64),
     )
     assert images.shape == (4, *shape)
@@ -91,8 +91,8 @@ def test_a_match_is_near_its_target() -> None:
     layout = encoder.layout(120)
     wanted = encoder.encode(bars(shape, 0.6))[:, layout.columns]
     seeds = np.arange(4, dtype=np.uint64)
-    sizes = np.ones(len(layout.blocks))
-    images = decoder.match(wanted, layout, np.eye(120) / 0.3, sizes, np.ones(4), seeds=seeds)
+    sizes, widths = np.ones(len(layout.blocks)), np.ones((4, len(layout.blocks)))
+    images = decoder.match(wanted, layout, np.eye(120) / 0.3, sizes, widths, seeds=seeds)
     reached = encoder.encode(images)[:, layout.columns]
     others = encoder.encode(bars(shape, 2.2))[:, layout.columns]
     assert np.square(reached - wanted).mean() < 0.1 * np.square(others - wanted).mean()
@@ -106,7 +106,8 @@ def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyP
     layout = encoder.layout(40)
     wanted = np.repeat(encoder.encode(bars(shape, 0.6))[:, layout.columns], 2, axis=0)
     seeds = np.arange(8, dtype=np.uint64)
-    sizes, widths = np.ones(len(layout.blocks)), np.linspace(0.5, 2.0, 8)
+    sizes = np.ones(len(layout.blocks))
+    widths = np.linspace(0.5, 2.0, 8)[:, None] * np.linspace(1.0, 1.5, len(sizes))
 
     def images(rows: slice, of_seeds: np.ndarray) -> np.ndarray:
         given = wanted[rows], layout, np.eye(40), sizes, widths[rows]

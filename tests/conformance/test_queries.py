@@ -23,12 +23,13 @@ def queries_of_this_package() -> list[Query]:
         rng.normal(size=(CLASSES, CLUSTERS, SPLIT)),
         rng.normal(size=(CLASSES, CLUSTERS, DIM - SPLIT)),
     )
-    scaled = ScaledCells(cells.centres, rng.uniform(0.3, 3.0, CLASSES * CLUSTERS))
+    scaled = ScaledCells(cells.centres, rng.uniform(0.3, 3.0, (CLASSES * CLUSTERS, DIM)))
     return [
         queries.Counts(cells),
         queries.ClippedSums(cells, 1.3),
         block_queries.AveragedSums(cells, 1.3),
         block_queries.BlockSizes(cells, (slice(0, 2), slice(2, DIM)), smallest=0.03, largest=2.0),
+        block_queries.BlockSizes(cells, (slice(0, 2), slice(2, DIM)), 0.1, 4.0, common=True),
         block_queries.AveragedSums(scaled, 1.3),
         queries.FullMoments(scaled, 1.7),
         queries.CountAndSum(cells, 2.0),

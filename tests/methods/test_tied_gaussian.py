@@ -98,21 +98,46 @@ def test_the_discriminant_knows_the_classes_and_whole_embeddings(tmp_path: Any) 
 
 
 def test_samples_vary_as_the_records_of_their_class_do(tmp_path: Any) -> None:
-    """One class is three times as wide as another, and its mean is not drawn to the centre."""
+    """One class is wider than another, more in some blocks, and is not drawn to the centre."""
     records, means, _ = clouds()
-    widths, residuals = np.array([0.5, 1.0, 1.5]), records.values - means[records.labels]
+    widths = np.array([[0.5, 0.5, 0.5], [1.0, 1.0, 1.0], [1.5, 0.5, 1.0]])
+    residuals = records.values - means[records.labels]
     means[2] += 0.6
-    values = means[records.labels] + widths[records.labels, None] * residuals
+    values = means[records.labels] + np.repeat(widths, 10, axis=1)[records.labels] * residuals
     wide = Records(values.astype(np.float32), records.labels, ("a", "b", "c"))
     with vault_of(wide, tmp_path, MUCH) as (vault, mu):
         gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
-    np.testing.assert_allclose(gaussian.widths / gaussian.widths[1], widths, rtol=0.1)
+    np.testing.assert_allclose(gaussian.widths / gaussian.widths[1], widths, rtol=0.12)
     np.testing.assert_allclose(gaussian.means, means, atol=0.12)
-    points = gaussian.draw(records.labels, np.random.default_rng(1))
+    points, _ = gaussian.draw(records.labels, np.random.default_rng(1))
     for label in range(3):
         mine = records.labels == label
-        ratio = points[mine].std(axis=0) / values[mine].std(axis=0)
-        assert 0.85 < np.median(ratio) < 1.15
+        ratios = (points[mine].std(axis=0) / values[mine].std(axis=0)).reshape(3, 10)
+        assert np.median(ratios, axis=1) == pytest.approx(np.ones(3), abs=0.2)
+
+
+def test_samples_lie_as_unevenly_far_from_their_mean_as_the_records(tmp_path: Any) -> None:
+    """Records of two classes have widths of their own, as flat and rich photos do; one has not."""
+    records, means, _ = clouds()
+    spreads = np.array([0.6, 0.3, 0.0])
+    own = np.exp(
+        spreads[records.labels] * np.random.default_rng(1).normal(size=len(records.labels))
+    )
+    records.values[:] = means[records.labels] + own[:, None] * (
+        records.values - means[records.labels]
+    )
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    np.testing.assert_allclose(gaussian.spreads, spreads, atol=0.15)
+    points, widths = gaussian.draw(records.labels, np.random.default_rng(1))
+    for label in range(3):
+        mine = records.labels == label
+        lengths = [
+            np.log(np.linalg.norm(values[mine] - means[label], axis=1)).std()
+            for values in (points, records.values)
+        ]
+        assert lengths[0] == pytest.approx(lengths[1], abs=0.1)
+        assert np.log(widths[mine]).std() == pytest.approx(gaussian.spreads[label], abs=0.05)
 
 
 def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any) -> None:
@@ -120,7 +145,7 @@ def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
         gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
     labels = np.arange(600) % 3
-    points = gaussian.draw(labels, np.random.default_rng(1))
+    points, _ = gaussian.draw(labels, np.random.default_rng(1))
     assert (gaussian.labels_of(points) == labels).all()
     for label in range(3):
         middle = points[labels == label].mean(axis=0)

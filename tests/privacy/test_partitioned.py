@@ -53,7 +53,7 @@ def test_an_answer_is_reused_for_the_same_places_and_centres_only():
 
 
 def test_residuals_in_widths_are_clipped_all_the_same_and_reused_for_the_same_widths_only():
-    centres, widths = np.zeros((2, 1, DIM)), np.array([0.01, 10.0])
+    centres, widths = np.zeros((2, 1, DIM)), np.array([[0.01], [10.0]])
     query = ClippedSums(ScaledCells(centres, widths), 1.0)
     rows, labels = np.ones((2, DIM)), np.array([0, 1])
     grid = query.grid(1.0)

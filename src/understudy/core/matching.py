@@ -77,10 +77,11 @@ class MatchingDecoder(Decoder, Protocol):
             targets: (n, d) float32 numbers of ``layout``.
             layout: Which numbers of an embedding they are.
             metric: (d, d): the squared distance of an embedding x to its target t is
-                ||metric (x - t)||^2 / width^2.
+                ||metric ((x - t) / width)||^2.
             sizes: (blocks,) standard deviation of the numbers of each block, over that of public
                 images: frequencies that no number measures are taken to vary as those that are.
-            widths: (n,) by how much the embeddings that a target is one of vary more than that.
+            widths: (n, blocks) by how much the embeddings that a target is one of vary more than
+                that.
             seeds: (n,) one for each image.
         """
         ...

@@ -34,29 +34,40 @@ class BlockSizes(Query):
     1/256 of the range, measured from the middle of the range. A logarithm is looked up among public
     numbers, so that no library's rounding can depend on where a record stands.
 
-    Proof: each of B numbers lies within half of the range log(largest / smallest) of 0, so their
-    norm is at most sqrt(B) / 2 times the range; a unit's are averaged, and clipped to that.
+    Proof: each of B numbers lies within h of 0, half of the range log(largest / smallest), so their
+    norm is at most sqrt(B) h; the square of their mean, less h^2 / 2, lies within h^2 / 2 of 0, so
+    with it the norm is at most sqrt(B h^2 + h^4 / 4); a unit's are averaged, and clipped to that.
 
     Args:
         cells: The partition that gives each record its centre.
         blocks: Slices of the d numbers.
         smallest: Sizes below are taken for this.
         largest: Sizes above likewise.
+        common: Whether the square of the mean of a record's logarithms is added up as well, which
+            tells how much records of a cluster differ in all blocks alike.
     """
 
     description = "sums of the logarithms of the sizes of blocks of numbers"
     average = True
 
     def __init__(
-        self, cells: Cells, blocks: Sequence[slice], smallest: float, largest: float
+        self,
+        cells: Cells,
+        blocks: Sequence[slice],
+        smallest: float,
+        largest: float,
+        *,
+        common: bool = False,
     ) -> None:
-        self.cells, self.slots, self.width = cells, cells.count, len(blocks)
+        self.cells, self.slots, self.common = cells, cells.count, common
+        self.width = len(blocks) + common
         self.ends = np.array([[block.start, block.stop] for block in blocks])
         self.low, self.high = math.log(smallest), math.log(largest)
-        self.bound = math.sqrt(self.width) * (self.high - self.low) / 2
+        half = (self.high - self.low) / 2
+        self.bound = math.sqrt(len(blocks) * half**2 + common * half**4 / 4)
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
-        """Logarithms from the middle of the range: (n, blocks)."""
+        """Logarithms from the middle of the range, then their mean's square: (n, width)."""
         clusters = self.cells.assign(values, labels)
         residuals = self.cells.residuals(values, clusters)
         levels = np.linspace(self.low, self.high, _LEVELS + 1)
@@ -66,9 +77,21 @@ class BlockSizes(Query):
         ]
         require_finite(np.concatenate(squares))
         positions = np.searchsorted(borders, np.stack(squares, axis=1))
-        return clusters, levels[positions] - (self.low + self.high) / 2
+        logarithms = levels[positions] - (self.low + self.high) / 2
+        if not self.common:
+            return clusters, logarithms
+        whole = positions.sum(axis=1, keepdims=True) / (_LEVELS * len(self.ends)) - 0.5
+        squares = (np.square(whole) - 1 / 8) * (self.high - self.low) ** 2
+        return clusters, np.concatenate([logarithms, squares], axis=1)
 
     def logarithms(self, released: Vector, counts: Vector) -> Vector:
         """The means of noisy numbers of records: (clusters, blocks)."""
         middle = (self.low + self.high) / 2
-        return np.clip(released / counts[:, None] + middle, self.low, self.high)
+        means = released[:, : len(self.ends)] / counts[:, None]
+        return np.clip(means + middle, self.low, self.high)
+
+    def variances(self, released: Vector, counts: Vector) -> Vector:
+        """Of the mean of a record's logarithms, among those of a cluster: (clusters,)."""
+        values = released / counts[:, None]
+        squares = values[:, -1] + (self.high - self.low) ** 2 / 8
+        return np.asarray(squares - np.square(values[:, :-1].mean(axis=1)))

@@ -74,13 +74,13 @@ class Cells:
 
 @dataclass(frozen=True)
 class ScaledCells(Cells):
-    """Clusters whose residuals are measured in a public width of each.
+    """Clusters whose residuals are measured in public widths of each.
 
     Proof: nothing to add, as of `SplitCells`: a query clips the residual that it gets.
 
     Attributes:
         centres: (classes, k, d).
-        widths: (classes * k,) positive.
+        widths: (classes * k, d), or (classes * k, 1) of all numbers; positive.
     """
 
     widths: Vector
@@ -93,7 +93,7 @@ class ScaledCells(Cells):
     def residuals(self, values: NDArray[Any], clusters: NDArray[np.int64]) -> Vector:
         """(x - centre) / width of its cluster: (n, d) float64, a new array."""
         residuals = super().residuals(values, clusters)
-        residuals /= self.widths[clusters, None]
+        residuals /= self.widths[clusters]
         return residuals
 
 

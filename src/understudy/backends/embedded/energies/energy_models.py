@@ -123,14 +123,17 @@ class _Numbers:
         return _Principal(maps, axes.chroma_mean, axes.chroma)
 
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
-        """Of each channel the deviation that unmeasured frequencies are given: (c,) float32."""
-        detail = np.full(self.channels, _LEAST_DETAIL, dtype=np.float32)
-        detail[1:] *= layout.colours is not None
-        for block, size in zip(layout.blocks, sizes, strict=True):
+        """Of images with blocks of sizes (n, blocks), the deviation of what is not measured.
+
+        Of each channel's unmeasured frequencies: (n, c) float32.
+        """
+        detail = np.full((len(sizes), self.channels), _LEAST_DETAIL, dtype=np.float32)
+        detail[:, 1:] *= layout.colours is not None
+        for block, size in zip(layout.blocks, sizes.T, strict=True):
             if (column := layout.columns[block.start]) < len(self.cosines):
                 channel = self.cosines[column] // (COSINES * COSINES)
                 part = slice(0, 1) if channel == 0 else slice(1, None)
-                detail[part] = np.maximum(detail[part], _DETAIL * size)
+                detail[:, part] = np.maximum(detail[:, part], _DETAIL * size[:, None])
         return detail
 
 
@@ -242,7 +245,8 @@ class EnergyDecoder:
         layout = self._numbers.layout(self.dim)
         targets = embeddings[:, layout.columns]
         metric, sizes = np.eye(layout.dim) / _TOLERANCE, np.ones(len(layout.blocks))
-        return self.match(targets, layout, metric, sizes, np.ones(len(targets)), seeds=seeds)
+        widths = np.ones((len(targets), len(sizes)))
+        return self.match(targets, layout, metric, sizes, widths, seeds=seeds)
 
     def match(
         self,
@@ -274,7 +278,7 @@ class _Search:
         columns, first = layout.columns, len(numbers.cosines)
         self._channels = numbers.channels
         self._metric = torch.from_numpy((metric / _TOLERANCE).astype(np.float32))
-        self._detail = torch.from_numpy(numbers.detail(layout, sizes))[:, None, None]
+        self._numbers, self._layout, self._sizes = numbers, layout, sizes
         deviations = numbers.axes.deviations[: self._channels]
         self._deviations = torch.from_numpy(np.ascontiguousarray(deviations))
         is_cosine, last = columns < first, first + numbers.luma
@@ -292,8 +296,9 @@ class _Search:
     def images_of(self, targets: Embeddings, widths: Vector, seeds: Seeds) -> FloatArray:
         """Coefficients of the images: (n, c, COSINES, COSINES)."""
         wanted = torch.from_numpy(targets.astype(np.float32))
-        scale = torch.from_numpy(widths.astype(np.float32))
-        detail = self._detail * scale[:, None, None, None]
+        scale = torch.from_numpy(widths[:, self._layout.block_of_column].astype(np.float32))
+        detail = torch.from_numpy(self._numbers.detail(self._layout, self._sizes * widths))
+        detail = detail[:, :, None, None]
         start = self._begin(wanted, detail, seeds)
         free = start[:, : self._free].clone().requires_grad_(True)
         fixed = start[:, self._free :]
@@ -303,7 +308,7 @@ class _Search:
             for group in optimiser.param_groups:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
             numbers = self._embeddings(torch.cat([free, fixed], dim=1))
-            loss = ((numbers - wanted) / scale[:, None] @ self._metric.T).square().sum()
+            loss = ((numbers - wanted) / scale @ self._metric.T).square().sum()
             texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
             lengths = transform.gradient_lengths(free[:, :1] * self._deviations[:1])

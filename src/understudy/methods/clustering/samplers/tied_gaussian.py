@@ -43,7 +43,9 @@ LEAST_DIM, MOST_DIM = 24, 256
 
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
-_NARROWEST, _WIDEST = 0.2, 5.0  # widths of a class, over that of all records
+_NARROWEST, _WIDEST = 0.1, 4.0  # widths of a class, over that of all records
+_MOST_VARIANCE = 0.5  # of the logarithm of a record's width
+_DRAWS = 2000  # of a Gaussian, for how much their lengths vary
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
@@ -64,7 +66,7 @@ class TiedGaussianStages:
     block_sizes: Stage  # how much records vary in each block of numbers
     distances: Stage  # how far the records of each class are from the centre
     means: Stage  # the mean of each class
-    widths: Stage  # how far the records of each class are from its mean
+    widths: Stage  # how far the records of each class are from its mean, in each block
     covariance: Stage  # the covariance within classes
 
 
@@ -74,8 +76,8 @@ TIED_STAGES = TiedGaussianStages(
     Stage("block sizes", 4.0),
     Stage("distances of classes", 2.0),
     Stage("means", 54.0),
-    Stage("widths of classes", 2.0),
-    Stage("covariance", 29.0),
+    Stage("widths of classes", 4.0),
+    Stage("covariance", 27.0),
 )
 
 
@@ -107,8 +109,9 @@ class TiedGaussian:
     sizes: Vector  # (classes,) released class sizes
     size_sd: float  # of the noise in each
     means: Vector  # (classes, d)
-    block_sizes: Vector  # (blocks,) deviation of the records, over that of public images
-    widths: Vector  # (classes,) how much wider than the covariance a class is
+    block_sizes: Vector  # (blocks,) deviation within classes, over that of public images
+    widths: Vector  # (classes, blocks) how much wider than that a class is
+    spreads: Vector  # (classes,) deviation of the logarithm of a record's own width
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
 
@@ -140,17 +143,24 @@ class TiedGaussian:
         values, axes = np.linalg.eigh(self.covariance * scale[:, None] * scale)
         return np.asarray((axes / np.sqrt(np.maximum(values, 0.05))).T * scale)
 
-    def draw(self, labels: Labels, rng: np.random.Generator) -> Vector:
-        """A point of each class that the discriminant gives that class, in some rounds: (n, d)."""
+    def draw(self, labels: Labels, rng: np.random.Generator) -> tuple[Vector, Vector]:
+        """A point of each class, (n, d), and its widths, (n, blocks).
+
+        Points are of scale mixtures of Gaussians (Andrews and Mallows 1974), and drawn again in
+        some rounds while the discriminant gives them another class.
+        """
         points = np.empty((len(labels), self.layout.dim))
+        own = np.exp(self.spreads[labels] * rng.standard_normal(len(labels)))
+        widths = self.widths[labels] * own[:, None]
+        of_columns = widths[:, self.layout.block_of_column]
         left = np.arange(len(labels))
         for _ in range(_ROUNDS):
             noise = rng.standard_normal((len(left), self.layout.dim)) @ self.root.T
-            points[left] = self.means[labels[left]] + self.widths[labels[left], None] * noise
+            points[left] = self.means[labels[left]] + of_columns[left] * noise
             left = left[self.labels_of(points[left]) != labels[left]]
             if not len(left):
                 break
-        return points
+        return points, widths
 
 
 def measured(
@@ -168,21 +178,24 @@ def measured(
     block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
     scales = block_sizes[layout.block_of_column]
     standard = numbers.view(lambda rows: (rows - centre) / scales)
-    distances = _widths(standard, np.zeros((classes, layout.dim)), sizes, stages.distances)
+    distances = _distances(standard, classes, layout.dim, sizes, stages.distances)
     means = _class_means(standard, layout, sizes, distances, stages.means)
-    widths = _widths(standard, means, sizes, stages.widths)
-    cells = ScaledCells(means[:, None], widths)
+    widths, variances = _widths(standard, means, layout, sizes, stages.widths)
+    cells = ScaledCells(means[:, None], widths[:, layout.block_of_column])
     model = _covariance(standard, layout, cells, float(sizes.sum()), stages.covariance)
-    unclipped = scales / _CLIP
-    full = unclipped[:, None] * model.root(noises=_NOISES)
+    usual = np.exp(sizes / sizes.sum() @ np.log(widths))
+    unclipped = (scales * usual[layout.block_of_column] / _CLIP)[:, None]
+    full = unclipped * model.root(noises=_NOISES)
+    root = model.root(unexplained_part(layout.dim))
     return TiedGaussian(
         layout,
         sizes,
         size_sd,
         centre + means * scales,
-        block_sizes,
-        widths,
-        unclipped[:, None] * model.root(unexplained_part(layout.dim)),
+        block_sizes * usual,
+        widths / usual,
+        np.sqrt(np.maximum(variances - _own_variance(root, layout), 0.0)),
+        unclipped * root,
         full @ full.T,
     )
 
@@ -232,17 +245,46 @@ def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stag
     return np.asarray(np.exp(query.logarithms(answer, np.array([size]))[0]))
 
 
-def _widths(vault: Vault, centres: Vector, sizes: Vector, stage: Stage) -> Vector:
-    """The usual deviation of a class's records from its centre, in all numbers: (classes,).
-
-    ``centres``: (classes, d).
-    """
-    whole = slice(0, centres.shape[1])
-    query = BlockSizes(Cells(centres[:, None]), (whole,), _NARROWEST, _WIDEST)
+def _distances(vault: Vault, classes: int, dim: int, sizes: Vector, stage: Stage) -> Vector:
+    """The usual size of a class's records, in all numbers: (classes,)."""
+    cells = Cells(np.zeros((classes, 1, dim)))
+    query = BlockSizes(cells, (slice(0, dim),), _NARROWEST, _WIDEST)
     answer = vault.release(query, stage=stage.name)
     noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
     logarithms = query.logarithms(answer, sizes)[:, 0]
     return np.asarray(np.exp(shrink_to_average(logarithms, noise, sizes)))
+
+
+def _widths(
+    vault: Vault, means: Vector, layout: Layout, sizes: Vector, stage: Stage
+) -> tuple[Vector, Vector]:
+    """The usual deviation of a class's records from its mean (classes, d), block by block.
+
+    And the variance of its logarithm, in all blocks alike: (classes, blocks) and (classes,). What a
+    class is wider by in all blocks is moved to the other classes by the noise in it, and what it is
+    wider by in each block by the noise in that.
+    """
+    blocks = len(layout.blocks)
+    query = BlockSizes(Cells(means[:, None]), layout.blocks, _NARROWEST, _WIDEST, common=True)
+    answer = vault.release(query, stage=stage.name)
+    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
+    logarithms = query.logarithms(answer, sizes)
+    whole = logarithms.mean(axis=1)
+    parts = [
+        shrink_to_average(part, noise * (1 - 1 / blocks), sizes)
+        for part in (logarithms - whole[:, None]).T
+    ]
+    widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
+    variances = query.variances(answer, sizes) + noise / blocks
+    noise = noise * (1 + 4 * whole**2 / blocks)
+    return np.exp(widths), np.clip(shrink_to_average(variances, noise, sizes), 0, _MOST_VARIANCE)
+
+
+def _own_variance(root: Vector, layout: Layout) -> float:
+    """Of what `_widths` takes the variance of, that of draws of a Gaussian with this root."""
+    draws = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
+    logarithms = [np.log(row_squares(draws[:, block])) / 2 for block in layout.blocks]
+    return float(np.mean(logarithms, axis=0).var())
 
 
 def _class_means(
@@ -254,7 +296,7 @@ def _class_means(
     classes averaged over neighbouring numbers; what clipping had shortened is made up for.
     """
     classes, total = len(sizes), sizes.sum()
-    cells = ScaledCells(np.zeros((classes, 1, layout.dim)), widths)
+    cells = ScaledCells(np.zeros((classes, 1, layout.dim)), widths[:, None])
     query = AveragedSums(cells, _CLIP * np.sqrt(layout.dim))
     sums = widths[:, None] * vault.release(query, stage=stage.name)
     noise = (widths * vault.noise_sd(query, stage=stage.name) / sizes) ** 2
@@ -347,10 +389,16 @@ class TiedGaussianSampler:
 
         def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
             rng = materials.rng_of(f"samples {first} round {number}")
-            points = gaussian.draw(part, rng)[samples].astype(np.float32)
+            points, widths = gaussian.draw(part, rng)
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-            sizes, widths = gaussian.block_sizes, gaussian.widths[part[samples]]
-            return self.decoder.match(points, gaussian.layout, metric, sizes, widths, seeds=seeds)
+            return self.decoder.match(
+                points[samples].astype(np.float32),
+                gaussian.layout,
+                metric,
+                gaussian.block_sizes,
+                widths[samples],
+                seeds=seeds,
+            )
 
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
