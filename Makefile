@@ -9,7 +9,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 help:
 	@echo "make demo      a synthetic Fashion-MNIST, from nothing"
-	@echo "make test      the test suite (test-all: with the slow tests)"
+	@echo "make test      the test suite (test-all: the slow tests too; stories: long ones in a browser)"
 	@echo "make coverage  line coverage of privacy/ and methods/: 90 % at least"
 	@echo "make faults    plant faults in the private boundary: each must turn a test red"
 	@echo "make lint      ruff, mypy --strict, import contracts, links in the documents"
