@@ -34,7 +34,12 @@ STUDIO = {
     "ledger": "/ledger",
     "verify": "/verify?file=data%2Frelease",
 }
-DEVICE = {"device": "/", "device-request": "/request?part=dog", "device-preview": "/preview"}
+DEVICE = {
+    "device": "/",
+    "device-correct": "/correct?number=2",
+    "device-request": "/request?part=dog",
+    "device-preview": "/preview",
+}
 HEIGHT = 1100  # pixels of a page that are kept
 
 
@@ -92,7 +97,7 @@ def prepare_device(site: LiveSite, run: Commands) -> None:
     for command in (
         ["add", home, f"--ledger={site.folder / 'ledger.db'}", str(site.root / "photos")],
         ["request", home, *words, *levels],
-        ["segment", home],
+        ["segment", home, "--hide=2=A8,B8", "--belongs=3:dog=D5"],
         ["preview", home, "--no-measure"],
     ):
         ended = run.run("device", *command)
