@@ -154,6 +154,7 @@ def test_a_household_from_photos_to_a_trial(
 def correct_without_a_mouse(page: Any) -> None:
     """Hide a row of cells of the first photo by the keyboard, and one more by dragging."""
     go_by_keyboard(page, "correct photo 1")
+    page.wait_for_url("**/correct?*")
     tab_to(page, "A1")
     for key in ("Space", "ArrowRight", "Space", "ArrowDown", "ArrowLeft"):
         page.keyboard.press(key)
@@ -165,6 +166,7 @@ def correct_without_a_mouse(page: Any) -> None:
     page.mouse.up()
     assert page.locator(".cells :checked").count() == 4
     go_by_keyboard(page, "Save the marks")
+    page.wait_for_url(lambda url: "/correct" not in url)
     finished(page)
     expect(page.get_by_text("photo 1: A1, B1, G8, H8 stays home")).to_be_visible()
     expect(page.locator(".photos .hidden-cells")).to_have_count(1)

@@ -79,8 +79,8 @@ def with_cells(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _times(image: NDArray[np.uint8]) -> int:
     """How many times as large an image is on a sheet."""
-    height, width = image.shape[:2]
-    return max(1, _TILE // max(height, width))
+    longer: int = max(image.shape[:2])
+    return max(1, _TILE // longer)
 
 
 def only(images: Images, masks: Masks) -> Images:

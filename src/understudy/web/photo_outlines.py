@@ -81,7 +81,7 @@ def marked_cells(reviewed: ReviewedPhotos, number: int, noun: str) -> tuple[str,
 
 def photo_cells(reviewed: ReviewedPhotos, number: int, noun: str) -> list[PhotoCell]:
     """All cells of a photo, row by row; marked are those that are hidden, or an object's."""
-    mask = reviewed.segments.masks[:, number - 1].any(axis=0)
+    mask = np.asarray(reviewed.segments.masks[:, number - 1].any(axis=0))
     marked = marked_cells(reviewed, number, noun)
     outlined = (mask & Correction(number, "", (name,)).mask(len(mask)) for name in CELLS)
     return [
