@@ -45,7 +45,7 @@ class Timed:
 
 TIMED = (
     Timed("clustering", GREY, (1_000, 4_000)),
-    Timed("clustering", COLOUR, (300, 1_000)),
+    Timed("clustering", COLOUR, (100, 400)),
     Timed("clustering", EMBEDDINGS, (10_000, 40_000)),
     Timed("labelling", COLOUR, roles=("public",)),
     Timed("selection", GREY, roles=("candidates",)),

@@ -40,7 +40,7 @@ DEVICE = {
     "device-request": "/request?part=dog",
     "device-preview": "/preview",
 }
-HEIGHT = 1100  # pixels of a page that are kept
+HEIGHT = 1300  # pixels of a page that are kept
 
 
 def draw(source: str, folder: Path, most: int, labelled: bool = True) -> None:

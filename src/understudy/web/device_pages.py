@@ -310,7 +310,7 @@ class DevicePages:
         actions |= {"try"} if page == "/model" else set()
         jobs = [job for job in self._jobs() if job.kind in actions]
         last = jobs[-1] if jobs else None
-        usual = {"/": "history", "/request": "request", "/preview": "preview", "/model": "model"}
+        usual = {"/": "segment", "/request": "request", "/preview": "preview", "/model": "model"}
         if words is None:
             words = list(last.words) if last else ["device", usual.get(page, "history")]
         return self.studio.page(
