@@ -58,28 +58,30 @@ TIMED = (
 PARTS = tuple(dict.fromkeys(timed.method for timed in TIMED))
 
 
-def write_records(path: Path, shape: Shape, count: int, kind: str) -> None:
-    """Drawings of a kind, or embeddings of unequal classes, as an npz."""
+def write_records(path: Path, shape: Shape, count: int, seed: int = 0) -> None:
+    """Drawings, or embeddings of unequal classes, as an npz."""
     labels = np.arange(count) % CLASSES
     if len(shape) == 1:
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         values = rng.standard_normal((count, *shape), dtype=np.float32) + labels[:, None]
         np.savez(path, embeddings=values.astype(np.float32), labels=labels)
         return
     sizes = [count // CLASSES] * CLASSES
-    names = tuple(map(str, range(CLASSES)))
-    drawn = drawn_records(kind, public_kinds(shape, CLASSES)[kind], sizes, count, names)
-    noise = np.random.default_rng(0).integers(-4, 5, (count, *shape))  # no two are the same
+    names, draw = tuple(map(str, range(CLASSES))), public_kinds(shape, CLASSES)["shapes"]
+    drawn = drawn_records(
+        "shapes", lambda label, number: draw(label, number + seed * count), sizes, count, names
+    )
+    noise = np.random.default_rng(seed).integers(-4, 5, (count, *shape))  # no two are the same
     images = np.clip(drawn.images[drawn.index].astype(int) + noise, 0, 255).astype(np.uint8)
     np.savez(path, images=images, labels=drawn.labels)
 
 
 def options_of(timed: Timed, count: int, folder: Path) -> dict[str, Any]:
     """The options of a run, whose files are written."""
-    write_records(folder / "records.npz", timed.shape, count, "shapes")
+    write_records(folder / "records.npz", timed.shape, count)
     options: dict[str, Any] = {"method": timed.method, "ledger": f"sqlite:///{folder}/ledger.db"}
     for role in timed.roles:
-        write_records(folder / f"{role}.npz", timed.shape, count, "textures")
+        write_records(folder / f"{role}.npz", timed.shape, count, seed=1)
         options[role] = str(folder / f"{role}.npz")
     return options | ({"candidates_public": True} if "candidates" in timed.roles else {})
 

@@ -53,18 +53,18 @@ def model_names(prepared: Prepared) -> dict[str, str]:
 
 
 def expected_time(prepared: Prepared) -> ExpectedTime | None:
-    """About how long a run takes; None where none with its method and models was measured.
+    """About how long a run takes; None unless its method and models were measured at two sizes.
 
     A line through the measured runs, over records times the numbers of each. It knows neither
     settings nor another count of samples, and every machine is of its own speed.
     """
     names, method = model_names(prepared), prepared.method.name
     alike = [one for one in run_times() if (one.method, one.models) == (method, names)]
-    if not alike:
-        return None
     work = np.array([one.records * one.numbers for one in alike], dtype=float)
+    if len(set(work)) < 2:
+        return None
     seconds = np.array([one.seconds for one in alike])
-    slope = max(0.0, float(np.polyfit(work, seconds, 1)[0])) if len(set(work)) > 1 else 0.0
+    slope = max(0.0, float(np.polyfit(work, seconds, 1)[0]))
     start = max(0.0, float(seconds.mean() - slope * work.mean()))
     records = len(prepared.source)
     expected = start + slope * records * math.prod(prepared.context.shape)

@@ -60,7 +60,7 @@ _QUEUE = "device"
 _OBJECT_LEVELS = tuple(name for name in OBJECT_LEVELS if ":" not in name and name != "pose")
 
 PhotoNumber = Annotated[int, Query(ge=1, le=100_000)]
-PartNumber = Annotated[int, Query(ge=0, le=100)]
+RequestPart = Annotated[int, Query(ge=0, le=100)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class PartLevels:
 
     Attributes:
         levels: Names of what may leave.
-        pictures: What would leave of a photo at these levels, where the objects were searched.
+        examples: What would leave of a photo at these levels, where the objects were searched.
         level: What may leave as things are.
     """
 
     number: int
     noun: str
     levels: tuple[str, ...]
-    pictures: Mapping[str, LevelPicture]
+    examples: Mapping[str, LevelPicture]
     level: str
 
 
@@ -179,7 +179,7 @@ class DevicePages:
             segmenter=None if preferences is None else preferences.segmenter,
         )
 
-    def level(self, part: PartNumber, level: Annotated[str, Query(max_length=16)]) -> Response:
+    def level(self, part: RequestPart, level: Annotated[str, Query(max_length=16)]) -> Response:
         """What would leave of a part at some level, of one of the photos."""
         with self.home.locked():  # a request that is being stored is two files
             preferences, reviewed = self._preferences(), self._reviewed()
@@ -187,10 +187,10 @@ class DevicePages:
             raise ConfigError("search the objects first: only then is there something to show")
         if level not in (_OBJECT_LEVELS if part else BACKGROUND_LEVELS):
             raise ConfigError("there is no such level")
-        picture = level_picture(self.home, reviewed, preferences, part, level)
-        if picture is None:
+        example = level_picture(self.home, reviewed, preferences, part, level)
+        if example is None:
             raise ConfigError("nothing of it would leave")
-        return _png(picture.image)
+        return _png(example.image)
 
     def preview(self, request: Request) -> Response:
         """What would leave, as what it is and what it tells, and the code to agree."""
@@ -330,14 +330,14 @@ class DevicePages:
         reviewed, listed = self._reviewed(), []
         for part in (*range(1, len(preferences.request.parts)), 0):
             names = _OBJECT_LEVELS if part else BACKGROUND_LEVELS
-            pictures = {
-                name: picture
+            examples = {
+                name: example
                 for name in names
                 if reviewed is not None
-                and (picture := level_picture(self.home, reviewed, preferences, part, name))
+                and (example := level_picture(self.home, reviewed, preferences, part, name))
             }
             noun, level = preferences.request.parts[part].noun, preferences.sanitizers[part]
-            listed.append(PartLevels(part, noun, tuple(names), pictures, level))
+            listed.append(PartLevels(part, noun, tuple(names), examples, level))
         return listed
 
     def _preferences(self) -> Preferences | None:
