@@ -85,7 +85,7 @@ def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
         page = site.get("/correct", number=2).text
         assert page.count(" checked") == 2
         assert 'name="cell.A1" checked' in page
-        assert "understudy device segment --hide=2=A1,B1" in page
+        assert "<span>segment</span> <span>--hide=2=A1,B1</span>" in page
         assert 'name="cell.H8" checked' in site.get("/correct", number=2, part="dog").text
         photos = site.get("/").text
         assert "hidden-cells" in photos
