@@ -40,7 +40,7 @@ DEVICE = {
     "device-request": "/request?part=dog",
     "device-preview": "/preview",
 }
-HEIGHT = 1300  # pixels of a page that are kept
+HEIGHT, HEIGHTS = 1000, {"device-request": 1300, "result": 1150}  # pixels of a page that are stored
 
 
 def draw(source: str, folder: Path, most: int, labelled: bool = True) -> None:
@@ -74,7 +74,8 @@ def look(site: LiveSite, browser: Any, pages: dict[str, str], out: Path) -> None
                 wait(page)
                 page.screenshot(path=out / "page.png", full_page=True)
                 with Image.open(out / "page.png") as image:
-                    cut = image.convert("RGB").crop((0, 0, image.width, min(image.height, HEIGHT)))
+                    height = min(image.height, HEIGHTS.get(key, HEIGHT))
+                    cut = image.convert("RGB").crop((0, 0, image.width, height))
                     small = cut.quantize(128, dither=Image.Dither.NONE)
                     data = io.BytesIO()
                     small.save(data, "PNG", optimize=True)
