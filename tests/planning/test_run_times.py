@@ -66,9 +66,10 @@ def test_the_command_says_it_and_where_nothing_is_known(tmp_path: Path) -> None:
     assert "time: not measured" in " ".join(other.output.split())
 
 
-def test_every_measured_run_is_whole() -> None:
+def test_every_method_is_measured_at_two_sizes_or_not_at_all() -> None:
+    """Of one size no line goes through anything."""
+    sizes: dict[str, set[int]] = {}
     for one in run_times():
-        assert one.records > 0
-        assert one.numbers > 0
-        assert one.seconds > 0
-        assert one.models
+        key = f"{one.method} {sorted(one.models.items())}"
+        sizes.setdefault(key, set()).add(one.records * one.numbers)
+    assert min(map(len, sizes.values())) >= 2, sizes
