@@ -26,7 +26,7 @@ NAMES = (
     *("selection", "selection_baselines", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
     *("sanitize_photos", "sanitize_second", "strangers", "finetuning", "papers", "dpimagebench"),
-    "gpu_check",
+    *("gpu_check", "run_times"),
 )
 
 

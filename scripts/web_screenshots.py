@@ -34,8 +34,13 @@ STUDIO = {
     "ledger": "/ledger",
     "verify": "/verify?file=data%2Frelease",
 }
-DEVICE = {"device": "/", "device-request": "/request?part=dog", "device-preview": "/preview"}
-HEIGHT = 1100  # pixels of a page that are kept
+DEVICE = {
+    "device": "/",
+    "device-correct": "/correct?number=2",
+    "device-request": "/request?part=dog",
+    "device-preview": "/preview",
+}
+HEIGHT, HEIGHTS = 1000, {"device-request": 1300, "result": 1150}  # pixels of a page that are stored
 
 
 def draw(source: str, folder: Path, most: int, labelled: bool = True) -> None:
@@ -69,7 +74,8 @@ def look(site: LiveSite, browser: Any, pages: dict[str, str], out: Path) -> None
                 wait(page)
                 page.screenshot(path=out / "page.png", full_page=True)
                 with Image.open(out / "page.png") as image:
-                    cut = image.convert("RGB").crop((0, 0, image.width, min(image.height, HEIGHT)))
+                    height = min(image.height, HEIGHTS.get(key, HEIGHT))
+                    cut = image.convert("RGB").crop((0, 0, image.width, height))
                     small = cut.quantize(128, dither=Image.Dither.NONE)
                     data = io.BytesIO()
                     small.save(data, "PNG", optimize=True)
@@ -92,7 +98,7 @@ def prepare_device(site: LiveSite, run: Commands) -> None:
     for command in (
         ["add", home, f"--ledger={site.folder / 'ledger.db'}", str(site.root / "photos")],
         ["request", home, *words, *levels],
-        ["segment", home],
+        ["segment", home, "--hide=2=A8,B8", "--belongs=3:dog=D5"],
         ["preview", home, "--no-measure"],
     ):
         ended = run.run("device", *command)

@@ -25,6 +25,7 @@ from tests.server.site import Server
 from understudy.core.errors import InputError, RunError
 from understudy.device import outbox as outbox_module
 from understudy.device.consent import standing_offer
+from understudy.device.corrections import Correction
 from understudy.device.disclosures import note_deleted
 from understudy.device.history import device_history
 from understudy.device.outbox import (
@@ -364,6 +365,11 @@ def photo_left_out(site: DeviceSite) -> None:
     segment_photos(site.home, stored_preferences(site.home), SEGMENTER, [1])
 
 
+def photo_corrected(site: DeviceSite) -> None:
+    corrections = [Correction(1, "", ("A1",))]
+    segment_photos(site.home, stored_preferences(site.home), SEGMENTER, corrections=corrections)
+
+
 def previewed(site: DeviceSite) -> None:
     preview(site.home, stored_preferences(site.home), site.checks())
 
@@ -379,13 +385,14 @@ def preview_that_fails(site: DeviceSite) -> None:
     ("change", "cut"),
     [
         (photo_left_out, 3),
+        (photo_corrected, 3),
         (previewed, 0),
         (preview_that_fails, 3),
         (lambda site: site.ask({"dog": "segment"}, 3), 0),  # the same request
         (lambda site: site.ask({"dog": "edges"}, 3), 3),
         (lambda site: site.outbox.withdraw(), 3),
     ],
-    ids=["left out", "preview", "failed preview", "request", "level", "withdrawal"],
+    ids=["left out", "corrected", "preview", "failed preview", "request", "level", "withdrawal"],
 )
 def test_what_was_agreed_to_and_not_sent_is_void_after_a_change(
     paired: DeviceSite, change: Callable[[DeviceSite], object], cut: int

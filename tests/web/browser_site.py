@@ -118,4 +118,4 @@ class Watched:
 
     def _said(self, message: Any) -> None:
         if message.type == "error":
-            self.faults.append(message.text)
+            self.faults.append(f"{message.text} at {message.location.get('url')}")

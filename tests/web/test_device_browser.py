@@ -22,7 +22,16 @@ from tests.cli.processes import Commands
 from tests.conftest import Missing
 from tests.device.device_site import install_colours, save_photo
 from tests.methods.sanitize.painted_world import rooms
-from tests.web.browser_site import AXE, PATIENCE, LiveSite, Watched, overflow, violations
+from tests.web.browser_site import (
+    AXE,
+    PATIENCE,
+    LiveSite,
+    Watched,
+    go_by_keyboard,
+    overflow,
+    tab_to,
+    violations,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -109,8 +118,9 @@ def test_a_household_from_photos_to_a_trial(
         press(page, "Ask for this")
         page.get_by_role("link", name="Photos", exact=True).click()
         page.get_by_label("leave out photo 6").check()
-        press(page, "Search again, without those left out")
+        press(page, "Leave out the marked photos")
         assert page.locator(".photos li.out").count() == 1
+        correct_without_a_mouse(page)
         page.get_by_role("link", name="What would leave").click()
         page.get_by_label("The line that the server printed").fill(pairing_code)
         press(page, "Pair")
@@ -141,6 +151,27 @@ def test_a_household_from_photos_to_a_trial(
         check_looks(window, household, browser, missing)
 
 
+def correct_without_a_mouse(page: Any) -> None:
+    """Hide a row of cells of the first photo by the keyboard, and one more by dragging."""
+    go_by_keyboard(page, "correct photo 1")
+    page.wait_for_url("**/correct?*")
+    tab_to(page, "A1")
+    for key in ("Space", "ArrowRight", "Space", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.name") == "cell.A2"
+    assert page.locator(".cells :checked").count() == 2
+    page.locator("[name='cell.G8']").hover()
+    page.mouse.down()
+    page.locator("[name='cell.H8']").hover()
+    page.mouse.up()
+    assert page.locator(".cells :checked").count() == 4
+    go_by_keyboard(page, "Save the marks")
+    page.wait_for_url(lambda url: "/correct" not in url)
+    finished(page)
+    expect(page.get_by_text("photo 1: A1, B1, G8, H8 stays home")).to_be_visible()
+    expect(page.locator(".photos .hidden-cells")).to_have_count(1)
+
+
 def check_looks(window: Watched, household: LiveSite, browser: Any, missing: Missing) -> None:
     """axe-core on every page in both themes, on a phone."""
     if not AXE.is_file():
@@ -149,7 +180,10 @@ def check_looks(window: Watched, household: LiveSite, browser: Any, missing: Mis
     for theme in ("light", "dark"):
         looks = {"color_scheme": theme, "viewport": {"width": 390, "height": 844}}
         phone = Watched(browser, **looks, storage_state=window.context.storage_state())
-        for path in ("/", "/request?part=dog", "/preview", "/history", "/model"):
+        for path in (
+            *("/", "/correct?number=1", "/correct?number=2&part=dog", "/request?part=dog"),
+            *("/preview", "/history", "/model"),
+        ):
             phone.page.goto(household.options.address + path)
             if found := violations(phone.page):
                 wrong[theme + path] = found

@@ -11,7 +11,12 @@ from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site
 
 pytest.importorskip("cryptography")
 
-from tests.device.device_site import save_photo
+from tests.device.device_site import install_colours, save_photo
+from tests.methods.sanitize.painted_world import rooms
+
+from understudy.device.home_folder import DeviceHome
+from understudy.device.preferences import stored_preferences
+from understudy.device.review import standing_corrections
 
 
 def test_hostile_names_are_text_on_every_page_of_the_device(
@@ -45,3 +50,59 @@ def test_hostile_names_are_text_on_every_page_of_the_device(
         assert "<script>" not in answer.text
     assert sum("&lt;img src=x" in answer.text for answer in pages) >= 4
     assert any("&lt;script&gt;alert(2)" in answer.text for answer in pages)
+
+
+def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
+    tmp_path: Path, with_pages: Commands, plugins: Path
+) -> None:
+    """By the same command that the page shows; what was marked before stays marked."""
+    install_colours(plugins)
+    site = Site(tmp_path, with_pages, device=True)
+    for row, image in enumerate(rooms(3)[0]):
+        save_photo(image, site.root / "photos" / f"{row}.png")
+    asked = {"targets": "dog", "background": "room", "segmenter": "colours:red"}
+    asked |= {"classes": "blue,green", "references": "2", "level.room": "segment"}
+    steps = [
+        {"action": "add", "folder": "data/photos"},
+        {"action": "request", **asked},
+        {"action": "segment"},
+        {"action": "correct", "number": "2", "part": "", "cell.A1": "on", "cell.B1": "on"},
+        {"action": "correct", "number": "2", "part": "dog", "cell.H8": "on"},
+        {"action": "segment", "reviewed": "1", "leave.3": "on"},
+    ]
+    with site.client:
+        token = site.enter()
+        assert site.get("/correct", number=1).status_code == 400  # nothing was searched
+        for form in steps:
+            assert site.post("/do", token, **form).status_code == 303, form
+            if form["action"] == "correct" and form["part"]:
+                site.get("/")  # two corrections wait for one another, and neither loses the other
+                continue
+            site.work()
+        home = DeviceHome.of(tmp_path / "device")
+        texts = [str(one) for one in standing_corrections(home, stored_preferences(home))]
+        assert texts == ["2=A1,B1", "2:dog=H8"]
+        page = site.get("/correct", number=2).text
+        assert page.count(" checked") == 2
+        assert 'name="cell.A1" checked' in page
+        assert "<span>segment</span> <span>--hide=2=A1,B1</span>" in page
+        assert 'name="cell.H8" checked' in site.get("/correct", number=2, part="dog").text
+        photos = site.get("/").text
+        assert "hidden-cells" in photos
+        assert photos.count('class="out"') == 1
+        pictures = site.get("/request").text
+        assert pictures.count("<img ") == 4 + 2  # of the dog all but words, and of the room
+        for part, level in ((1, "edges"), (1, "noise"), (0, "segment")):
+            answer = site.get("/level", part=part, level=level)
+            assert answer.headers["content-type"] == "image/png", answer.text
+        for refused in (
+            site.get("/correct", number=4),
+            site.get("/correct", number=2, part=HOSTILE_CLASS),
+            site.get("/level", part=2, level="edges"),
+            site.get("/level", part=0, level="box"),
+            site.get("/level", part=1, level="text"),
+            site.post("/do", token, action="correct", number="2", **{"cell.<b>": "on"}),
+            site.post("/do", token, action="correct", number="x=A1", part=""),
+        ):
+            assert refused.status_code == 400, refused.url
+            assert "<img src" not in refused.text

@@ -25,7 +25,10 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "/ledger/budget": ("dataset", "epsilon", "delta"),
 }
 DEVICE_FORMS: Mapping[str, tuple[str, ...]] = {
-    "/do": ("action", "folder", "targets", "background", "classes", "segmenter", "code", "server"),
+    "/do": (
+        *("action", "folder", "targets", "background", "classes", "segmenter", "code", "server"),
+        *("number", "part", "cell.A1"),
+    ),
 }
 """The fields of every form."""
 
@@ -35,6 +38,7 @@ ACTIONS = (
     "add",
     "request",
     "segment",
+    "correct",
     "pair",
     "preview",
     "send",

@@ -119,6 +119,20 @@ def test_what_is_copied_as_python_or_as_a_recipe_runs(
         shutil.rmtree(site.root / name)
 
 
+def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) -> None:
+    site, _ = story
+    method = {"source": "data/photos", "skip_bad": "on", "method": "clustering"}
+    bare = CHARGE | {"out": "another", "decoder": "none"}
+    site.get("/plan/method", **method)
+    site.get("/charge", **bare)
+    site.work()
+    shown = site.get("/plan/method", **method).text
+    assert "a class of about" in shown
+    assert "Time: about" in shown
+    assert "of one processor (an estimate" in shown
+    assert "not measured with this method" in site.get("/charge", **bare).text
+
+
 def test_no_password_of_a_ledger_is_copied() -> None:
     words = ["synthesize", "photos", "--epsilon=1", "--ledger=postgresql://ann:secret@host/ledger"]
     texts = copy_texts(command_line_of(words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from understudy.cli.web_command import device_web_command
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from understudy.device.corrections import Correction
     from understudy.device.disclosures import DisclosureAttempt
     from understudy.device.home_folder import DeviceHome
     from understudy.device.installed_models import InstalledResult
@@ -173,7 +175,16 @@ def segment_command(
         str | None, typer.Option(help="Another segmenter than that of the request.")
     ] = None,
     leave_out: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used.")
+        str | None,
+        typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used; '' for none."),
+    ] = None,
+    hide: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N=CELLS", help="Cells of a photo that stay home: 3=B2-D4,E5; again."),
+    ] = None,
+    belongs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N:OBJECT=CELLS", help="Cells that are an object's: 3:dog=E5; again."),
     ] = None,
 ) -> None:
     """Find the objects in the references, and draw a sheet to look at."""
@@ -182,15 +193,36 @@ def segment_command(
 
     place = _home(home)
     reviewed = segment_photos(
-        place, stored_preferences(place), segmenter, _numbers(leave_out or "")
+        place,
+        stored_preferences(place),
+        segmenter,
+        None if leave_out is None else _numbers(leave_out),
+        _corrections(hide or [], belongs or []),
     )
+    for one in reviewed.corrections:
+        words = f"is {one.noun}, too" if one.noun else "stays home"
+        typer.echo(f"photo {one.photo}: {', '.join(one.cells)} {words}")
     for noun, missing in reviewed.without:
         count = len(reviewed.photos.ids)
         typer.echo(f"{noun}: in {count - missing} of {count} photos")
     if (problem := reviewed.domain_problem()) is not None:
         typer.echo(f"nothing of these photos can be previewed: {problem}")
     typer.echo(f"look at {reviewed.sheet}")
-    typer.echo("where it is wrong: understudy device segment --leave-out NUMBERS")
+    typer.echo("where it is wrong: understudy device segment --leave-out, --hide or --belongs")
+
+
+def _corrections(hide: Sequence[str], belongs: Sequence[str]) -> list[Correction]:
+    """What was typed; each option takes its own kind."""
+    from understudy.device.corrections import Correction
+
+    read = [Correction.read(text) for text in (*hide, *belongs)]
+    for one in read[: len(hide)]:
+        if one.noun:
+            raise ConfigError(f"hidden cells are no object's: --hide {one.photo}=B2, or --belongs")
+    for one in read[len(hide) :]:
+        if not one.noun:
+            raise ConfigError(f"--belongs names the object: {one.photo}:dog=B2")
+    return read
 
 
 def _names(text: str) -> list[str]:

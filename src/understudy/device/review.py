@@ -1,29 +1,36 @@
 """Where the objects are in the references: searched, stored, and drawn for the owner to review.
 
 A level of privacy is worth what the segmenter is worth, so its owner looks at what it took for an
-object before anything is made of it, and leaves out photos in which it is wrong.
+object before anything is made of it, and corrects it or leaves out photos in which it is wrong.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Segmenter
-from understudy.core.types import Images
+from understudy.core.types import Images, Masks
 from understudy.device.consent import void_offer
+from understudy.device.corrections import Correction, corrected, merged
 from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.messages import noise_seeds, unsearched
+from understudy.device.parcel import drawn_item
 from understudy.device.photo_domain import photo_domain
 from understudy.device.photo_store import PhotoSet, references
-from understudy.device.preferences import Preferences
-from understudy.device.sheets import only, sheet_bytes
+from understudy.device.preferences import OBJECT_LEVELS, Preferences
+from understudy.device.sheets import only, sheet_bytes, with_cells
+from understudy.methods.sanitize.background import HoleSettings, backgrounds
+from understudy.methods.sanitize.sanitizers import PhotoPart, items_of
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
+from understudy.methods.sanitize.wire_items import decode_item, encode_item
 
 _FILE = "segments.npz"
 
@@ -44,16 +51,19 @@ class UsedPhotos:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedPhotos:
-    """References with their objects, and those that the owner has left out.
+    """References with their objects, and what the owner has left out and corrected.
 
     Attributes:
+        searched: The objects as the segmenter has them, without the corrections.
         left_out: Numbers of photos, from 1, that are not to be used.
     """
 
     photos: PhotoSet
+    searched: Segments
     segments: Segments
     segmenter: str
     left_out: tuple[int, ...]
+    corrections: tuple[Correction, ...]
     sheet: Path
 
     def used(self) -> UsedPhotos:
@@ -81,32 +91,68 @@ def segment_photos(
     home: DeviceHome,
     preferences: Preferences,
     segmenter: str | None = None,
-    leave_out: Collection[int] = (),
+    leave_out: Collection[int] | None = None,
+    corrections: Sequence[Correction] = (),
 ) -> ReviewedPhotos:
     """Search the references for the objects of the request, and draw what was found.
 
-    It voids what was previewed before: other photos may be left out.
+    It voids what was previewed before: other photos may be left out. Where something is left out or
+    corrected, and nothing else has changed, the last search stands and none is made.
 
-    ``leave_out`` are numbers of photos as the sheet shows them; the segmenter is that of the
-    request unless another one is named.
+    Args:
+        home: The device.
+        preferences: The request.
+        segmenter: None for that of the request.
+        leave_out: Numbers of photos as the sheet shows them; None for those of before.
+        corrections: Besides those of before, of which they replace those of the same photo and
+            object.
 
     Raises:
-        ConfigError: The segmenter has no class for an object, or there is no photo of a number.
+        ConfigError: The segmenter has no class for an object, there is no photo of a number, or a
+            correction names no object of the request.
     """
     photos = references(home)
-    wrong = [number for number in leave_out if not 1 <= number <= len(photos.ids)]
+    wrong = [number for number in leave_out or () if not 1 <= number <= len(photos.ids)]
     if wrong:
         raise ConfigError(f"photos are numbered 1 to {len(photos.ids)}, found {wrong[0]}")
     segmenter = segmenter or preferences.segmenter
-    model = load_model(Segmenter, segmenter)
-    segments = search(photos.images, preferences.nouns, model, SearchSettings())
-    sheet = home.path("review", "sheet.png")
-    reviewed = ReviewedPhotos(photos, segments, segmenter, tuple(sorted(set(leave_out))), sheet)
+    before = _stored(home)
+    if (leave_out is None and not corrections) or not _is_of(
+        before, photos, preferences, segmenter
+    ):
+        model = load_model(Segmenter, segmenter)
+        searched = search(photos.images, preferences.nouns, model, SearchSettings())
+    else:
+        searched = Segments(preferences.nouns, before["searched_masks"], before["searched_hidden"])
+    corrected(searched, corrections)  # refuses what makes no sense
     with home.locked():
+        before = _stored(home)
+        if leave_out is None:
+            leave_out = before.get("left_out", np.zeros(0, np.int64)).tolist()
+        standing = merged(standing_corrections(home, preferences), corrections)
+        reviewed = ReviewedPhotos(
+            photos,
+            searched,
+            corrected(searched, standing),
+            segmenter,
+            tuple(sorted(set(leave_out))),
+            standing,
+            home.path("review", "sheet.png"),
+        )
         void_offer(home)
         _store(home, reviewed)
-        write_file(sheet, _drawn_review(reviewed))
+        write_file(reviewed.sheet, _drawn_review(reviewed))
     return reviewed
+
+
+def standing_corrections(home: DeviceHome, preferences: Preferences) -> tuple[Correction, ...]:
+    """What the owner has corrected of photos and objects, whether they were searched since or not.
+
+    Photos keep their numbers. Corrections of an object that is asked for no more are left out.
+    """
+    texts = _stored(home).get("corrections", np.zeros(0, str)).tolist()
+    nouns = {"", *preferences.nouns}
+    return tuple(one for text in texts if (one := Correction.read(text)).noun in nouns)
 
 
 def reviewed_photos(home: DeviceHome, preferences: Preferences) -> ReviewedPhotos:
@@ -116,22 +162,88 @@ def reviewed_photos(home: DeviceHome, preferences: Preferences) -> ReviewedPhoto
         RunError: Nothing was, or photos or objects have changed since.
     """
     again = "understudy device segment"
+    values = _stored(home)
+    if not values:
+        raise RunError(f"the objects were not searched yet: {again}")
+    photos = references(home)
+    segmenter = str(values["segmenter"])
+    if not _is_of(values, photos, preferences, segmenter):
+        raise RunError(f"photos or objects have changed since they were segmented: {again}")
+    return ReviewedPhotos(
+        photos,
+        Segments(preferences.nouns, values["searched_masks"], values["searched_hidden"]),
+        Segments(preferences.nouns, values["masks"], values["hidden"]),
+        segmenter,
+        tuple(values["left_out"].tolist()),
+        standing_corrections(home, preferences),
+        home.path("review", "sheet.png"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPicture:
+    """What would leave of a part of one photo at some level.
+
+    Attributes:
+        number: Of the photo.
+        image: (side, side, 3) uint8, drawn from the bytes.
+        size: How many bytes.
+    """
+
+    number: int
+    image: Images
+    size: int
+
+
+def level_picture(
+    home: DeviceHome, reviewed: ReviewedPhotos, preferences: Preferences, part: int, sanitizer: str
+) -> LevelPicture | None:
+    """What a sanitizer leaves of a part, of the first photo that is used and shows it.
+
+    It is an example. No second look and nothing that was sent before has a part in it: what would
+    leave exactly is what a preview shows. None where no photo shows the part, or nothing leaves.
+    """
+    used, names = reviewed.used(), list(preferences.sanitizers)
+    names[part], images = sanitizer, used.images
+    mask: Masks = np.ones(images.shape[:3], dtype=bool)
+    if part:
+        levels = list(preferences.levels)
+        levels[part - 1] = OBJECT_LEVELS[sanitizer]
+        mask = used.segments.visible(levels, part - 1)
+    rows = np.flatnonzero(mask.any(axis=(1, 2)))
+    if not len(rows) or sanitizer == "text":
+        return None
+    if not part:
+        hidden = np.asarray(used.segments.hidden.any(axis=0))
+        images = backgrounds(images, hidden, (), unsearched, settings=HoleSettings()).images
+    number, at = used.numbers[rows[0]], slice(rows[0], rows[0] + 1)
+    photo = PhotoPart(images[at], mask[at], preferences.request.parts[part].noun)
+    seed = noise_seeds(reviewed.photos.images, home.noise_key())[number - 1]
+    level = replace(preferences, sanitizers=tuple(names)).sanitizer(part)
+    data = encode_item(items_of(level.sanitize(photo, seed=seed), photo, part)[0])
+    return LevelPicture(number, drawn_item(decode_item(data)), len(data))
+
+
+def _stored(home: DeviceHome) -> dict[str, Any]:
+    """The arrays of the last search; empty where there was none."""
     try:
         with np.load(home.path(_FILE), allow_pickle=False) as stored:
             values = {name: stored[name] for name in stored.files}
     except FileNotFoundError:
-        raise RunError(f"the objects were not searched yet: {again}") from None
-    photos = references(home)
-    nouns, ids = tuple(values["nouns"].tolist()), tuple(values["ids"].tolist())
-    if ids != photos.ids or nouns != preferences.nouns:
-        raise RunError(f"photos or objects have changed since they were segmented: {again}")
-    return ReviewedPhotos(
-        photos,
-        Segments(nouns, values["masks"], values["hidden"]),
-        str(values["segmenter"]),
-        tuple(values["left_out"].tolist()),
-        home.path("review", "sheet.png"),
-    )
+        return {}
+    # Earlier versions knew no corrections.
+    earlier = {f"searched_{name}": values[name] for name in ("masks", "hidden")}
+    return {**earlier, **values}
+
+
+def _is_of(
+    stored: dict[str, Any], photos: PhotoSet, preferences: Preferences, segmenter: str
+) -> bool:
+    """Whether a search was of these photos and objects, by this segmenter."""
+    if not stored or str(stored["segmenter"]) != segmenter:
+        return False
+    parts = tuple(stored["ids"].tolist()), tuple(stored["nouns"].tolist())
+    return parts == (photos.ids, preferences.nouns)
 
 
 def _store(home: DeviceHome, reviewed: ReviewedPhotos) -> None:
@@ -142,8 +254,11 @@ def _store(home: DeviceHome, reviewed: ReviewedPhotos) -> None:
         nouns=np.array(reviewed.segments.nouns),
         masks=reviewed.segments.masks,
         hidden=reviewed.segments.hidden,
+        searched_masks=reviewed.searched.masks,
+        searched_hidden=reviewed.searched.hidden,
         segmenter=np.array(reviewed.segmenter),
         left_out=np.array(reviewed.left_out, dtype=np.int64),
+        corrections=np.array([str(one) for one in reviewed.corrections], dtype=str),
     )
     write_file(home.path(_FILE), stream.getvalue())
 
@@ -155,6 +270,7 @@ def _drawn_review(reviewed: ReviewedPhotos) -> bytes:
     for noun, mask, hidden in zip(segments.nouns, segments.masks, segments.hidden, strict=True):
         columns[noun] = list(only(images, mask))
         columns[f"may be {noun}"] = list(only(images, hidden))
+    columns["its cells"] = [with_cells(image) for image in images]
     names, warnings = [], []
     for row in range(len(images)):
         absent = [

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from understudy.core.types import Images, Masks
+from understudy.device.corrections import COLUMNS, ROWS
 
 _TILE = 176
 """Pixels a side of an image on a sheet; smaller images are enlarged by whole factors."""
@@ -33,7 +34,7 @@ def sheet_bytes(
         warnings: Rows whose name is red.
     """
     first = next(image for column in columns.values() for image in column if image is not None)
-    times = max(1, _TILE // max(first.shape[:2]))
+    times = _times(first)
     height, width = first.shape[0] * times, first.shape[1] * times
     across = _NAME_WIDTH + len(columns) * (width + _GAP)
     blocks = max(1, min(_WIDEST // across, math.ceil(len(names) / _FEW)))
@@ -58,6 +59,28 @@ def sheet_bytes(
     file = io.BytesIO()
     sheet.save(file, format="PNG")
     return file.getvalue()
+
+
+def with_cells(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(h, w, 3) uint8: an image as large as on a sheet, with the names of its cells on it."""
+    side = image.shape[0] * _times(image)
+    tile = Image.fromarray(image).resize((side, side), Image.Resampling.NEAREST)
+    pen, font, cell = ImageDraw.Draw(tile), ImageFont.load_default(10), side // len(COLUMNS)
+    for at in range(0, side, cell):
+        pen.line((at, 0, at, side), fill=_PAPER)
+        pen.line((0, at, side, at), fill=_PAPER)
+    for at, (column, row) in enumerate(zip(COLUMNS, ROWS, strict=True)):
+        for x, y, name in ((at, 0, column), (0, at, row)):
+            place = (x * cell + cell // 2, y * cell + cell // 2)
+            name = "A1" if x == y == 0 else name
+            pen.text(place, name, _PAPER, font, "mm", stroke_width=1, stroke_fill=_INK)
+    return np.asarray(tile)
+
+
+def _times(image: NDArray[np.uint8]) -> int:
+    """How many times as large an image is on a sheet."""
+    longer: int = max(image.shape[:2])
+    return max(1, _TILE // longer)
 
 
 def only(images: Images, masks: Masks) -> Images:

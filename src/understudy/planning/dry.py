@@ -6,10 +6,12 @@ Spends nothing. Private images are read to recognise the dataset, and nothing el
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Unpack
 
 from understudy.core.roles import RoleNames
+from understudy.planning.run_times import expected_time
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import require_free
@@ -42,7 +44,8 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     with Ledger(prepared.config.privacy.ledger) as ledger:
         require_no_shared_records(prepared.compared, prepared.source, ledger)
         dataset, others = ledger.look_up(prepared.source)
-        return plan_of(prepared, ledger, dataset, others, () if fit is None else (fit,))
+        plan = plan_of(prepared, ledger, dataset, others, () if fit is None else (fit,))
+    return replace(plan, time=expected_time(prepared))
 
 
 class RecommendationOptions(RoleNames, ReadingOptions, total=False):

@@ -21,6 +21,7 @@ from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, 
 from understudy.planning.check import Problem, SourceCheck, check_source
 from understudy.planning.dry import RecommendationOptions
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
+from understudy.planning.run_times import expected_time
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
@@ -423,6 +424,7 @@ def _planned(config: RunConfig) -> tuple[Prepared | None, RunPlan | None, str | 
         prepared = prepare(config)
         with Ledger(prepared.config.privacy.ledger) as ledger:
             plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source))
+        plan = replace(plan, time=expected_time(prepared))
     except InputError as error:
         return None, None, str(error)
     return prepared, plan, None

@@ -41,6 +41,19 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
+class ExpectedTime:
+    """About how long a run takes: an estimate.
+
+    Attributes:
+        seconds: Of one processor.
+        words: The same, and what it rests on.
+    """
+
+    seconds: float
+    words: str
+
+
+@dataclass(frozen=True)
 class RunPlan:
     """A run before its charge; for the owner's eyes, as the ledger's numbers are.
 
@@ -68,6 +81,7 @@ class RunPlan:
         fits: How well the models fit the classes, by what is public.
         sampling: Steps and guidance of each diffusion model, by its role.
         calls: What models that servers run are to be asked.
+        time: About how long it takes; None where no run with its method and models was measured.
     """
 
     method: str
@@ -92,6 +106,7 @@ class RunPlan:
     fits: tuple[Fit, ...] = ()
     carried: tuple[ClassCapacity, ...] = ()
     calls: tuple[PlannedCalls, ...] = ()
+    time: ExpectedTime | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""

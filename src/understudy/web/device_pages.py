@@ -25,6 +25,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from understudy.core.errors import ConfigError, InputError, RunError
 from understudy.core.files import owner_file
 from understudy.device.consent import standing_offer
+from understudy.device.corrections import COLUMNS, Correction
 from understudy.device.disclosures import (
     DisclosureAttempt,
     device_disclosures,
@@ -43,9 +44,15 @@ from understudy.device.preferences import (
     Preferences,
     stored_preferences,
 )
-from understudy.device.review import ReviewedPhotos, reviewed_photos
+from understudy.device.review import (
+    LevelPicture,
+    ReviewedPhotos,
+    level_picture,
+    reviewed_photos,
+)
 from understudy.web.child_jobs import ChildJob
 from understudy.web.data_pages import PlaceName
+from understudy.web.photo_outlines import ShownPhoto, marked_cells, photo_cells, shown_photo
 from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -53,33 +60,23 @@ _QUEUE = "device"
 _OBJECT_LEVELS = tuple(name for name in OBJECT_LEVELS if ":" not in name and name != "pose")
 
 PhotoNumber = Annotated[int, Query(ge=1, le=100_000)]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectOutline:
-    """An object in a photo: its area, to be clicked, and its edge, as SVG paths."""
-
-    noun: str
-    hue: int
-    area: str
-    edge: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPhoto:
-    """A reference photo as a page shows it."""
-
-    number: int
-    outlines: tuple[ObjectOutline, ...]
-    left_out: bool
+RequestPart = Annotated[int, Query(ge=0, le=100)]
 
 
 @dataclass(frozen=True, slots=True)
 class PartLevels:
-    """A part of the request, and what may leave of it."""
+    """A part of the request, and what may leave of it.
 
+    Attributes:
+        levels: Names of what may leave.
+        examples: What would leave of a photo at these levels, where the objects were searched.
+        level: What may leave as things are.
+    """
+
+    number: int
     noun: str
-    levels: Mapping[str, int]
+    levels: tuple[str, ...]
+    examples: Mapping[str, LevelPicture]
     level: str
 
 
@@ -106,7 +103,9 @@ class DevicePages:
         for path, page in (
             ("/", self.photos),
             ("/photo", self.photo),
+            ("/correct", self.correct),
             ("/request", self.request),
+            ("/level", self.level),
             ("/preview", self.preview),
             ("/preview/sheet", self.sheet),
             ("/history", self.history),
@@ -123,7 +122,7 @@ class DevicePages:
         labels = Counter(one.label for one in stored if one.label is not None)
         count = sum(one.label is None for one in stored)
         shown = [
-            ShownPhoto(number, _outlines(reviewed, number), number in _left_out(reviewed))
+            ShownPhoto(number) if reviewed is None else shown_photo(reviewed, number)
             for number in range(1, count + 1)
         ]
         return self._page(
@@ -143,9 +142,29 @@ class DevicePages:
         images = references(self.home).images
         if number > len(images):
             raise ConfigError("the device has no such photo")
-        data = io.BytesIO()
-        Image.fromarray(images[number - 1]).save(data, "PNG")
-        return Response(data.getvalue(), media_type="image/png")
+        return _png(images[number - 1])
+
+    def correct(self, request: Request, number: PhotoNumber, part: PlaceName = "") -> Response:
+        """The cells of a photo: those of which nothing leaves, or those of an object."""
+        reviewed = self._reviewed()
+        if reviewed is None or number > len(reviewed.photos.ids):
+            raise ConfigError("search the objects first: only then is there something to correct")
+        if part not in ("", *reviewed.segments.nouns):
+            raise ConfigError("the request has no such object")
+        option = "--belongs" if part else "--hide"
+        marked = Correction(number, part, marked_cells(reviewed, number, part))
+        return self._page(
+            request,
+            "device_correct.html",
+            "/correct",
+            words=["device", "segment", f"{option}={marked}"],
+            photo=shown_photo(reviewed, number),
+            side=self.home.settings.side,
+            part=part,
+            nouns=reviewed.segments.nouns,
+            cells=photo_cells(reviewed, number, part),
+            columns=len(COLUMNS),
+        )
 
     def request(self, request: Request, part: PlaceName = "") -> Response:
         """What model is wanted, and how much may leave of each part."""
@@ -155,10 +174,23 @@ class DevicePages:
             "device_request.html",
             "/request",
             asked=None if preferences is None else preferences.request,
-            parts=_parts(preferences),
+            parts=self._parts(preferences),
             part=part,
             segmenter=None if preferences is None else preferences.segmenter,
         )
+
+    def level(self, part: RequestPart, level: Annotated[str, Query(max_length=16)]) -> Response:
+        """What would leave of a part at some level, of one of the photos."""
+        with self.home.locked():  # a request that is being stored is two files
+            preferences, reviewed = self._preferences(), self._reviewed()
+        if preferences is None or reviewed is None or part >= len(preferences.request.parts):
+            raise ConfigError("search the objects first: only then is there something to show")
+        if level not in (_OBJECT_LEVELS if part else BACKGROUND_LEVELS):
+            raise ConfigError("there is no such level")
+        example = level_picture(self.home, reviewed, preferences, part, level)
+        if example is None:
+            raise ConfigError("nothing of it would leave")
+        return _png(example.image)
 
     def preview(self, request: Request) -> Response:
         """What would leave, as what it is and what it tells, and the code to agree."""
@@ -264,14 +296,23 @@ class DevicePages:
     def _is_open(self, job: ChildJob) -> bool:
         return not self.studio.jobs.report(job).is_over
 
-    def _page(self, request: Request, template: str, page: str, **values: Any) -> Response:
+    def _page(
+        self,
+        request: Request,
+        template: str,
+        page: str,
+        *,
+        words: list[str] | None = None,
+        **values: Any,
+    ) -> Response:
         """A page, with the last command that one of its buttons began and what it printed."""
         actions = {action for action, (path, _) in _ACTIONS.items() if path == page}
         actions |= {"try"} if page == "/model" else set()
         jobs = [job for job in self._jobs() if job.kind in actions]
         last = jobs[-1] if jobs else None
-        usual = {"/": "history", "/request": "request", "/preview": "preview", "/model": "model"}
-        words = list(last.words) if last else ["device", usual.get(page, "history")]
+        usual = {"/": "segment", "/request": "request", "/preview": "preview", "/model": "model"}
+        if words is None:
+            words = list(last.words) if last else ["device", usual.get(page, "history")]
         return self.studio.page(
             request,
             template,
@@ -281,6 +322,23 @@ class DevicePages:
             command_words=command_line_of(words),
             **values,
         )
+
+    def _parts(self, preferences: Preferences | None) -> list[PartLevels]:
+        """The parts of a request with what may leave of them, the background last."""
+        if preferences is None:
+            return []
+        reviewed, listed = self._reviewed(), []
+        for part in (*range(1, len(preferences.request.parts)), 0):
+            names = _OBJECT_LEVELS if part else BACKGROUND_LEVELS
+            examples = {
+                name: example
+                for name in names
+                if reviewed is not None
+                and (example := level_picture(self.home, reviewed, preferences, part, name))
+            }
+            noun, level = preferences.request.parts[part].noun, preferences.sanitizers[part]
+            listed.append(PartLevels(part, noun, tuple(names), examples, level))
+        return listed
 
     def _preferences(self) -> Preferences | None:
         try:
@@ -349,7 +407,15 @@ def _segmenter(studio: WebStudio, name: str) -> str:
 
 def _segment(_: WebStudio, form: Mapping[str, str]) -> list[str]:
     numbers = sorted(int(n[6:]) for n in form if n.startswith("leave.") and n[6:].isdecimal())
-    return ["segment", *([f"--leave-out={','.join(map(str, numbers))}"] if numbers else [])]
+    said = numbers or form.get("reviewed")
+    return ["segment", *([f"--leave-out={','.join(map(str, numbers))}"] if said else [])]
+
+
+def _correct(_: WebStudio, form: Mapping[str, str]) -> list[str]:
+    noun = f":{form['part']}" if form.get("part") else ""
+    cells = ",".join(name[5:] for name in form if name.startswith("cell."))
+    correction = Correction.read(f"{needed(form, 'number')}{noun}={cells}")
+    return ["segment", f"{'--belongs' if noun else '--hide'}={correction}"]
 
 
 def _preview(_: WebStudio, form: Mapping[str, str]) -> list[str]:
@@ -364,6 +430,7 @@ def _code(form: Mapping[str, str]) -> str:
 _ACTIONS: Mapping[str, tuple[str, Words]] = {
     "add": ("/", _add),
     "segment": ("/", _segment),
+    "correct": ("/", _correct),
     "request": ("/request", _request),
     "train": ("/model", lambda _, form: ["train"]),
     "pair": ("/preview", lambda _, form: ["pair", "--", needed(form, "code")]),
@@ -378,52 +445,7 @@ _ACTIONS: Mapping[str, tuple[str, Words]] = {
 """Every button: the page that it leads to, and its command."""
 
 
-def _parts(preferences: Preferences | None) -> list[PartLevels]:
-    """The parts of a request with what may leave of them, the background last."""
-    if preferences is None:
-        return []
-    parts = preferences.request.parts
-    objects = {name: OBJECT_LEVELS[name] for name in _OBJECT_LEVELS}
-    return [
-        PartLevels(part.noun, objects, preferences.sanitizers[number])
-        for number, part in enumerate(parts)
-        if number
-    ] + [PartLevels(parts[0].noun, BACKGROUND_LEVELS, preferences.sanitizers[0])]
-
-
-def _left_out(reviewed: ReviewedPhotos | None) -> tuple[int, ...]:
-    return () if reviewed is None else reviewed.left_out
-
-
-def _outlines(reviewed: ReviewedPhotos | None, number: int) -> tuple[ObjectOutline, ...]:
-    if reviewed is None:
-        return ()
-    segments = reviewed.segments
-    return tuple(
-        ObjectOutline(noun, hue % 8, _area(mask), _edge(mask))
-        for hue, (noun, mask) in enumerate(
-            zip(segments.nouns, segments.masks[:, number - 1], strict=True)
-        )
-        if mask.any()
-    )
-
-
-def _area(mask: NDArray[np.bool_]) -> str:
-    """The pixels of a mask as an SVG path: a rectangle for each run of a row."""
-    paths = []
-    for y, row in enumerate(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8)):
-        turns = np.flatnonzero(np.diff(row)).reshape(-1, 2)
-        paths += [f"M{x} {y}h{end - x}v1h{x - end}z" for x, end in turns.tolist()]
-    return "".join(paths)
-
-
-def _edge(mask: NDArray[np.bool_]) -> str:
-    """The rim of a mask as an SVG path: a line between each pixel inside and one outside."""
-    padded = np.pad(mask, 1)
-    across, down = (
-        np.nonzero(padded[:, 1:] != padded[:, :-1]),
-        np.nonzero(padded[1:] != padded[:-1]),
-    )
-    lines = [f"M{x} {y - 1}v1" for y, x in zip(*map(np.ndarray.tolist, across), strict=True)]
-    lines += [f"M{x - 1} {y}h1" for y, x in zip(*map(np.ndarray.tolist, down), strict=True)]
-    return "".join(lines)
+def _png(image: NDArray[np.uint8]) -> Response:
+    data = io.BytesIO()
+    Image.fromarray(image).save(data, "PNG")
+    return Response(data.getvalue(), media_type="image/png")

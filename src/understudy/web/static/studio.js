@@ -67,7 +67,31 @@ async function upload(area, file) {
   line.textContent = line.dataset.failed.replace("{reason}", reason);
 }
 
+// Cells of a photo: arrow keys go from one to the next, and dragging marks them all.
+function cells(area) {
+  const boxes = [...area.querySelectorAll("input")];
+  const across = Number(area.dataset.cells);
+  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across };
+  let first = null;
+  area.addEventListener("keydown", (event) => {
+    const next = boxes[boxes.indexOf(event.target) + steps[event.key]];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+  area.addEventListener("pointerdown", (event) => {
+    first = event.target;
+    first.dataset.mark = first.checked ? "" : "on";
+  });
+  area.addEventListener("pointerover", (event) => {
+    if (event.buttons !== 1 || !boxes.includes(first) || event.target === first) return;
+    first.checked = Boolean(first.dataset.mark);
+    if (boxes.includes(event.target)) event.target.checked = first.checked;
+  });
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("[data-cells]").forEach(cells);
   document.querySelectorAll("[data-events]:not([data-events=''])").forEach(watch);
   for (const area of document.querySelectorAll("[data-upload]")) {
     area.querySelector("input[type=file]").addEventListener("change", (event) => {
