@@ -25,8 +25,8 @@ NAMES = (
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
     *("selection", "selection_baselines", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
-    *("sanitize_photos", "sanitize_second", "strangers", "finetuning", "papers", "dpimagebench"),
-    *("gpu_check", "run_times"),
+    *("sanitize_photos", "photo_segmenter", "sanitize_second", "strangers", "finetuning"),
+    *("papers", "dpimagebench", "gpu_check", "run_times"),
 )
 
 
@@ -61,6 +61,7 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--epochs", type=int, help="of every network; else those of its recipe")
     parser.add_argument("--sheets", type=Path, help="a folder for contact sheets")
     parser.add_argument("--encoder", action="append", help="to compare; may be repeated")
+    parser.add_argument("--segmenter", help="one more to measure")
     parser.add_argument("--set", action="append", dest="settings", metavar="NAME=VALUE")
     parser.add_argument("--setting", action="append", metavar="NAME=KEY=VALUE,...")
     parser.add_argument("--epsilon", action="extend", type=_numbers, help="1 or 1,8; repeatable")

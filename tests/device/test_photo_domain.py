@@ -120,7 +120,9 @@ def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: Devic
         device(*asked)
     assert not site.home.path("request.json").exists()
     device(*REQUEST)  # words alone rest on no segmenter
-    device(*asked, "--segmenter", SEGMENTER)  # another one is the owner's choice
+    unsure = "is not checked, and what it does not find is not hidden"
+    assert unsure not in device(*REQUEST, "--segmenter", SEGMENTER)
+    assert unsure in device(*asked, "--segmenter", SEGMENTER)  # the owner's choice
     said = device("segment", "--segmenter", STUDIO)
     assert "nothing of these photos can be previewed" in said
     with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
@@ -134,4 +136,6 @@ def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) ->
     with pytest.raises(ConfigError, match=r"the photos 11 are outside.*Leave these out"):
         device("preview", "--no-measure")
     device("segment", "--leave-out", "11")
-    assert "dog of 1, 2" in device("preview", "--no-measure")
+    said = device("preview", "--no-measure")
+    assert "dog of 1, 2" in said
+    assert "is not checked" not in said

@@ -145,7 +145,9 @@ def test_a_mixture_is_asked_for_by_the_names_of_parts(site: DeviceSite) -> None:
         device(*asked, "--mix", "cat")
     device(*asked, "--mix", "dog", "--equal-shares")
     device("segment")
-    assert "drawn from words alone for dog" in device("preview", "--no-measure")
+    said = device("preview", "--no-measure")
+    assert "drawn from words alone for dog" in said
+    assert "is not checked, and what it does not find is not hidden" in said
     request = stored_preferences(site.home).request
     assert (request.mixture, request.equal_shares) == (((1,),), True)
 

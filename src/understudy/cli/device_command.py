@@ -138,6 +138,7 @@ def request_command(
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
+    from understudy.device.photo_domain import unchecked_lines
     from understudy.device.preferences import make_preferences
 
     if training not in ("classifier", "detector"):
@@ -162,6 +163,9 @@ def request_command(
     )
     for line in preferences.lines():
         typer.echo(line)
+    if preferences.request.disclosed:
+        for line in unchecked_lines(preferences.segmenter):
+            typer.echo(line)
     if training == "classifier":
         typer.echo(
             "If you can label 40 photos, train here, and nothing leaves: understudy device train"

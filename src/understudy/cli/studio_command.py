@@ -80,6 +80,25 @@ def train_studio_command(
     _console.print(f"use it:  embedded:studio?folder={out}")
 
 
+@studio_app.command("segmenter")
+def segmenter_command(
+    images: Annotated[list[str], typer.Option(help="PUBLIC photos; may be repeated.")],
+    teacher: Annotated[str, typer.Option(help="A larger segmenter; see `understudy backends`.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; begun work goes on.")],
+    count: Annotated[int, typer.Option(min=9, help="Photos to learn from.")] = 9_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of 32 photos.")] = 5_000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    progress: Progress = "auto",
+) -> None:
+    """Distil a small segmenter of photos from a larger one."""
+    from understudy.studio.train import distil_segmenter
+
+    folder = distil_segmenter(
+        images, teacher, out, count=count, steps=steps, device=device, progress=progress
+    )
+    _console.print(f"use it:  --segmenter hf:{folder}")
+
+
 @studio_app.command("export")
 def export_studio_command(
     folder: Annotated[Path, typer.Argument(help="Folder to write.")],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from understudy.core.errors import ConfigError
@@ -47,25 +48,17 @@ class SegmenterStage:
         self.rows = len(corpus)
         self._corpus, self._segments, self._device = corpus, corpus.segments, device
         counts = np.bincount(self._segments[:500].ravel(), minlength=len(corpus.classes))
-        weights = np.sqrt(counts.mean() / np.maximum(counts, 1)).clip(0.3, 4)
-        self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
+        self._weights = class_weights(counts, device)
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
         """Cross entropy at the size of the images, under changes of light, tint and mirroring."""
         at = np.sort(rows.numpy())
         pixels = to_network(self._corpus.images[at], self._device)
         truth = torch.from_numpy(np.array(self._segments[at])).to(self._device).long()
-        draw = torch.rand((3, len(at), 1, 1, 1), generator=random, device=self._device)
-        tint = 0.75 + 0.5 * torch.rand((len(at), 3, 1, 1), generator=random, device=self._device)
-        sensor_noise = torch.randn(pixels.shape, generator=random, device=self._device)
-        pixels = (
-            pixels * tint * (0.7 + 0.6 * draw[0])
-            + (draw[1] - 0.5) * 0.5
-            + sensor_noise * 0.08 * draw[2]
-        )
+        pixels = relit(pixels, random)
         if torch.rand((), generator=random, device=self._device) < 0.5:
             pixels, truth = pixels.flip(-1), truth.flip(-1)
-        logits = self.network(pixel_values=pixels.clamp(-1, 1)).logits.float()
+        logits = self.network(pixel_values=pixels).logits.float()
         logits = functional.interpolate(logits, size=truth.shape[-2:], mode="bilinear")
         return {"pixels": functional.cross_entropy(logits, truth, weight=self._weights)}
 
@@ -75,6 +68,30 @@ class SegmenterStage:
         images = np.asarray(self._corpus.images[self._corpus.last(16)])
         logits = self.network(pixel_values=to_network(images, self._device)).logits
         logits = functional.interpolate(logits, size=images.shape[1:3], mode="bilinear").argmax(1)
-        steps = np.arange(len(self._corpus.classes))
-        colours = np.stack([steps * 67 % 256, steps * 131 % 256, steps * 29 % 256], -1)
-        return in_pairs(images, colours.astype(np.uint8)[logits.cpu().numpy()])
+        return in_pairs(images, coloured(logits, len(self._corpus.classes)))
+
+
+def class_weights(counts: NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    """What a pixel of each class counts, by how many pixels the classes have."""
+    weights = np.sqrt(counts.mean() / np.maximum(counts, 1)).clip(0.3, 4)
+    return torch.tensor(weights, dtype=torch.float32, device=device)
+
+
+def relit(pixels: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Images (n, 3, h, w) in [-1, 1] in another light and tint, with a sensor's noise."""
+    draw = torch.rand((3, len(pixels), 1, 1, 1), generator=random, device=pixels.device)
+    tint = 0.75 + 0.5 * torch.rand((len(pixels), 3, 1, 1), generator=random, device=pixels.device)
+    sensor_noise = torch.randn(pixels.shape, generator=random, device=pixels.device)
+    changed = (
+        pixels * tint * (0.7 + 0.6 * draw[0])
+        + (draw[1] - 0.5) * 0.5
+        + sensor_noise * 0.08 * draw[2]
+    )
+    return changed.clamp(-1, 1)
+
+
+def coloured(segments: torch.Tensor, classes: int) -> Images:
+    """Maps (n, h, w) of so many classes as images, a colour each."""
+    steps = np.arange(classes)
+    colours = np.stack([steps * 67 % 256, steps * 131 % 256, steps * 29 % 256], -1)
+    return np.asarray(colours.astype(np.uint8)[segments.cpu().numpy()])

@@ -249,7 +249,7 @@ class StudioTrainer:
 
         def save(folder: Path) -> None:
             tokenizer.save_pretrained(folder)
-            _save_preparation(folder, "CLIPImageProcessor", plan.side)
+            save_preparation(folder, "CLIPImageProcessor", plan.side)
             save_network(clip, folder)
 
         return stage, save
@@ -259,7 +259,7 @@ class StudioTrainer:
         stage = SegmenterStage(self.corpus, network, self.machine.device)
 
         def save(folder: Path) -> None:
-            _save_preparation(folder, "SegformerImageProcessor", self.plan.side)
+            save_preparation(folder, "SegformerImageProcessor", self.plan.side)
             save_network(network, folder)
 
         return stage, save
@@ -368,7 +368,7 @@ class StudioTrainer:
         return array
 
 
-def _save_preparation(folder: Path, kind: str, side: int) -> None:
+def save_preparation(folder: Path, kind: str, side: int) -> None:
     """How images are made ready, as the hub's processors say it: -1 is black and 1 is white."""
     folder.mkdir(parents=True, exist_ok=True)
     size = {"height": side, "width": side}

@@ -6,11 +6,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
+from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
+from understudy.core.ports import Segmenter
 from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
 from understudy.data.encoded_images import Options, RecordSource
@@ -174,6 +177,62 @@ def train_photo_autoencoder(
         corpus, plan, machine, order.out, stages, report=report, show=show, start=start
     )
     return stages
+
+
+def distil_segmenter(
+    images: Sequence[str],
+    teacher: str,
+    out: Path,
+    *,
+    count: int = 9_000,
+    steps: int = 5_000,
+    device: str = "auto",
+    progress: ProgressMode | Events = "auto",
+) -> Path:
+    """`understudy studio segmenter`: a small segmenter of photos; begun work goes on.
+
+    Args:
+        images: Public sources; their licences must allow weights to be made from them.
+        teacher: Name of a larger segmenter, whose classes it gets.
+        out: Folder that gets the training set and the checkpoints, in ``work``.
+        count: Photos to learn from, as many of each source.
+        steps: Of the optimiser, 32 photos each.
+        device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        progress: Where events go, as for `understudy.synthesize`.
+
+    Returns:
+        The folder of the segmenter, in the hub's format.
+    """
+    try:
+        import torch
+
+        from understudy.backends.hub.hub_models import HubOptions
+        from understudy.backends.training_loop import Machine
+        from understudy.studio import segmenter_distillation as distillation
+        from understudy.studio.photographs import PhotoPlan
+        from understudy.studio.stages import save_network, save_preparation, train_stage
+
+        machine = Machine(HubOptions(device=device).placement()[0])
+    except ImportError as error:
+        raise MissingExtra("a segmenter", "models") from error
+    labeller = load_model(Segmenter, teacher)
+    plan = PhotoPlan(count=count, held_out=0)
+    with reporting(progress) as events:
+
+        def rows() -> Iterator[CorpusRow]:
+            return distillation.labelled_rows(images, count, labeller)
+
+        corpus = _corpus(out, plan, events.step, rows, labeller.classes)
+        torch.manual_seed(machine.seed)
+        network = distillation.new_photo_segmenter(corpus.classes)
+        stage = distillation.PhotoSegmenterStage(corpus, network, machine.device)
+        work, show = out / "work" / stage.name, partial(_sheets(out), stage.name)
+        schedule = distillation.segmenter_schedule(steps)
+        train_stage(stage, schedule, machine, work, _reporting(events), show)
+    folder = out / distillation.SEGMENTER_STAGE
+    save_preparation(folder, "SegformerImageProcessor", distillation.SHOWN_SIDE)
+    save_network(network, folder)
+    return folder
 
 
 def export_studio(folder: Path, studio: Path | None) -> None:
