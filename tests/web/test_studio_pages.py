@@ -129,7 +129,7 @@ def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) 
     shown = site.get("/plan/method", **method).text
     assert "a class of about" in shown
     assert "Time: about" in shown
-    assert "of one processor (an estimate" in shown
+    assert "of one processor, and" in shown
     assert "not measured with this method" in site.get("/charge", **bare).text
 
 

@@ -66,11 +66,11 @@ def expected_time(prepared: Prepared) -> ExpectedTime | None:
     seconds = np.array([one.seconds for one in alike])
     slope = max(0.0, float(np.polyfit(work, seconds, 1)[0]))
     start = max(0.0, float(seconds.mean() - slope * work.mean()))
-    records = len(prepared.source)
-    expected = start + slope * records * math.prod(prepared.context.shape)
+    each = slope * math.prod(prepared.context.shape)
     counts = " and ".join(f"{count:,}" for count in sorted({one.records for one in alike}))
     words = (
-        f"about {duration(max(1.0, expected))} of one processor (an estimate, from runs of "
-        f"{counts} public records with default settings, {max(one.date for one in alike)})"
+        f"about {duration(max(1.0, start))} of one processor, and {1000 * each:.2g} s for each "
+        f"1,000 records (an estimate, from runs of {counts} public records with default settings, "
+        f"{max(one.date for one in alike)})"
     )
-    return ExpectedTime(expected, words)
+    return ExpectedTime(start, each, words)

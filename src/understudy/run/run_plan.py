@@ -42,14 +42,16 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class ExpectedTime:
-    """About how long a run takes: an estimate.
+    """About how long a run takes, by its records: an estimate. A plan does not know how many.
 
     Attributes:
-        seconds: Of one processor.
+        start: Seconds of one processor, whatever the records.
+        each: Seconds more for each record.
         words: The same, and what it rests on.
     """
 
-    seconds: float
+    start: float
+    each: float
     words: str
 
 
