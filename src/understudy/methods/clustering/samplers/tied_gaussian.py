@@ -258,11 +258,11 @@ def _distances(vault: Vault, classes: int, dim: int, sizes: Vector, stage: Stage
 def _widths(
     vault: Vault, means: Vector, layout: Layout, sizes: Vector, stage: Stage
 ) -> tuple[Vector, Vector]:
-    """The usual deviation of a class's records from its mean (classes, d), block by block.
+    """How far a class's records usually are from its mean (classes, d), in each block of numbers.
 
-    And the variance of its logarithm, in all blocks alike: (classes, blocks) and (classes,). What a
-    class is wider by in all blocks is moved to the other classes by the noise in it, and what it is
-    wider by in each block by the noise in that.
+    And how much that differs from record to record: the variance of a record's logarithm, averaged
+    over the blocks. (classes, blocks) and (classes,). What a class is wider by in all blocks and
+    what it is wider by in one are shrunk to the other classes', each by the noise in it.
     """
     blocks = len(layout.blocks)
     query = BlockSizes(Cells(means[:, None]), layout.blocks, _NARROWEST, _WIDEST, common=True)
@@ -276,15 +276,17 @@ def _widths(
     ]
     widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
     variances = query.variances(answer, sizes) + noise / blocks
-    noise = noise * (1 + 4 * whole**2 / blocks)
+    middle = (query.low + query.high) / 2  # squares are of what lies beside it
+    noise = noise * (1 + 4 * (whole - middle) ** 2 / blocks)
     return np.exp(widths), np.clip(shrink_to_average(variances, noise, sizes), 0, _MOST_VARIANCE)
 
 
 def _own_variance(root: Vector, layout: Layout) -> float:
-    """Of what `_widths` takes the variance of, that of draws of a Gaussian with this root."""
+    """The variance that `_widths` finds among draws of a Gaussian with this root."""
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
-    logarithms = [np.log(row_squares(draws[:, block])) / 2 for block in layout.blocks]
-    return float(np.mean(logarithms, axis=0).var())
+    squares = [np.maximum(row_squares(draws[:, block]), 1e-12) for block in layout.blocks]
+    logarithms = np.log(squares) / 2
+    return float(logarithms.mean(axis=0).var())
 
 
 def _class_means(
