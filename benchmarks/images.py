@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.commands import command_seconds
 from benchmarks.judges import HEADS, Panel, judge, sheet
 from benchmarks.packs import TEST, write_pack
 from benchmarks.small_classes import SIZES, Subset, lines
@@ -60,7 +59,6 @@ SUBSETS = {
 
 TIMED = Subset("eurosat", dict.fromkeys(("Forest", "Residential", "River", "SeaLake"), 1000))
 TIMED_COUNT = 2_000
-COMMAND = (sys.executable, "-c", "from understudy.cli.main import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,19 +259,16 @@ def timing(asked: Asked) -> None:
     for encoder in asked.encoders:
         with tempfile.TemporaryDirectory() as folder:
             train, _ = private_folder(TIMED, Path(folder) / "data")
-            words = [*COMMAND, "synthesize", str(train), "--epsilon", "1", "--yes"]
+            words = ["synthesize", str(train), "--epsilon", "1", "--yes"]
             words += ["--count", str(TIMED_COUNT), "--size", str(PIXELS), "--out", f"{folder}/out"]
             words += ["--ledger", f"sqlite:///{folder}/ledger.db", "--progress", "none"]
             for name, value in options_of(encoder, {}).items():
                 words += [f"--{name}", value]
             words += [word for pair in asked.settings.items() for word in ("--set", "=".join(pair))]
-            before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-            seconds = time.perf_counter() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            seconds, processor = command_seconds(*words)
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         # The largest of all children so far: the first line alone is exact, later ones are bounds.
-        table.row(encoder, f"{seconds:.0f}", f"{processor:.0f}", f"{after.ru_maxrss / 2**20:.2f}")
+        table.row(encoder, f"{seconds:.0f}", f"{processor:.0f}", f"{peak:.2f}")
 
 
 PARTS: dict[str, Callable[[Asked], None]] = {

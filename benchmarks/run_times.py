@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import resource
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.commands import command_seconds
 from understudy.core.types import Shape
 from understudy.planning.public_drawings import drawn_records, public_kinds
 from understudy.planning.run_times import model_names
@@ -29,7 +26,6 @@ from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
 CLASSES = 4
-COMMAND = (sys.executable, "-c", "from understudy.cli.main import main; main()")
 GREY, COLOUR, EMBEDDINGS = (28, 28, 1), (32, 32, 3), (512,)
 
 
@@ -88,14 +84,11 @@ def options_of(timed: Timed, count: int, folder: Path) -> dict[str, Any]:
 
 def seconds_of(options: dict[str, Any], folder: Path) -> float:
     """Processor seconds of one run, everything of its command included."""
-    words = [*COMMAND, "synthesize", str(folder / "records.npz"), "--epsilon", "4", "--yes"]
+    words = ["synthesize", str(folder / "records.npz"), "--epsilon", "4", "--yes"]
     words += ["--out", str(folder / "out"), "--progress", "none"]
     words += [word for name, value in options.items() for word in option_words(name, value)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    _, processor = command_seconds(*words, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    return processor
 
 
 def measured(parts: tuple[str, ...]) -> Iterator[dict[str, object]]:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -22,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.commands import command_seconds
 from benchmarks.tables import Table
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.registry import load_decoder, load_encoder, load_model
@@ -366,11 +364,7 @@ def speed(table: Table) -> None:
 
 def command(*words: str) -> str:
     """Seconds that a command takes from the shell, and how many of a processor."""
-    program = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*program, *words], check=True, capture_output=True)
-    seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    of_processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    seconds, of_processor = command_seconds(*words)
     return f"{seconds:.1f} s, {of_processor:.1f} s of a processor"
 
 

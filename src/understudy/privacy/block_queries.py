@@ -66,6 +66,11 @@ class BlockSizes(Query):
         half = (self.high - self.low) / 2
         self.bound = math.sqrt(len(blocks) * half**2 + common * half**4 / 4)
 
+    @property
+    def middle(self) -> float:
+        """Of the range of logarithms."""
+        return (self.low + self.high) / 2
+
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """Logarithms from the middle of the range, then their mean's square: (n, width)."""
         clusters = self.cells.assign(values, labels)
@@ -77,7 +82,7 @@ class BlockSizes(Query):
         ]
         require_finite(np.concatenate(squares))
         positions = np.searchsorted(borders, np.stack(squares, axis=1))
-        logarithms = levels[positions] - (self.low + self.high) / 2
+        logarithms = levels[positions] - self.middle
         if not self.common:
             return clusters, logarithms
         whole = positions.sum(axis=1, keepdims=True) / (_LEVELS * len(self.ends)) - 0.5
@@ -86,9 +91,8 @@ class BlockSizes(Query):
 
     def logarithms(self, released: Vector, counts: Vector) -> Vector:
         """The means of noisy numbers of records: (clusters, blocks)."""
-        middle = (self.low + self.high) / 2
         means = released[:, : len(self.ends)] / counts[:, None]
-        return np.clip(means + middle, self.low, self.high)
+        return np.clip(means + self.middle, self.low, self.high)
 
     def variances(self, released: Vector, counts: Vector) -> Vector:
         """Of the mean of a record's logarithms, among those of a cluster: (clusters,)."""

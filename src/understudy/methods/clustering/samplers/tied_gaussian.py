@@ -276,8 +276,7 @@ def _widths(
     ]
     widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
     variances = query.variances(answer, sizes) + noise / blocks
-    middle = (query.low + query.high) / 2  # squares are of what lies beside it
-    noise = noise * (1 + 4 * (whole - middle) ** 2 / blocks)
+    noise = noise * (1 + 4 * (whole - query.middle) ** 2 / blocks)  # squares are from there
     return np.exp(widths), np.clip(shrink_to_average(variances, noise, sizes), 0, _MOST_VARIANCE)
 
 
