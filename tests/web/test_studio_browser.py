@@ -199,6 +199,21 @@ def test_a_dropped_zip_is_verified(story: Watched, live: LiveSite) -> None:
     page.close()
 
 
+def test_a_file_chosen_before_the_page_has_loaded_is_taken(
+    entered: Watched, live: LiveSite
+) -> None:
+    page, held = entered.context.new_page(), list[Any]()
+    page.route("**/static/studio.js", lambda route: held.append(route))
+    with page.expect_request("**/static/studio.js"):
+        page.goto(live.options.address + "/verify", wait_until="commit")
+    early = live.folder / "early.txt"
+    early.write_text("no zip")
+    page.locator("input[type=file]").set_input_files(early)
+    held[0].continue_()
+    expect(page.get_by_text("That did not work")).to_be_visible(timeout=PATIENCE)
+    page.close()
+
+
 def test_the_first_page_is_there_at_once(entered: Watched, live: LiveSite) -> None:
     """By the browser's own clock, with all that the page loads: the best of a few, warm."""
     page, seconds = entered.context.new_page(), [1.0]

@@ -94,9 +94,10 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-cells]").forEach(cells);
   document.querySelectorAll("[data-events]:not([data-events=''])").forEach(watch);
   for (const area of document.querySelectorAll("[data-upload]")) {
-    area.querySelector("input[type=file]").addEventListener("change", (event) => {
-      uploadAll(area, event.target.files);
-    });
+    const input = area.querySelector("input[type=file]");
+    input.addEventListener("change", () => uploadAll(area, input.files));
+    // Chosen while the page was still loading: no change follows.
+    if (input.files.length) uploadAll(area, input.files);
     area.addEventListener("dragover", (event) => event.preventDefault());
     area.addEventListener("drop", (event) => {
       event.preventDefault();
