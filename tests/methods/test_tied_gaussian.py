@@ -140,6 +140,18 @@ def test_samples_lie_as_unevenly_far_from_their_mean_as_the_records(tmp_path: An
         assert np.log(widths[mine]).std() == pytest.approx(gaussian.spreads[label], abs=0.05)
 
 
+def test_noise_in_widths_is_not_drawn(tmp_path: Any) -> None:
+    """Where the noise is as large as a width, samples have the usual one."""
+    records, _, _ = clouds(400)
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with vault_of(records, folder, 1.0) as (vault, mu):
+            gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        assert gaussian.spreads.max() < 0.5
+        assert np.log(gaussian.widths).std(axis=0).max() < 0.5
+
+
 def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any) -> None:
     records, _, _ = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):

@@ -149,6 +149,11 @@ def test_numbers_that_are_all_noise_become_their_average():
     noise = rng.normal(1.0, 0.5, 200)
     same = shrinkage.shrink_to_average(noise, np.full(200, 0.25), sizes)
     assert same.std() < 0.2
+    few = [
+        shrinkage.shrink_to_average(rng.normal(1.0, 0.5, 10), np.full(10, 0.25), sizes[:10]).std()
+        for _ in range(1000)
+    ]
+    assert np.mean(few) < 0.02
     clear = np.repeat([0.0, 3.0], 100)
     moved = shrinkage.shrink_to_average(clear + noise, np.full(200, 0.25), sizes)
     assert np.corrcoef(moved, clear)[0, 1] > 0.9

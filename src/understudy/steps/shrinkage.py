@@ -55,11 +55,13 @@ def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = N
 def shrink_to_average(values: Vector, variances: Vector, weights: Vector) -> Vector:
     """Noisy numbers (m,), each moved to their weighted average by signal / (signal + noise).
 
-    The signal is the variance between the numbers beyond that of their noise.
+    The signal is the variance between the numbers beyond that of their noise, and beyond two
+    deviations of what noise alone may have by chance: of a few numbers that is much.
     """
     weights = weights / weights.sum()
     average = float(weights @ values)
-    signal = max(0.0, float(weights @ ((values - average) ** 2 - variances)))
+    noise = (1 + 2 * np.sqrt(2 / len(values))) * float(weights @ variances)
+    signal = max(0.0, float(weights @ (values - average) ** 2) - noise)
     return np.asarray(average + signal / np.maximum(signal + variances, 1e-12) * (values - average))
 
 

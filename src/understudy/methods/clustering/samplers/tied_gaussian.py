@@ -44,7 +44,8 @@ LEAST_DIM, MOST_DIM = 24, 256
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
 _NARROWEST, _WIDEST = 0.1, 4.0  # widths of a class, over that of all records
-_MOST_VARIANCE = 0.5  # of the logarithm of a record's width
+_USUAL_VARIANCE, _ITS_DEVIATION = 0.05, 0.05  # of the logarithm of a record's width, in public sets
+_MOST_VARIANCE = 0.5  # of the same
 _DRAWS = 2000  # of a Gaussian, for how much their lengths vary
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
@@ -262,7 +263,8 @@ def _widths(
 
     And how much that differs from record to record: the variance of a record's logarithm, averaged
     over the blocks. (classes, blocks) and (classes,). What a class is wider by in all blocks and
-    what it is wider by in one are shrunk to the other classes', each by the noise in it.
+    what it is wider by in one are shrunk to the other classes', each by the noise in it; and the
+    average of the variances to that of public images.
     """
     blocks = len(layout.blocks)
     query = BlockSizes(Cells(means[:, None]), layout.blocks, _NARROWEST, _WIDEST, common=True)
@@ -277,7 +279,12 @@ def _widths(
     widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
     variances = query.variances(answer, sizes) + noise / blocks
     noise = noise * (1 + 4 * (whole - query.middle) ** 2 / blocks)  # squares are from there
-    return np.exp(widths), np.clip(shrink_to_average(variances, noise, sizes), 0, _MOST_VARIANCE)
+    variances = shrink_to_average(variances, noise, sizes)
+    weights = sizes / sizes.sum()
+    missing = float(weights**2 @ noise)  # of the average's information
+    missing /= missing + _ITS_DEVIATION**2
+    variances += missing * (_USUAL_VARIANCE - weights @ variances)
+    return np.exp(widths), np.clip(variances, 0, _MOST_VARIANCE)
 
 
 def _own_variance(root: Vector, layout: Layout) -> float:
