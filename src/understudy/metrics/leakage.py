@@ -203,25 +203,21 @@ def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
     return information
 
 
-def regional_mutual_information(
-    a: Images, b: Images, *, grid: int = _GRID, bins: int = 16
-) -> Vector:
+def regional_mutual_information(a: Images, b: Images) -> Vector:
     """`mutual_information` of each part of a grid, averaged: shapes that stayed in place count.
 
     Args:
         a: (n, height, width, channels) uint8.
         b: The same shape.
-        grid: Parts a side.
-        bins: Of each side of the histograms.
 
     Raises:
         InputError: Other shapes, or images smaller than the grid.
     """
-    if min(a.shape[1:3]) < grid:
-        raise InputError(f"images of {a.shape[1:3]} pixels have no {grid} x {grid} parts")
-    rows, columns = (np.array_split(np.arange(side), grid) for side in a.shape[1:3])
+    if min(a.shape[1:3]) < _GRID:
+        raise InputError(f"images of {a.shape[1:3]} pixels have no {_GRID} x {_GRID} parts")
+    rows, columns = (np.array_split(np.arange(side), _GRID) for side in a.shape[1:3])
     parts = [
-        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=bins)
+        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=16)
         for r in rows
         for c in columns
     ]
