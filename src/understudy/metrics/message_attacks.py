@@ -184,7 +184,7 @@ def _folds(
     return [np.isin(owners, part) for part in np.array_split(order, folds)]
 
 
-def _nearest(known: NDArray[Any], statuses: Labels, asked: NDArray[Any], _: int) -> Labels:
+def _nearest(known: NDArray[Any], statuses: Labels, asked: NDArray[Any], _classes: int) -> Labels:
     """The status of the nearest message."""
     there, here = message_features(known), message_features(asked)
     queries, rows = clouds(here, there)

@@ -36,7 +36,7 @@ def _brush(colour: Colour, opacity: int) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _pen(colour: Colour, width: float, opacity: int) -> Any:
+def _pen(colour: Colour, width: float, opacity: int = 255) -> Any:
     return _aggdraw().Pen(colour, width, opacity)
 
 
@@ -179,11 +179,9 @@ class Canvas:
         """A filled ellipse."""
         self.polygon(circle(x, y, rx, ry), colour, opacity)
 
-    def stroke(
-        self, points: Sequence[float], colour: Colour, width: float, opacity: int = 255
-    ) -> None:
+    def stroke(self, points: Sequence[float], colour: Colour, width: float) -> None:
         """A line, ``width`` in the present coordinates."""
-        self._draw.line(points, _pen(colour, round(width * self._unit, 2), opacity))
+        self._draw.line(points, _pen(colour, round(width * self._unit, 2)))
 
     def shadow(self, x: float, y: float, rx: float, ry: float, opacity: int = 70) -> None:
         """A dark spot on the ground, which is no thing."""
