@@ -264,7 +264,6 @@ class Coverage:
         density: Real balls around a synthetic row, over k, on average (Naeem et al. 2020, Eq. 5).
         coverage: Part of the real balls with a synthetic row inside (Eq. 6).
         density_error: Standard error of the density, the real rows taken as given.
-        k: Neighbours that make a ball.
     """
 
     precision: float
@@ -272,7 +271,6 @@ class Coverage:
     density: float
     coverage: float
     density_error: float
-    k: int
 
 
 def coverage(
@@ -317,7 +315,6 @@ def coverage(
         density=float(inside.mean() / k),
         coverage=float(covered.mean()),
         density_error=float(inside.std() / k / np.sqrt(len(inside))),
-        k=k,
     )
 
 
