@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 from understudy.playhouse.colours import Colour
 
 Point = tuple[float, float]
@@ -23,10 +23,8 @@ _ARC = 8  # corners of each end of a limb
 
 
 def _aggdraw() -> Any:
-    try:
+    with packages_for("playhouse", "playhouse"):
         import aggdraw
-    except ImportError as error:
-        raise MissingExtra("playhouse", "playhouse") from error
     return aggdraw
 
 
