@@ -45,7 +45,7 @@ TEXT_ENCODERS: list[tuple[str, Shape]] = [
 ]
 CAPTIONERS = [
     f"hf:{{hub}}/clip?grammar={GRAMMAR}",
-    "hf:{hub}/blip?tokens=8&prefix=a photo of&beams=2&batch=4",
+    "hf:{hub}/blip?tokens=8&prefix=a photo of&batch=4",
     "hf:{hub}/llava?tokens=8&batch=4",
     "embedded:studio?folder={studio}",
 ]

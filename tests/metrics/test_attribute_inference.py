@@ -29,7 +29,6 @@ def test_a_release_of_the_private_records_gives_their_secrets_away() -> None:
     assert 0.5 < found.held_out.value < 0.7
     assert found.leakage.low > 0.25
     assert found.leakage.value == pytest.approx(1 - found.held_out.value)
-    assert (found.values, found.how) == (2, "neighbours")
 
 
 def test_strangers_give_away_the_population_only() -> None:
@@ -40,33 +39,17 @@ def test_strangers_give_away_the_population_only() -> None:
         missed += not found.leakage.low <= 0 <= found.leakage.high
         right.append(found.held_out.value)
     assert missed <= 7
-    assert np.mean(right) > found.guess + 0.2  # it is not that nothing was learnt
+    assert np.mean(right) > 0.7  # it is not that nothing was learnt
 
 
-def test_votes_are_scikit_learns() -> None:
+def test_the_neighbours_are_scikit_learns() -> None:
     neighbors = pytest.importorskip("sklearn.neighbors")
     rng = np.random.default_rng(0)
     sets = [(rng.normal(size=(300, 4)), rng.integers(0, 3, 300)) for _ in range(3)]
-    for k in (1, 5):  # among odd numbers of votes for three values there are still ties
-        model = neighbors.KNeighborsClassifier(k, weights=lambda d: 1 + 1e-6 / (1e-9 + d))
-        model.fit(*sets[0])
-        found = infer_attribute(*sets, k=k)
-        for side, (rows, truth) in ((found.private, sets[1]), (found.held_out, sets[2])):
-            assert side.value == pytest.approx(model.score(rows, truth), abs=0.011)
-
-
-def test_a_tie_goes_to_the_nearest() -> None:
-    release = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([1, 0, 0, 1])
-    asked = np.array([[-1.0], [-1.0]]), np.array([1, 1])
-    assert infer_attribute(release, asked, asked, k=2).private.value == 1.0
-    assert infer_attribute(release, asked, asked, k=3).private.value == 0.0
-    assert infer_attribute(release, asked, asked, k=4).private.value == 1.0
-
-
-def test_the_guess_is_the_commonest_value() -> None:
-    x, _ = people(10, 1)
-    secrets = np.array([0] * 7 + [1] * 3)
-    assert infer_attribute((x, secrets), (x, secrets), (x, secrets)).guess == 0.7
+    model = neighbors.KNeighborsClassifier(1).fit(*sets[0])
+    found = infer_attribute(*sets)
+    for side, (rows, truth) in ((found.private, sets[1]), (found.held_out, sets[2])):
+        assert side.value == pytest.approx(model.score(rows, truth))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+import understudy
+from understudy.run.run_result import Result
+
 SIZES = {"cat": 60, "dog": 60, "eel": 60}
 QUICK = {"clusters": 1, "components": 12}
+
+
+def quick_run(source: Path, folder: Path, **options: Any) -> Result:
+    """A run of a moment, into ``out`` of a folder that holds its ledger too."""
+    usual = {"epsilon": 8.0, "count": 30, "settings": QUICK, "progress": "none"}
+    places = {"out": folder / "out", "ledger": str(folder / "ledger.db")}
+    return understudy.synthesize(source, **{**usual, **places, **options})
 
 
 def pictures(

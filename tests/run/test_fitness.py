@@ -5,9 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from tests.run.samples import QUICK, class_folders, embeddings, noisy_values, with_manifest
+from tests.run.samples import class_folders, embeddings, noisy_values, quick_run, with_manifest
 
-import understudy
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import RunStopped
 from understudy.data import open_source
@@ -21,19 +20,7 @@ SIZES = {"cat": 200, "dog": 200, "eel": 60}
 
 def run(source, folder, **options):
     """A quick run that pays for a measure of its quality."""
-    return understudy.synthesize(
-        **{
-            "source": source,
-            "out": folder / "out",
-            "epsilon": 8.0,
-            "count": 120,
-            "settings": QUICK,
-            "ledger": str(folder / "ledger.db"),
-            "progress": "none",
-            "quality_share": "10%",
-            **options,
-        }
-    )
+    return quick_run(source, folder, **{"count": 120, "quality_share": "10%", **options})
 
 
 @pytest.fixture(scope="module")

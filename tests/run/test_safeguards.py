@@ -4,12 +4,12 @@ import errno
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
 import numpy as np
 import pytest
-from tests.run.samples import QUICK, class_folders, tree
+from tests.run.samples import class_folders, quick_run, tree
 
-import understudy
 from understudy.core.errors import ConfigError, RunStopped
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run import session as synthesizing
@@ -23,22 +23,7 @@ def scans(tmp_path_factory):
 @pytest.fixture
 def go(scans, tmp_path):
     """A quick run of the scans into the test's folder."""
-
-    def run(**options):
-        return understudy.synthesize(
-            **{
-                "source": scans,
-                "out": tmp_path / "out",
-                "epsilon": 8.0,
-                "count": 30,
-                "settings": QUICK,
-                "ledger": str(tmp_path / "ledger.db"),
-                "progress": "none",
-                **options,
-            }
-        )
-
-    return run
+    return partial(quick_run, scans, tmp_path)
 
 
 def charges(tmp_path):

@@ -30,7 +30,7 @@ from understudy.backends.plugin import (
     installed,
     read_options,
 )
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.errors import BackendError, packages_for
 from understudy.core.types import Images, Maps, Scores, Texts
 
 _PAIRS = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
@@ -74,10 +74,8 @@ class LiteRtModel:
         self.licence = f"see {self.path.name}"
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; write litert:FILE")
-        try:
+        with packages_for(f"litert:{file}", "litert"):
             from ai_edge_litert.interpreter import Interpreter
-        except ImportError as error:
-            raise MissingExtra(f"litert:{file}", "litert") from error
         try:
             self._interpreter = Interpreter(str(self.path), num_threads=options.threads)
             self._interpreter.allocate_tensors()

@@ -15,7 +15,7 @@ import numpy as np
 
 from understudy.backends.arrays import FloatArray
 from understudy.backends.plugin import PositiveCount
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.errors import BackendError, packages_for
 
 _PROBE = """
 import sys, numpy, onnxruntime
@@ -146,10 +146,8 @@ class OnnxModel:
 
 def require_onnx_runtime(name: str = "an ONNX file") -> ModuleType:
     """The package ONNX Runtime."""
-    try:
+    with packages_for(name, "onnx"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtra(name, "onnx") from error
     module: ModuleType = onnxruntime
     return module
 

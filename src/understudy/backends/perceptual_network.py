@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from understudy.backends.arrays import index_slices, with_channels
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.errors import BackendError, packages_for
 from understudy.core.types import Images, Vector
 
 _BATCH = 32
@@ -22,10 +22,8 @@ _BATCH = 32
 
 def load_torchscript(path: Path, name: str) -> Any:
     """The module in a TorchScript file, on the processor and in evaluation mode."""
-    try:
+    with packages_for(name, "torch"):
         import torch
-    except ImportError as error:
-        raise MissingExtra(name, "torch") from error
     load: Any = torch.jit.load
     try:
         with warnings.catch_warnings():

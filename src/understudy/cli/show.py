@@ -82,8 +82,9 @@ def budget_set(entry: DatasetAccount) -> None:
     )
     if entry.dataset.budget and entry.spent.epsilon > entry.dataset.budget.epsilon:
         _console.print("more than that is spent already: every further run will be refused")
-    if entry.spent.disclosures:
-        _console.print(f"and {_disclosures(len(entry.spent.disclosures))} that no epsilon covers")
+    if count := len(entry.spent.disclosures):
+        words = f"{count:,} disclosure{'' if count == 1 else 's'}"
+        _console.print(f"and {words} that no epsilon covers")
 
 
 def _measured(details: Mapping[str, Any]) -> str:
@@ -97,10 +98,6 @@ def _measured(details: Mapping[str, Any]) -> str:
     elif attacks:
         words.append(f"leak: {max(attack['tpr'][0] for attack in attacks):.1%} named")
     return "; ".join(words)
-
-
-def _disclosures(count: int) -> str:
-    return f"{count:,} disclosure{'' if count == 1 else 's'}"
 
 
 def ledger_findings(findings: Sequence[str]) -> None:

@@ -25,7 +25,8 @@ A message says what is wrong, what was found, and what to do.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -88,6 +89,15 @@ class MissingExtra(BackendError):
         super().__init__(
             f"{what} needs a package that is not installed: pip install 'understudy[{extra}]'"
         )
+
+
+@contextmanager
+def packages_for(what: str, extra: str) -> Iterator[None]:
+    """Imports of packages that ``what`` needs, in this block: a `MissingExtra` without them."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(what, extra) from error
 
 
 class HubUnreachable(BackendError):

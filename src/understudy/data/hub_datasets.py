@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from understudy.core.errors import MissingExtra, SourceError
+from understudy.core.errors import SourceError, packages_for
 from understudy.data.encoded_images import Options, RecordSource
 from understudy.data.parquet import image_columns
 
@@ -47,10 +47,8 @@ def is_saved(folder: Path) -> bool:
 
 
 def _datasets(name: str) -> ModuleType:
-    try:
+    with packages_for(name, "hf"):
         import datasets
-    except ImportError as error:
-        raise MissingExtra(name, "hf") from error
     module: ModuleType = datasets
     return module
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.core.errors import MissingExtra, SourceError
+from understudy.core.errors import SourceError, packages_for
 from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
 
@@ -189,10 +189,8 @@ def _names(header: Sequence[str | None]) -> list[str]:
 @contextmanager
 def _workbook_lines(stream: Any, path: Path) -> Iterator[Iterator[list[str | None]]]:
     """The rows of the first sheet of an Excel workbook, or of the one named ``manifest``."""
-    try:
+    with packages_for(f"{path}: an Excel workbook", "excel"):
         import openpyxl
-    except ImportError as error:
-        raise MissingExtra(f"{path}: an Excel workbook", "excel") from error
     require_safe(stream, path)
     try:
         book = openpyxl.load_workbook(stream, read_only=True, data_only=True, keep_links=False)

@@ -30,7 +30,8 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     archive = _Archive.open(path, options)
     images = [name for name in archive.members if archive.is_image(name)]
     flat = any("/" not in name for name in images)
-    tables = [name for name in archive.members if _is_table(name)]
+    at_top = [name for name in archive.members if "/" not in name]
+    tables = [name for name in at_top if name.lower().endswith(TABLE_SUFFIXES)]
     named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
     listed = [LABELS_FILE] if options.labelled and archive.lists_images else []
     manifests = listed or named or (tables if flat else [])
@@ -106,10 +107,6 @@ _INNER_FOLDER = (
     "lies in a folder inside a class folder. If that is a person's, say so with --unit-from "
     "folder; if it only sorts images, with '?folders=all' after the dataset's name"
 )
-
-
-def _is_table(name: str) -> bool:
-    return "/" not in name and name.lower().endswith(TABLE_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)

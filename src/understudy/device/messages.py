@@ -25,7 +25,7 @@ from understudy.methods.sanitize.background import (
 )
 from understudy.methods.sanitize.sanitizers import PhotoPart, Sanitizer, items_of
 from understudy.methods.sanitize.segments import Remnants, Segments
-from understudy.methods.sanitize.wire_items import Item, decode_item, encode_item
+from understudy.methods.sanitize.wire_items import FILL, Item, decode_item, encode_item
 from understudy.metrics.fingerprints import area_means
 
 _COPY_CELLS, _COPY_CELL_DIFFERENCE, _COPY_DIFFERENCE_SHARE = 8, 12.0, 0.25
@@ -108,7 +108,7 @@ def camera_messages(
             mask = segments.visible(levels, number - 1)
             part = PhotoPart(images, mask, preferences.nouns[number - 1])
             if level == 2 and private:
-                alone = np.where(mask[..., None], images, np.uint8(127))
+                alone = np.where(mask[..., None], images, np.uint8(FILL))
                 held_back |= look(alone, private, ~mask).held_back
         own_items = _aligned(
             part, sanitizers[number], number, [seeds[row] for row in rows.tolist()]

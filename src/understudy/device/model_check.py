@@ -13,17 +13,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from understudy.core.errors import MissingExtra, WireError
+from understudy.core.errors import WireError, packages_for
 from understudy.device.model_sizes import SIZE_RULES, Cost, GraphRefusedError, graph_cost
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
 from understudy.metrics.box_maps import BOX_SIDES
 
-try:
+with packages_for("a model as ONNX", "server"):
     import onnx
     from google.protobuf.message import DecodeError
     from onnx import AttributeProto, TensorProto, numpy_helper
-except ImportError as error:
-    raise MissingExtra("a model as ONNX", "server") from error
 
 OPERATORS = frozenset({*SIZE_RULES, "Constant"})
 """What a small classifier or detector is made of. Not one makes its result's size from values."""

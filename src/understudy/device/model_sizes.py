@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import MissingExtra, WireError
+from understudy.core.errors import WireError, packages_for
 
-try:
+with packages_for("a model as ONNX", "server"):
     import onnx
     from onnx import helper, numpy_helper
-except ImportError as error:
-    raise MissingExtra("a model as ONNX", "server") from error
 
 Sizes = tuple[int, ...]
 

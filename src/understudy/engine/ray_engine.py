@@ -35,7 +35,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from understudy.core import errors
-from understudy.core.errors import ConfigError, MissingExtra, RunError, UnderstudyError
+from understudy.core.errors import ConfigError, RunError, UnderstudyError, packages_for
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _IMPORTED_BEFORE = "ray" in sys.modules and os.environ.get(_AUTHENTICATION) != "token"
@@ -45,11 +45,9 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")  # of 15 by default: they do the work here
 
-try:
+with packages_for("--engine ray", "ray"):
     import ray
     from ray import cloudpickle
-except ImportError as missing:
-    raise MissingExtra("--engine ray", "ray") from missing
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -67,7 +67,6 @@ def attack_release(
     *,
     reference: Embeddings | None = None,
     held_out: bool = False,
-    seed: int = 0,
 ) -> AttackResults:
     """Attack a release with its features, and again without it.
 
@@ -82,18 +81,17 @@ def attack_release(
         reference: (r, d) further real rows that took no part, which some attacks need; None: a
             half of the non-members, which then are the other half.
         held_out: Whether the non-members are a random part of the private dataset.
-        seed: Of the choice.
     """
     if reference is None:
-        order = np.random.default_rng(seed).permutation(len(non_members))
+        order = np.random.default_rng(0).permutation(len(non_members))
         non_members, reference = non_members[order[::2]], non_members[order[1::2]]
     fewest = min(map(len, (private, non_members, reference)))
     if fewest < _LEAST or min(len(release), len(reference)) <= DENSITY_DIMS:
         return AttackResults()
-    members = private[some(len(private), max(len(non_members), 10_000), seed)]
+    members = private[some(len(private), max(len(non_members), 10_000), 0)]
     rows = np.concatenate([members, non_members])
     bar = bars("attacks", len(RELEASE_ATTACKS) + 1)
-    blind = Blind.of(members, non_members, reference=reference, seed=seed)
+    blind = Blind.of(members, non_members, reference=reference)
     bar(1)
     comparison = _BlindComparison(blind, measured, BLIND_AUC.subject)
     rocs: dict[str, Roc] = {}

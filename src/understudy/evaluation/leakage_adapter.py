@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core.results import Metric, MetricValue, Pairs
-from understudy.core.types import Embeddings, Images, Labels, Vector
+from understudy.core.types import Embeddings, Labels, Vector
 from understudy.data.batches import images_at
 from understudy.evaluation import Part
 from understudy.evaluation.comparisons import PAIRS
@@ -156,7 +156,8 @@ class LeakageAdapter:
             images_at(side.source, column)
             for side, column in zip((self.release, self.private), rows.T, strict=True)
         )
-        apart = _apart(synthetic, real)
+        squares = np.square(synthetic.astype(np.float64) - real)
+        apart = np.asarray(np.sqrt(squares.mean(axis=(1, 2, 3))))
         order = np.argsort(apart, kind="stable")
         return Pairs(synthetic[order], real[order], apart[order], rows[order], HOW)
 
@@ -216,11 +217,6 @@ def _distinct(rows: Labels, most: int) -> Labels:
             if again or private not in taken[:, 1]:
                 chosen.append(at)
     return np.asarray(rows[chosen])
-
-
-def _apart(synthetic: Images, real: Images) -> Vector:
-    difference = synthetic.astype(np.float64) - real
-    return np.asarray(np.sqrt(np.square(difference).mean(axis=(1, 2, 3))))
 
 
 def measure_reconstruction(

@@ -200,7 +200,6 @@ def dp_kmeans(
     radius: float,
     stages: KMeansStages,
     rng: np.random.Generator,
-    candidates: int = 64,
 ) -> Vector:
     """DP Lloyd from a public initialisation that was chosen by DP votes: (classes, k, d).
 
@@ -211,7 +210,7 @@ def dp_kmeans(
     with fewer clusters than the most repeats its first.
     """
     numbers = np.broadcast_to(clusters, len(start))
-    centres = _voted_centres(vault, start, axes, spread, numbers, stages.votes, rng, candidates)
+    centres = _voted_centres(vault, start, axes, spread, numbers, stages.votes, rng)
     for stage in stages.lloyd:
         groups = group_means(vault, Cells(centres), radius, stage)
         flat = Cells(centres).flat
@@ -234,11 +233,10 @@ def _voted_centres(
     numbers: Labels,
     stages: tuple[Stage, Stage],
     rng: np.random.Generator,
-    candidates: int,
 ) -> Vector:
     """The first centres, (classes, k, d): candidates about the class means, voted on twice."""
     classes, clusters = len(start), int(numbers.max())
-    many = candidates * clusters
+    many = 64 * clusters
     shadow = vault.view(Projection(axes))
     middle = start @ axes
     drawn = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))

@@ -80,12 +80,7 @@ def by_distance_ratio(
 
 
 def by_density_ratio(
-    candidates: NDArray[Any],
-    release: NDArray[Any],
-    reference: NDArray[Any],
-    *,
-    dims: int = DENSITY_DIMS,
-    seed: int = 0,
+    candidates: NDArray[Any], release: NDArray[Any], reference: NDArray[Any]
 ) -> Vector:
     """Log of the density of the release over that of the reference (DOMIAS, van Breugel 2023).
 
@@ -95,19 +90,17 @@ def by_density_ratio(
         candidates: (n, d).
         release: (m, d).
         reference: (r, d) real rows that were not in the private data.
-        dims: Principal axes: kernel estimates need few.
-        seed: Of the choice of rows where there are more than 4,000.
 
     Raises:
         InputError: Not more rows than axes.
     """
-    dims = min(dims, candidates.shape[1])
+    dims = min(DENSITY_DIMS, candidates.shape[1])
     for name, rows in (("the release", release), ("the reference", reference)):
         if len(rows) <= dims:
             raise InputError(f"{name} has {len(rows)} rows; a density of {dims} axes needs more")
     centre = reference.mean(axis=0, dtype=np.float64)
     theirs, usual = (
-        rows[some(len(rows), _DENSITY_ROWS, seed)] - centre for rows in (release, reference)
+        rows[some(len(rows), _DENSITY_ROWS, 0)] - centre for rows in (release, reference)
     )
     _, spread, axes = np.linalg.svd(usual, full_matrices=False)
     scale = np.maximum(spread[:dims], spread[0] * 1e-6)

@@ -18,14 +18,15 @@ from understudy.metrics.detection import overlaps
 BOX_SIDES = 4
 """Numbers of a cell besides those of its classes."""
 
+_MOST = 20  # boxes of an image
+_OVERLAP = 0.5  # from which on two boxes are taken for one object
+
 
 def decode_boxes(
     maps: NDArray[np.float32],
     size: tuple[int, int],
     *,
     certainty: float = 0.05,
-    most: int = 20,
-    overlap: float = 0.5,
 ) -> list[Found]:
     """The boxes that a detector states, best first.
 
@@ -36,8 +37,6 @@ def decode_boxes(
         maps: (n, classes + 4, rows, columns) float32, as the network gives them.
         size: (height, width) of the images in pixels.
         certainty: Boxes of lower scores are left out.
-        most: Boxes of an image at most.
-        overlap: Intersection over union from which on two boxes are taken for one object.
 
     Returns:
         For each image `Found`: boxes inside the image, labels index the classes, no masks.
@@ -54,7 +53,7 @@ def decode_boxes(
     peaks &= scores >= certainty
     sides = np.exp(np.clip(maps[:, -BOX_SIDES:].astype(np.float64), -6, 6))
     return [
-        _best_boxes(score, peak, side, size, most, overlap)
+        _best_boxes(score, peak, side, size)
         for score, peak, side in zip(scores, peaks, sides, strict=True)
     ]
 
@@ -64,12 +63,10 @@ def _best_boxes(
     peaks: NDArray[np.bool_],
     sides: NDArray[np.float64],
     size: tuple[int, int],
-    most: int,
-    overlap: float,
 ) -> Found:
     """The boxes of one image."""
     labels, rows, columns = np.nonzero(peaks)
-    order = np.argsort(-scores[labels, rows, columns], kind="stable")[: 4 * most]
+    order = np.argsort(-scores[labels, rows, columns], kind="stable")[: 4 * _MOST]
     labels, rows, columns = labels[order], rows[order], columns[order]
     tall, wide = (pixels / cells for pixels, cells in zip(size, scores.shape[1:], strict=True))
     left, top, right, bottom = sides[:, rows, columns]
@@ -81,7 +78,7 @@ def _best_boxes(
     ]
     limits = np.array([size[1], size[0], size[1], size[0]], dtype=np.float64)
     boxes = np.clip(np.stack(corners, axis=1), 0, limits)
-    standing = _standing(boxes, labels, overlap)[:most]
+    standing = _standing(boxes, labels)[:_MOST]
     return Found(
         boxes[standing].astype(np.float32),
         labels[standing].astype(np.int64),
@@ -89,11 +86,9 @@ def _best_boxes(
     )
 
 
-def _standing(
-    boxes: NDArray[np.float64], labels: NDArray[np.int64], overlap: float
-) -> NDArray[np.int64]:
+def _standing(boxes: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Indices of the boxes, best first, that no better one of their class covers."""
-    covers = (overlaps(boxes, boxes) >= overlap) & (labels[:, None] == labels[None])
+    covers = (overlaps(boxes, boxes) >= _OVERLAP) & (labels[:, None] == labels[None])
     standing: list[int] = []
     for box in range(len(boxes)):
         if not covers[box, standing].any():

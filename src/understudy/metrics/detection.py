@@ -1,4 +1,7 @@
-"""How well objects are found: average precision at one overlap, AP50 at a half.
+"""How well objects are found: average precision at an overlap of a half, AP50.
+
+By the rules of COCO (pycocotools): precision at 101 recalls, the best 100 boxes of a class in an
+image, a box may take the next best object where its best is taken.
 
 Boxes are left, top, right, bottom in continuous coordinates: a box from 0 to 10 is 10 wide.
 """
@@ -7,19 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError
 from understudy.core.types import Found, Vector
 
-MatchingRule = Literal["coco", "voc"]
-"""``coco``: precision at 101 recalls, the best 100 boxes of a class in an image, a box may take
-the next best object where its best is taken (pycocotools). ``voc``: the area under the whole
-curve, and a box whose best object is taken is a miss (PASCAL VOC since 2010)."""
-
+_IOU = 0.5  # of the area two boxes have together, from which on a box counts as found
 _MOST = 100
 _RECALLS = np.linspace(0, 1, 101)
 
@@ -29,32 +27,19 @@ class Detection:
     """How well the objects of some images were found.
 
     Attributes:
-        mean: Mean average precision over the classes that have objects, in [0, 1]; AP50 at an
-            overlap of 0.5. NaN where there are no objects at all.
+        mean: Mean of AP50 over the classes that have objects, in [0, 1]; NaN where there are no
+            objects at all.
         per_class: Of each class; None for a class without objects.
         objects: How many objects each class has.
-        recalls: For each class with objects, (k,) recall after each box, best first.
-        precisions: (k,) the best precision from there on.
-        iou: The overlap from which on a box counts.
-        rule: Which of the two usual rules.
     """
 
     mean: float
     per_class: dict[str, float | None]
     objects: dict[str, int]
-    recalls: dict[str, Vector]
-    precisions: dict[str, Vector]
-    iou: float
-    rule: MatchingRule
 
 
 def average_precision(
-    predictions: Sequence[Found],
-    truth: Sequence[Found],
-    classes: Sequence[str],
-    *,
-    iou: float = 0.5,
-    rule: MatchingRule = "coco",
+    predictions: Sequence[Found], truth: Sequence[Found], classes: Sequence[str]
 ) -> Detection:
     """Average precision of what was found in each image against what is in it.
 
@@ -62,32 +47,19 @@ def average_precision(
         predictions: What a detector found in each image.
         truth: What is in each image, in the same order; the scores are not looked at.
         classes: The names that the labels of both index.
-        iou: Intersection over union from which on a box counts as found, in (0, 1].
-        rule: Which of the two usual rules.
-
-    Raises:
-        InputError: Other numbers of images, no classes, a label out of range, or a bad option.
     """
-    _check(predictions, truth, classes, iou, rule)
     scores: dict[str, float | None] = {}
     objects: dict[str, int] = {}
-    curves: dict[str, tuple[Vector, Vector]] = {}
     for label, name in enumerate(classes):
         objects[name] = sum(int((one.labels == label).sum()) for one in truth)
         scores[name] = None
         if objects[name]:
-            hits = _hits(predictions, truth, label, iou, rule)
-            curves[name] = _curve(hits, objects[name])
-            scores[name] = _area(*curves[name], rule)
+            scores[name] = _area(_hits(predictions, truth, label), objects[name])
     known = [score for score in scores.values() if score is not None]
     return Detection(
         mean=float(np.mean(known)) if known else float("nan"),
         per_class=scores,
         objects=objects,
-        recalls={name: recall for name, (recall, _) in curves.items()},
-        precisions={name: precision for name, (_, precision) in curves.items()},
-        iou=iou,
-        rule=rule,
     )
 
 
@@ -103,71 +75,35 @@ def overlaps(boxes: NDArray[Any], others: NDArray[Any]) -> Vector:
     return iou
 
 
-def _hits(
-    predictions: Sequence[Found], truth: Sequence[Found], label: int, iou: float, rule: MatchingRule
-) -> NDArray[np.bool_]:
+def _hits(predictions: Sequence[Found], truth: Sequence[Found], label: int) -> NDArray[np.bool_]:
     """Whether each box of a class found an object of its own, best box of all images first."""
     scores, hits = [], []
     for one, real in zip(predictions, truth, strict=True):
         mine = np.flatnonzero(one.labels == label)
-        mine = mine[np.argsort(-one.scores[mine], kind="stable")]
-        if rule == "coco":
-            mine = mine[:_MOST]
+        mine = mine[np.argsort(-one.scores[mine], kind="stable")][:_MOST]
         scores.append(one.scores[mine])
-        hits.append(
-            _matched(overlaps(one.boxes[mine], real.boxes[real.labels == label]), iou, rule)
-        )
+        hits.append(_matched(overlaps(one.boxes[mine], real.boxes[real.labels == label])))
     order = np.argsort(-np.concatenate(scores), kind="stable")
     return np.asarray(np.concatenate(hits)[order])
 
 
-def _matched(overlap: Vector, iou: float, rule: MatchingRule) -> NDArray[np.bool_]:
+def _matched(overlap: Vector) -> NDArray[np.bool_]:
     """Of one image, best box first: each takes an object that no better one took."""
     hits = np.zeros(len(overlap), dtype=np.bool_)
     if not overlap.size:
         return hits
     taken = np.zeros(overlap.shape[1], dtype=np.bool_)
     for box, each in enumerate(overlap):
-        best = int(np.argmax(np.where(taken, -1.0, each) if rule == "coco" else each))
-        hits[box] = each[best] >= iou and not taken[best]
+        best = int(np.argmax(np.where(taken, -1.0, each)))
+        hits[box] = each[best] >= _IOU and not taken[best]
         taken[best] |= hits[box]
     return hits
 
 
-def _curve(hits: NDArray[np.bool_], objects: int) -> tuple[Vector, Vector]:
-    """Recall after each box, and the best precision from there on."""
+def _area(hits: NDArray[np.bool_], objects: int) -> float:
+    """Mean of the best precision from each recall on."""
     right = hits.cumsum()
     precision = right / np.arange(1, len(hits) + 1)
-    return right / objects, np.maximum.accumulate(precision[::-1])[::-1]
-
-
-def _area(recall: Vector, precision: Vector, rule: MatchingRule) -> float:
-    if rule == "voc":
-        return float((np.diff(recall, prepend=0.0) * precision).sum())
-    at = np.searchsorted(recall, _RECALLS, side="left")
-    return float(np.append(precision, 0.0)[at].mean())
-
-
-def _check(
-    predictions: Sequence[Found],
-    truth: Sequence[Found],
-    classes: Sequence[str],
-    iou: float,
-    rule: str,
-) -> None:
-    if len(predictions) != len(truth):
-        raise InputError(
-            f"what was found and what is there must be of the same images, "
-            f"found {len(predictions)} and {len(truth)}"
-        )
-    if not classes or not predictions:
-        raise InputError(
-            f"found {len(classes)} classes and {len(predictions)} images: give one or more"
-        )
-    if not 0 < iou <= 1:
-        raise InputError(f"iou must be above 0 and at most 1, found {iou}")
-    if rule not in ("coco", "voc"):
-        raise InputError(f"the rule is coco or voc, found {rule!r}")
-    for one in (*predictions, *truth):
-        if len(one.labels) and not 0 <= one.labels.min() <= one.labels.max() < len(classes):
-            raise InputError(f"labels must index the {len(classes)} classes, found {one.labels}")
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    at = np.searchsorted(right / objects, _RECALLS, side="left")
+    return float(np.append(best, 0.0)[at].mean())

@@ -20,6 +20,7 @@ from understudy.core.types import Images, Masks, Vector
 Codes = NDArray[np.int64]
 
 _OTHERS = 48
+_BINS = 16  # of the luminance of a photo and of each message
 
 DISCLOSED_INFORMATION = Metric(
     key="disclosed_information",
@@ -49,32 +50,13 @@ class PartMessages:
     parts: Masks
     messages: tuple[Images, ...] = ()
 
-    def __post_init__(self) -> None:
-        shape = self.photos.shape
-        if len(shape) != 4 or not len(self.photos) or self.photos.dtype != np.uint8:
-            raise InputError(
-                "photos are (n, height, width, channels) uint8, n at least 1, found "
-                f"{self.photos.dtype} {shape}"
-            )
-        if self.parts.shape != shape[:3] or self.parts.dtype != np.bool_:
-            raise InputError(
-                f"the part of a photo is a mask: {shape[:3]} bool, found "
-                f"{self.parts.dtype} {self.parts.shape}"
-            )
-        for message in self.messages:
-            if message.shape[:3] != shape[:3] or message.dtype != np.uint8:
-                raise InputError(
-                    f"a message is drawn at the size of its photo, {shape[:3]} uint8, found "
-                    f"{message.dtype} {message.shape}"
-                )
-
-    def binned(self, bins: int) -> tuple[Codes, Codes]:
+    def binned(self) -> tuple[Codes, Codes]:
         """(n, height, width) codes each: of the photo's luminance, of all messages together."""
         sent = np.zeros(self.photos.shape[:3], dtype=np.int64)
         for message in self.messages:
-            joint = sent * bins + _binned(message, bins)
+            joint = sent * _BINS + _binned(message)
             sent = np.unique(joint, return_inverse=True)[1].reshape(sent.shape)
-        return _binned(self.photos, bins), sent
+        return _binned(self.photos), sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +75,7 @@ class DisclosedInformation:
     photos: int
 
 
-def disclosed_information(
-    own: PartMessages, others: PartMessages, *, bins: int = 16, confidence: float = 0.95
-) -> DisclosedInformation:
+def disclosed_information(own: PartMessages, others: PartMessages) -> DisclosedInformation:
     """MI(X, {Y1, Y2, ...}) of SpinML, Eq. 1: mean of I(x; y1, y2, ...) / I(x; x) over the photos.
 
     x is the luminance of the part's pixels, y the values of all messages at the same places,
@@ -109,26 +89,19 @@ def disclosed_information(
         own: The photos, and what was sent of them.
         others: Photos of other homes, and the same kinds of messages of those. 48 are used,
             spread over the order they come in.
-        bins: Of the luminance of the photo and of each message.
-        confidence: Of the interval.
 
     Raises:
-        InputError: Other sizes, or no photo in which the part is visible.
+        InputError: No photo in which the part is visible.
     """
-    if own.photos.shape[1:3] != others.photos.shape[1:3]:
-        raise InputError(
-            f"photos of {own.photos.shape[1:3]} and of {others.photos.shape[1:3]} pixels do not "
-            "compare: resize one of them"
-        )
     donors = np.flatnonzero(others.parts.any(axis=(1, 2)))
     if not len(donors):
         raise InputError("the bias needs other photos that show the part, and there is none")
     # Spread over the photos, for those of one home may stand together.
     donors = donors[np.linspace(0, len(donors) - 1, min(len(donors), _OTHERS)).astype(np.int64)]
-    unrelated = [one[donors] for one in others.binned(bins)]
+    unrelated = [one[donors] for one in others.binned()]
     layers = [_Layer(part) for part in others.parts[donors]]
     plain, corrected = [], []
-    for x, y, part in zip(*own.binned(bins), own.parts, strict=True):
+    for x, y, part in zip(*own.binned(), own.parts, strict=True):
         entropy = _entropy(x[part]) if part.any() else 0.0
         if entropy > 0:
             places = [layer.under(part) for layer in layers]
@@ -141,9 +114,7 @@ def disclosed_information(
             corrected.append((information - bias) / entropy)
     if not plain:
         raise InputError("the part has no pixels of more than one brightness in any photo")
-    return DisclosedInformation(
-        _interval(np.asarray(corrected), confidence), float(np.mean(plain)), len(plain)
-    )
+    return DisclosedInformation(_interval(np.asarray(corrected)), float(np.mean(plain)), len(plain))
 
 
 def _bias(x: Codes, y: Codes, photos: list[Codes], messages: list[Codes]) -> float:
@@ -166,9 +137,9 @@ def _entropy(codes: Codes) -> float:
     return float(-(p * np.log2(p)).sum())
 
 
-def _binned(images: Images, bins: int) -> Codes:
+def _binned(images: Images) -> Codes:
     """(n, height, width): the bin of each pixel's luminance."""
-    return np.asarray(images.mean(axis=3) * bins / 256, dtype=np.int64)
+    return np.asarray(images.mean(axis=3) * _BINS / 256, dtype=np.int64)
 
 
 class _Layer:
@@ -191,10 +162,10 @@ class _Layer:
         return rows, columns
 
 
-def _interval(values: Vector, confidence: float) -> Interval:
-    """Student's interval of a mean over photos; without spread where there is one photo."""
+def _interval(values: Vector) -> Interval:
+    """Student's interval (95 %) of a mean over photos; without spread where there is one photo."""
     mean = float(values.mean())
     if len(values) < 2:
         return Interval(mean, mean, mean)
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(values) - 1) * scipy.stats.sem(values))
+    half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values))
     return Interval(mean, mean - half, mean + half)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError, MissingExtra
+from understudy.core.errors import InputError, packages_for
 from understudy.core.results import Metric
 from understudy.metrics.labelled import Labelled, match_classes
 from understudy.metrics.utility import EpochProgress, Network, UtilityResult, score
@@ -247,17 +247,13 @@ def _public(values: NDArray[Any]) -> NDArray[Any]:
 @contextmanager
 def _seeded(seed: int) -> Iterator[Any]:
     """Opacus's engine, torch's generator seeded and put back afterwards, and no warnings."""
-    try:
+    with packages_for("DP-SGD", "torch"):
         import torch
-    except ImportError as error:
-        raise MissingExtra("DP-SGD", "torch") from error
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         # Opacus warns that its noise is seeded, which here it may be, and of its own hooks.
         warnings.simplefilter("ignore")
-        try:
+        with packages_for("DP-SGD on the real data", "bench"):
             from opacus import PrivacyEngine
-        except ImportError as error:
-            raise MissingExtra("DP-SGD on the real data", "bench") from error
         torch.default_generator.manual_seed(seed)
         yield PrivacyEngine(accountant="prv")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.core.types import Batch, Labels, SyntheticBatch
+from understudy.core.types import Batch, Labels
 from understudy.metrics.subsets import some
 
-LabelledRows = Batch | SyntheticBatch | tuple[NDArray[Any], Labels]
+LabelledRows = Batch | tuple[NDArray[Any], Labels]
 """Some rows with a class each."""
 
 
@@ -45,25 +45,19 @@ class Labelled:
         )
 
 
-def gather(
-    batches: Iterable[LabelledRows],
-    classes: Sequence[str],
-    *,
-    of: Literal["embeddings", "images"] = "images",
-) -> Labelled:
+def gather(batches: Iterable[LabelledRows], classes: Sequence[str]) -> Labelled:
     """Collect batches into memory.
 
     Args:
-        batches: What ``Source.batches`` or ``Release.batches`` yields, or (values, labels) pairs.
+        batches: What ``Source.batches`` yields, or (values, labels) pairs.
         classes: Names of the classes that the labels index.
-        of: Which part of a synthetic batch to take.
 
     Raises:
-        InputError: There are no rows, no class names, or no such part in the release.
+        InputError: There are no rows, or no class names.
     """
     if not classes:
         raise InputError("the data has no classes to learn: release it with labels")
-    pairs = [_pair(rows, of) for rows in batches]
+    pairs = [rows if isinstance(rows, tuple) else (rows.values, rows.labels) for rows in batches]
     if not sum(len(labels) for _, labels in pairs):
         raise InputError("the data has no rows")
     if len({values.shape[1:] for values, _ in pairs}) > 1:
@@ -93,14 +87,3 @@ def match_classes(labels: Labels, classes: Sequence[str], onto: Sequence[str]) -
     # -1 marks classes without rows, which the check above lets pass.
     table = np.array([place.get(name, -1) for name in classes], np.int64)
     return table[labels]
-
-
-def _pair(rows: LabelledRows, of: Literal["embeddings", "images"]) -> tuple[NDArray[Any], Labels]:
-    if isinstance(rows, tuple):
-        return rows
-    if isinstance(rows, Batch):
-        return rows.values, rows.labels
-    values = rows.embeddings if of == "embeddings" else rows.images
-    if values is None:
-        raise InputError(f"the release has no {of}")
-    return values, rows.labels

@@ -84,7 +84,6 @@ class Closeness:
         baseline_ratios: (m,) their ratios.
         within: Private rows, some of them, among the other private rows: what real rows of the
             same origin come to. Held-out rows may be of another.
-        held_out_nearest: (n,) the nearest held-out row of each synthetic row.
         held_out_ratios: (n,) nearest over second nearest held-out row: what the ratios of such a
             release come to where nothing was copied.
     """
@@ -96,7 +95,6 @@ class Closeness:
     baseline_nearest: Labels
     baseline_ratios: Vector
     within: Within
-    held_out_nearest: Labels
     held_out_ratios: Vector
 
     @property
@@ -140,7 +138,7 @@ def closeness(
     real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
     nearest, distances, ratios = _two_nearest(synthetic, real, progress)
     theirs, baseline, baseline_ratios = _two_nearest(others, real, progress)
-    near_held_out, _, held_out_ratios = _two_nearest(synthetic, others, progress)
+    _, _, held_out_ratios = _two_nearest(synthetic, others, progress)
     return Closeness(
         nearest,
         distances,
@@ -149,7 +147,6 @@ def closeness(
         theirs,
         baseline_ratios,
         _within(asked, real, chosen),
-        near_held_out,
         held_out_ratios,
     )
 
@@ -203,25 +200,21 @@ def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
     return information
 
 
-def regional_mutual_information(
-    a: Images, b: Images, *, grid: int = _GRID, bins: int = 16
-) -> Vector:
+def regional_mutual_information(a: Images, b: Images) -> Vector:
     """`mutual_information` of each part of a grid, averaged: shapes that stayed in place count.
 
     Args:
         a: (n, height, width, channels) uint8.
         b: The same shape.
-        grid: Parts a side.
-        bins: Of each side of the histograms.
 
     Raises:
         InputError: Other shapes, or images smaller than the grid.
     """
-    if min(a.shape[1:3]) < grid:
-        raise InputError(f"images of {a.shape[1:3]} pixels have no {grid} x {grid} parts")
-    rows, columns = (np.array_split(np.arange(side), grid) for side in a.shape[1:3])
+    if min(a.shape[1:3]) < _GRID:
+        raise InputError(f"images of {a.shape[1:3]} pixels have no {_GRID} x {_GRID} parts")
+    rows, columns = (np.array_split(np.arange(side), _GRID) for side in a.shape[1:3])
     parts = [
-        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=bins)
+        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=16)
         for r in rows
         for c in columns
     ]

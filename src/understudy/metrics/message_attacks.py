@@ -42,8 +42,8 @@ REIDENTIFICATION = Metric(
     baseline="a message chosen at random",
 )
 
-Attacker = Callable[[NDArray[Any], Labels, NDArray[Any], int, int], Labels]
-"""Training messages, their statuses, messages to read, number of statuses, seed: statuses."""
+Attacker = Callable[[NDArray[Any], Labels, NDArray[Any], int], Labels]
+"""Training messages, their statuses, messages to read, number of statuses: statuses."""
 
 _RIDGE = 1e-2
 
@@ -75,8 +75,6 @@ def outline_attack(
     *,
     attackers: Mapping[str, Attacker] | None = None,
     folds: int = 5,
-    seed: int = 0,
-    confidence: float = 0.95,
 ) -> tuple[AttackAccuracy, ...]:
     """Read the status of each message by classifiers that learnt from the messages of other homes.
 
@@ -89,14 +87,12 @@ def outline_attack(
         homes: (n,) whose message each is.
         attackers: By name; None: `ATTACKERS`.
         folds: Parts of the homes, each asked once.
-        seed: Of the parts and of the attackers.
-        confidence: Of the intervals.
 
     Raises:
         InputError: Not a status and a home for each message, or fewer homes than folds.
     """
     classes = int(statuses.max()) + 1 if len(statuses) else 0
-    parts = _folds(messages, statuses, homes, folds, seed)
+    parts = _folds(messages, statuses, homes, folds)
     commonest = np.zeros(len(messages), dtype=bool)
     for part in parts:
         guess = np.bincount(statuses[~part], minlength=classes).argmax()
@@ -107,22 +103,19 @@ def outline_attack(
         hits = 0
         for part in parts:
             known, asked = messages[~part], messages[part]
-            read = attacker(known, statuses[~part], asked, classes, seed)
+            read = attacker(known, statuses[~part], asked, classes)
             hits += int((read == statuses[part]).sum())
-        accuracy = Interval(hits / len(messages), *clopper_pearson(hits, len(messages), confidence))
+        accuracy = Interval(hits / len(messages), *clopper_pearson(hits, len(messages)))
         results.append(AttackAccuracy(accuracy, chance, name))
     return tuple(sorted(results, key=lambda one: -one.accuracy.value))
 
 
-def reidentification(
-    messages: NDArray[Any], homes: Sequence[str], *, confidence: float = 0.95
-) -> AttackAccuracy:
+def reidentification(messages: NDArray[Any], homes: Sequence[str]) -> AttackAccuracy:
     """Whether the nearest other message comes from the same home.
 
     Args:
         messages: (n, d) features or embeddings, or (n, height, width, channels) uint8 images.
         homes: (n,) whose message each is.
-        confidence: Of the interval.
 
     Raises:
         InputError: Not a home for each message, or a single message.
@@ -140,17 +133,17 @@ def reidentification(
     other = np.where(itself, nearest[:, 1], nearest[:, 0])
     hits = int((owners[other] == owners).sum())
     return AttackAccuracy(
-        Interval(hits / len(features), *clopper_pearson(hits, len(features), confidence)),
+        Interval(hits / len(features), *clopper_pearson(hits, len(features))),
         float(((sizes - 1) / (len(features) - 1))[owners].mean()),
         f"nearest of {len(names)} homes",
     )
 
 
-def message_features(messages: NDArray[Any], *, side: int = 32) -> Vector:
-    """(n, d): images averaged to ``side`` pixels a side and flattened; features as they are."""
+def message_features(messages: NDArray[Any]) -> Vector:
+    """(n, d): images averaged to 32 pixels a side and flattened; features as they are."""
     if messages.ndim == 2:
         return np.asarray(messages, dtype=np.float64)
-    small = area_means(messages, side, smaller=True)
+    small = area_means(messages, 32, smaller=True)
     return np.asarray(small.reshape(len(small), -1), dtype=np.float64)
 
 
@@ -176,7 +169,7 @@ def camera_residuals(messages: Images, homes: Sequence[str]) -> Images:
 
 
 def _folds(
-    messages: NDArray[Any], statuses: Labels, homes: Sequence[str], folds: int, seed: int
+    messages: NDArray[Any], statuses: Labels, homes: Sequence[str], folds: int
 ) -> list[NDArray[np.bool_]]:
     """For each fold the messages of its homes."""
     if not len(messages) == len(statuses) == len(homes):
@@ -187,13 +180,11 @@ def _folds(
     names, owners = np.unique(homes, return_inverse=True)
     if not 2 <= folds <= len(names):
         raise InputError(f"{folds} folds need as many homes and at least 2: found {len(names)}")
-    order = np.random.default_rng(seed).permutation(len(names))
+    order = np.random.default_rng(0).permutation(len(names))
     return [np.isin(owners, part) for part in np.array_split(order, folds)]
 
 
-def _nearest(
-    known: NDArray[Any], statuses: Labels, asked: NDArray[Any], classes: int, seed: int
-) -> Labels:
+def _nearest(known: NDArray[Any], statuses: Labels, asked: NDArray[Any], _classes: int) -> Labels:
     """The status of the nearest message."""
     there, here = message_features(known), message_features(asked)
     queries, rows = clouds(here, there)
@@ -201,9 +192,7 @@ def _nearest(
     return np.asarray(statuses[nearest[:, 0]])
 
 
-def _kernel(
-    known: NDArray[Any], statuses: Labels, asked: NDArray[Any], classes: int, seed: int
-) -> Labels:
+def _kernel(known: NDArray[Any], statuses: Labels, asked: NDArray[Any], classes: int) -> Labels:
     """Ridge regression on the statuses with a Gaussian kernel as wide as half the median."""
     there, here = message_features(known), message_features(asked)
     spread = np.maximum(there.std(axis=0), 1e-6 * max(1.0, float(there.std())))
@@ -221,26 +210,6 @@ def _squares(a: Vector, b: Vector) -> Vector:
     """Squared distances, (len(a), len(b))."""
     both = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
     return np.asarray(np.maximum(both, 0))
-
-
-def convolutional_attacker(epochs: int | None = None) -> Attacker:
-    """A convolutional network that learns from images of messages; needs torch.
-
-    Args:
-        epochs: Passes over the training set; None for the recipe's own number.
-    """
-
-    def attack(
-        known: NDArray[Any], statuses: Labels, asked: NDArray[Any], classes: int, seed: int
-    ) -> Labels:
-        from understudy.metrics.networks.classifier_training import train_on_images
-
-        network = train_on_images(
-            known, statuses, classes=classes, seed=seed, epochs=epochs, flip=True
-        )
-        return network.predict(asked)
-
-    return attack
 
 
 ATTACKERS: Mapping[str, Attacker] = {"nearest message": _nearest, "kernel": _kernel}

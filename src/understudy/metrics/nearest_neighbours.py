@@ -264,7 +264,6 @@ class Coverage:
         density: Real balls around a synthetic row, over k, on average (Naeem et al. 2020, Eq. 5).
         coverage: Part of the real balls with a synthetic row inside (Eq. 6).
         density_error: Standard error of the density, the real rows taken as given.
-        k: Neighbours that make a ball.
     """
 
     precision: float
@@ -272,7 +271,6 @@ class Coverage:
     density: float
     coverage: float
     density_error: float
-    k: int
 
 
 def coverage(
@@ -280,7 +278,6 @@ def coverage(
     synthetic: NDArray[Any],
     *,
     k: int = NEAREST_NEIGHBOURS,
-    progress: RowProgress = _silent,
 ) -> Coverage:
     """Improved precision and recall, density and coverage, as ``prdc`` computes them.
 
@@ -288,7 +285,6 @@ def coverage(
         real: (n, d).
         synthetic: (m, d).
         k: Neighbours that make a ball.
-        progress: Told of rows; in all, of the real ones twice and of the synthetic ones once.
 
     Raises:
         InputError: Not more than k rows a side, or embeddings that do not compare.
@@ -296,12 +292,12 @@ def coverage(
     if k < 1:
         raise InputError(f"k must be 1 or more, found {k}")
     real_cloud, synthetic_cloud = clouds(real, synthetic)
-    real_squares = kth_squares(real_cloud, k, progress)
-    synthetic_squares = kth_squares(synthetic_cloud, k, progress)
+    real_squares = kth_squares(real_cloud, k)
+    synthetic_squares = kth_squares(synthetic_cloud, k)
     inside = np.zeros(len(synthetic), dtype=np.int64)
     recalled, covered = (np.zeros(len(real), dtype=np.bool_) for _ in range(2))
 
-    def compare(real_block: slice) -> tuple[slice, Labels]:
+    def compare(real_block: slice) -> Labels:
         hits = np.zeros(len(synthetic), dtype=np.int64)
         for block in row_blocks(len(synthetic)):
             squares = real_cloud.to(synthetic_cloud.right(block), real_block)
@@ -309,18 +305,16 @@ def coverage(
             hits[block] += np.bincount(columns, minlength=squares.shape[1])
             covered[real_block][rows] = True
             recalled[real_block] |= (squares < synthetic_squares[None, block]).any(axis=1)
-        return real_block, hits
+        return hits
 
-    for real_block, hits in side_by_side(compare, row_blocks(len(real))):
+    for hits in side_by_side(compare, row_blocks(len(real))):
         inside += hits
-        progress(real_block.stop - real_block.start)
     return Coverage(
         precision=float((inside > 0).mean()),
         recall=float(recalled.mean()),
         density=float(inside.mean() / k),
         coverage=float(covered.mean()),
         density_error=float(inside.std() / k / np.sqrt(len(inside))),
-        k=k,
     )
 
 

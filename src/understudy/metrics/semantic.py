@@ -37,9 +37,7 @@ class PromptSimilarity:
     above: Interval
 
 
-def semantic_similarity(
-    private: NDArray[Any], synthetic: NDArray[Any], *, confidence: float = 0.95
-) -> Interval:
+def semantic_similarity(private: NDArray[Any], synthetic: NDArray[Any]) -> Interval:
     """SIM (SpinML, Eq. 2): mean cosine over all pairs of a private and a synthetic embedding.
 
     The interval treats both sides as samples; where either has one row, it has no spread.
@@ -47,14 +45,13 @@ def semantic_similarity(
     Args:
         private: (n, d) embeddings of private images, or of their objects or backgrounds alone.
         synthetic: (m, d) of what was made or shared, by the same model.
-        confidence: Of the interval.
 
     Raises:
-        InputError: Embeddings that do not compare, or one of length zero.
+        InputError: An embedding of length zero.
     """
     one, two = _directions(private, synthetic)
     to_theirs, to_mine = one @ two.mean(axis=0), two @ one.mean(axis=0)
-    return _interval(float(to_theirs.mean()), (to_theirs, to_mine), confidence)
+    return _interval(float(to_theirs.mean()), (to_theirs, to_mine))
 
 
 def part_directions(images: Images, masks: Masks, encoder: Encoder) -> tuple[Vector, Vector]:
@@ -100,11 +97,7 @@ SEMANTIC_SIMILARITY = Metric(
 
 
 def prompt_similarity(
-    private: NDArray[Any],
-    prompts: NDArray[Any],
-    empty: NDArray[Any],
-    *,
-    confidence: float = 0.95,
+    private: NDArray[Any], prompts: NDArray[Any], empty: NDArray[Any]
 ) -> PromptSimilarity:
     """SIM of prompts and private images; the baseline is the empty prompt's.
 
@@ -112,27 +105,24 @@ def prompt_similarity(
         private: (n, d) embeddings of private images (`TextEncoder.encode`).
         prompts: (m, d) embeddings of the prompts (`TextEncoder.encode_text`).
         empty: (1, d) embedding of the empty prompt.
-        confidence: Of the intervals.
 
     Raises:
-        InputError: Embeddings that do not compare, or one of length zero; several empty prompts.
+        InputError: An embedding of length zero.
     """
-    if len(empty) != 1:
-        raise InputError(f"there is one empty prompt: (1, d), found {empty.shape}")
     images, texts, nothing = _directions(private, prompts, empty)
     more = texts - nothing  # differences image by image: what all prompts share drops out
     by_image, by_text = images @ more.mean(axis=0), more @ images.mean(axis=0)
     return PromptSimilarity(
-        semantic_similarity(private, prompts, confidence=confidence),
-        semantic_similarity(private, empty, confidence=confidence),
-        _interval(float(by_image.mean()), (by_image, by_text), confidence),
+        semantic_similarity(private, prompts),
+        semantic_similarity(private, empty),
+        _interval(float(by_image.mean()), (by_image, by_text)),
     )
 
 
-def _interval(mean: float, sides: tuple[Vector, ...], confidence: float) -> Interval:
+def _interval(mean: float, sides: tuple[Vector, ...]) -> Interval:
     """Of a mean over all pairs of two samples, by each row's own mean (Hoeffding 1948)."""
     variance = sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1)
-    half_width = float(scipy.stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance))
+    half_width = float(scipy.stats.norm.ppf(0.975) * np.sqrt(variance))
     return Interval(mean, mean - half_width, mean + half_width)
 
 
@@ -140,11 +130,6 @@ def _directions(*sets: NDArray[Any]) -> tuple[Vector, ...]:
     """Embeddings scaled to unit norm."""
     directions = []
     for one in sets:
-        if one.ndim != 2 or not len(one) or one.shape[1] != sets[0].shape[1]:
-            raise InputError(
-                "embeddings by one model, (n, d) with n at least 1, are compared: found "
-                f"{one.shape} and {sets[0].shape}"
-            )
         norms = np.linalg.norm(one.astype(np.float64), axis=1, keepdims=True)
         if not np.isfinite(norms).all() or not (norms > 0).all():
             raise InputError("an embedding is zero or not finite: it has no direction")

@@ -5,12 +5,13 @@ Spends nothing. Private images are read to recognise the dataset, and nothing el
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Unpack
 
 from understudy.core.roles import RoleNames
+from understudy.core.types import Fit
 from understudy.planning.run_times import expected_time
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
@@ -18,7 +19,7 @@ from understudy.release.outputs import require_free
 from understudy.run.config import ReadingOptions, RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
 from understudy.run.model_fit import words_fit
-from understudy.run.prepare import prepare, require_room_of
+from understudy.run.prepare import Prepared, prepare, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.shared_records import require_no_shared_records
 from understudy.run.tuning import alternatives_of
@@ -43,8 +44,12 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     fit = words_fit(prepared)
     with Ledger(prepared.config.privacy.ledger) as ledger:
         require_no_shared_records(prepared.compared, prepared.source, ledger)
-        dataset, others = ledger.look_up(prepared.source)
-        plan = plan_of(prepared, ledger, dataset, others, () if fit is None else (fit,))
+        return timed_plan(prepared, ledger, () if fit is None else (fit,))
+
+
+def timed_plan(prepared: Prepared, ledger: Ledger, fits: Sequence[Fit] = ()) -> RunPlan:
+    """What a run would charge, and about how long it would take."""
+    plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source), fits)
     return replace(plan, time=expected_time(prepared))
 
 

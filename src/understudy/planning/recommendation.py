@@ -19,9 +19,8 @@ from understudy.data import open_source
 from understudy.methods.base import AUTO, Expectation, Inventory
 from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.planning.check import Problem, SourceCheck, check_source
-from understudy.planning.dry import RecommendationOptions
+from understudy.planning.dry import RecommendationOptions, timed_plan
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
-from understudy.planning.run_times import expected_time
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
@@ -31,7 +30,7 @@ from understudy.run.methods import method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.run_plan import RunPlan, explanation, plan_of
+from understudy.run.run_plan import RunPlan, explanation
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
@@ -423,11 +422,9 @@ def _planned(config: RunConfig) -> tuple[Prepared | None, RunPlan | None, str | 
     try:
         prepared = prepare(config)
         with Ledger(prepared.config.privacy.ledger) as ledger:
-            plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source))
-        plan = replace(plan, time=expected_time(prepared))
+            return prepared, timed_plan(prepared, ledger), None
     except InputError as error:
         return None, None, str(error)
-    return prepared, plan, None
 
 
 def _class_notes(check: SourceCheck, epsilon: float) -> list[str]:

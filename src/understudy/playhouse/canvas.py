@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 from understudy.playhouse.colours import Colour
 
 Point = tuple[float, float]
@@ -23,10 +23,8 @@ _ARC = 8  # corners of each end of a limb
 
 
 def _aggdraw() -> Any:
-    try:
+    with packages_for("playhouse", "playhouse"):
         import aggdraw
-    except ImportError as error:
-        raise MissingExtra("playhouse", "playhouse") from error
     return aggdraw
 
 
@@ -36,7 +34,7 @@ def _brush(colour: Colour, opacity: int) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _pen(colour: Colour, width: float, opacity: int) -> Any:
+def _pen(colour: Colour, width: float, opacity: int = 255) -> Any:
     return _aggdraw().Pen(colour, width, opacity)
 
 
@@ -179,11 +177,9 @@ class Canvas:
         """A filled ellipse."""
         self.polygon(circle(x, y, rx, ry), colour, opacity)
 
-    def stroke(
-        self, points: Sequence[float], colour: Colour, width: float, opacity: int = 255
-    ) -> None:
+    def stroke(self, points: Sequence[float], colour: Colour, width: float) -> None:
         """A line, ``width`` in the present coordinates."""
-        self._draw.line(points, _pen(colour, round(width * self._unit, 2), opacity))
+        self._draw.line(points, _pen(colour, round(width * self._unit, 2)))
 
     def shadow(self, x: float, y: float, rx: float, ry: float, opacity: int = 70) -> None:
         """A dark spot on the ground, which is no thing."""

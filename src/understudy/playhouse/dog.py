@@ -135,7 +135,10 @@ def draw_dog(
 ) -> dict[str, Point]:
     """Draw a dog at the canvas's place; its joints by name, in its own coordinates."""
     pose = DOG_POSES[status]
-    _shadow(canvas, status)
+    if status == "playing":
+        canvas.shadow(0.0, 0.05, 0.36, 0.045, 80)
+    else:
+        canvas.shadow(0.0, 0.0, 0.46, 0.05, 70)
     canvas.kind(DOG)
     coat, shade, _ = shades(look.coat, ink)
     figure = DrawnFigure(ink, contrast=light)
@@ -156,13 +159,6 @@ def draw_dog(
 
 def _between(start: Point, end: Point, part: float) -> Point:
     return start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part
-
-
-def _shadow(canvas: Canvas, status: str) -> None:
-    if status == "playing":
-        canvas.shadow(0.0, 0.05, 0.36, 0.045, 80)
-    else:
-        canvas.shadow(0.0, 0.0, 0.46, 0.05, 70)
 
 
 def _behind(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, shade: Colour) -> None:

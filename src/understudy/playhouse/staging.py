@@ -96,16 +96,16 @@ def _room(
     )
 
 
-def camera(dice: Dice, amount: float = 1.0) -> Affine:
+def camera(dice: Dice) -> Affine:
     """A small shift and zoom."""
-    zoom = 1 + amount * dice.between(-0.02, 0.09)
+    zoom = 1 + dice.between(-0.02, 0.09)
     return (
         zoom,
         0,
-        0.5 - 0.5 * zoom + amount * dice.between(-0.035, 0.035),
+        0.5 - 0.5 * zoom + dice.between(-0.035, 0.035),
         0,
         zoom,
-        0.5 - 0.5 * zoom + amount * dice.between(-0.03, 0.02),
+        0.5 - 0.5 * zoom + dice.between(-0.03, 0.02),
     )
 
 

@@ -76,9 +76,9 @@ def guess_bound(receipt: Receipt, units: int = 1) -> float:
     return min(general, gaussian, 1.0)
 
 
-def stated(value: float, digits: int = 4) -> str:
-    """A bound with few digits, rounded up so that the words never promise more than the number."""
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
+def stated(value: float) -> str:
+    """A bound with four digits, rounded up so that the words never promise more than the number."""
+    rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))
     return _plain(rounded)
 
 

@@ -90,7 +90,8 @@ class Plot:
             f"{scale if self.x.log else ''}."
         ]
         for line in self.lines:
-            points = [f"{short(x)}: {short(y)}" for x, y in _few(line)]
+            few = _thinned(len(line.x), 3)
+            points = [f"{short(line.x[index])}: {short(line.y[index])}" for index in few]
             sentences.append(f"{line.name}: {', '.join(points)}.")
         return " ".join(sentences)
 
@@ -210,10 +211,6 @@ def _thinned(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return [round(k * (count - 1) / (most - 1)) for k in range(most)]
-
-
-def _few(line: PlotLine) -> list[tuple[float, float]]:
-    return [(line.x[index], line.y[index]) for index in _thinned(len(line.x), 3)]
 
 
 def _reached(line: PlotLine, at: float) -> float:

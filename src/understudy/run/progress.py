@@ -254,8 +254,8 @@ class _SilentStep:
 class RichEvents(LineEvents):
     """One bar on a terminal, of the step that began last and is not over, and lines above it."""
 
-    def __init__(self, progress: Progress, clock: Clock = time.monotonic) -> None:
-        super().__init__(sys.stderr, 0.0, clock)
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(sys.stderr, 0.0, time.monotonic)
         self._progress = progress
         self._task: TaskID | None = None
         self._paused = False
@@ -329,12 +329,12 @@ Beating = TypeVar("Beating", PlainEvents, JsonEvents, RichEvents)
 
 
 @contextmanager
-def heartbeat(events: Beating, wait: float = _BEAT) -> Iterator[Beating]:
+def heartbeat(events: Beating) -> Iterator[Beating]:
     """Events that beat by themselves, from a thread, until the end of the block."""
     over = threading.Event()
 
     def beat() -> None:
-        while not over.wait(wait):
+        while not over.wait(_BEAT):
             events.beat()
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

@@ -121,14 +121,9 @@ def load(
     return RunReport(record, owner, root)
 
 
-def refresh(
-    folder: str | PathLike[str],
-    *,
-    ledger: str | None = None,
-    other_runs: Sequence[str | PathLike[str]] = (),
-) -> Path:
+def refresh(folder: str | PathLike[str]) -> Path:
     """Write ``owner/report.html`` anew from what the run and its evaluation left."""
-    return load(folder, ledger=ledger, other_runs=other_runs).write()
+    return load(folder).write()
 
 
 def write_public_report(folder: str | Path, out: Path) -> Path:

@@ -15,22 +15,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from understudy.core.errors import MissingExtra, WireError
+from understudy.core.errors import WireError, packages_for
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.wire_items import ITEM_BYTES, Message
 from understudy.server.job_service import ConflictError, JobService, UnsupportedJobError
 from understudy.server.job_store import JobRow, QuotaRefusedError
 from understudy.server.sealed_folders import JobGoneError
 
-try:
+with packages_for("the server", "server"):
     from fastapi import FastAPI, Request, Response
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.types import Message as Event
-except ImportError as error:
-    raise MissingExtra("the server", "server") from error
 
 _log = logging.getLogger(__name__)
 

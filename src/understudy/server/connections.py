@@ -18,13 +18,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from understudy.core.errors import ConfigError, MissingExtra
+from understudy.core.errors import ConfigError, packages_for
 
-try:
+with packages_for("the server", "server"):
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
-except ImportError as error:
-    raise MissingExtra("the server", "server") from error
 
 _log = logging.getLogger(__name__)
 

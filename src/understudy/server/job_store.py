@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from understudy.core.errors import ConfigError, MissingExtra, RunError
+from understudy.core.errors import ConfigError, RunError, packages_for
 from understudy.methods.sanitize.wire import FailureCode
 
-try:
+with packages_for("the server", "server"):
     from sqlalchemy import (
         Column,
         Connection,
@@ -39,8 +39,6 @@ try:
         update,
     )
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-except ImportError as error:
-    raise MissingExtra("the server", "server") from error
 
 WallClock = Callable[[], int]
 """Seconds since 1970."""
@@ -454,15 +452,13 @@ def _engine(url: str) -> Any:
         return engine
     if target.get_backend_name() != "postgresql":
         raise ConfigError("--database is of SQLite or of PostgreSQL")
-    try:
+    with packages_for("a server with PostgreSQL", "postgres"):
         return create_engine(
             target.set(drivername="postgresql+psycopg"),
             hide_parameters=True,
             pool_pre_ping=True,
             isolation_level="READ COMMITTED",
         )
-    except ImportError as error:
-        raise MissingExtra("a server with PostgreSQL", "postgres") from error
 
 
 def _sqlite_connected(connection: sqlite3.Connection, _record: object) -> None:

@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.hub.hub_models import HubOptions
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 from understudy.core.types import Shape
 from understudy.methods.sanitize.training_set import LabelledSet, TrainedModel
 from understudy.methods.sanitize.wire import ModelKind
 
-try:
+with packages_for("training a model", "server"):
     import safetensors.torch
     import torch
-except ImportError as error:
-    raise MissingExtra("training a model", "server") from error
 
 from understudy.metrics.networks.classifier import accuracy
 from understudy.metrics.networks.classifier_training import train_on_images

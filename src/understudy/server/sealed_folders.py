@@ -17,14 +17,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from understudy.core.errors import MissingExtra, RunError
+from understudy.core.errors import RunError, packages_for
 from understudy.core.files import HALF_WRITTEN, sync_folder, write_whole
 
-try:
+with packages_for("the server", "server"):
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError as error:
-    raise MissingExtra("the server", "server") from error
 
 _CHUNK = 2**20
 _TAG, _PREFIX = 16, 7

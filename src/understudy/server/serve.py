@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from understudy.backends.registry import load_encoder, load_model
-from understudy.core.errors import ConfigError, InputError, MissingExtra
+from understudy.core.errors import ConfigError, InputError, packages_for
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.core.types import Shape
 from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
@@ -42,14 +42,12 @@ from understudy.server.job_store import JobStore, Quotas
 from understudy.server.sealed_folders import JobFolders
 from understudy.server.worker import WorkerPool
 
-try:
+with packages_for("the server", "server"):
     import uvicorn
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
-except ImportError as error:
-    raise MissingExtra("the server", "server") from error
 
 
 _log = logging.getLogger(__name__)

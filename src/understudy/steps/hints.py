@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 from understudy.core.types import Images
 
 LIMBS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -54,10 +54,8 @@ def edges(images: Images, *, sigma: float = 0.8) -> NDArray[np.uint8]:
     Raises:
         MissingExtra: scikit-image is not installed.
     """
-    try:
+    with packages_for("edges of images", "models"):
         from skimage.feature import canny
-    except ImportError as error:
-        raise MissingExtra("edges of images", "models") from error
 
     grey = images.mean(axis=-1) / 255
     maps = [canny(image, sigma=sigma) for image in grey]  # type: ignore[no-untyped-call]

@@ -24,17 +24,14 @@ def weighted_kmeans(
     weights: Vector,
     clusters: int,
     rng: np.random.Generator,
-    *,
-    tries: int = 6,
-    iterations: int = 15,
 ) -> Vector:
-    """Centres (k, d) of weighted points (m, d): the best of k-means++ starts, then Lloyd."""
+    """Centres (k, d) of weighted points (m, d): the best of 6 k-means++ starts, then Lloyd."""
     points, weights = points[weights > 0], weights[weights > 0]
     distances = square_distances(points, points)
     best, best_cost = points[:1].repeat(clusters, axis=0), np.inf
-    for _ in range(tries):
+    for _ in range(6):
         centres = points[_plus_plus(distances, weights, clusters, rng)]
-        for _ in range(iterations):
+        for _ in range(15):
             member = np.eye(clusters)[nearest(points, centres)] * weights[:, None]
             mass = member.sum(axis=0)
             moved = member.T @ points / np.maximum(mass, 1e-12)[:, None]

@@ -105,12 +105,12 @@ class AutoencoderStage:
 
 @torch.no_grad()
 def encode_latents(
-    network: Any, images: Images, device: torch.device, *, batch: int = 128
+    network: Any, images: Images, device: torch.device
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
     """Latents of many images: (n, channels, height / 8, width / 8) float16."""
     latents = []
-    for start in range(0, len(images), batch):
-        pixels = to_network(images[start : start + batch], device)
+    for start in range(0, len(images), 128):
+        pixels = to_network(images[start : start + 128], device)
         with torch.autocast(device.type, torch.bfloat16):
             latents.append(network.encode(pixels).latents.to(torch.float16).cpu().numpy())
     return np.concatenate(latents)

@@ -176,12 +176,12 @@ def _index(values: Sequence[str], value: str | None) -> int:
 
 @torch.no_grad()
 def embed_images(
-    clip: Any, images: Images, device: torch.device, *, batch: int = 128
+    clip: Any, images: Images, device: torch.device
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
     """Embeddings of many images, each of length sqrt(d): (n, d) float16."""
     embeddings = []
-    for start in range(0, len(images), batch):
-        pixels = to_network(images[start : start + batch], device)
+    for start in range(0, len(images), 128):
+        pixels = to_network(images[start : start + 128], device)
         with torch.autocast(device.type, torch.bfloat16):
             features = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
         unit = functional.normalize(features.float()) * clip.config.projection_dim**0.5

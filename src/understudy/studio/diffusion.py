@@ -188,7 +188,7 @@ class UNetStage(_Noised):
         blank = partial(self._velocity, silence, nothing)
         for text, label in ((states, nothing), (silence, conditioning)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
-            shown.append(draw_latents(self.studied, velocity, 8, vae=vae))
+            shown.append(draw_latents(self.studied, velocity, vae=vae))
         return np.concatenate(shown)
 
     def _velocity(
@@ -274,7 +274,7 @@ class InpaintingStage(_Noised):
 
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
         guided_velocity = guided(partial(velocity, states), partial(velocity, silence), 2.0)
-        inpainted = draw_latents(self.studied, guided_velocity, 8)
+        inpainted = draw_latents(self.studied, guided_velocity)
         return np.concatenate(
             [images, np.where(hole, 128, images), np.where(hole, inpainted, images)]
         )
@@ -341,7 +341,7 @@ class ControlStage(_Noised):
             3.0,
         )
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
-        return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity, 8)])
+        return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity)])
 
 
 def drawn_holes(
@@ -409,20 +409,13 @@ def widened(base: Any, more: int) -> Any:
 
 
 @torch.no_grad()
-def draw_latents(
-    studied: Studied,
-    velocity: Velocity,
-    count: int,
-    *,
-    steps: int = 12,
-    vae: Any = None,
-) -> Images:
-    """Pictures from noise, always the same noise; decoded by another autoencoder if given."""
+def draw_latents(studied: Studied, velocity: Velocity, *, vae: Any = None) -> Images:
+    """Eight pictures from noise, always the same noise; decoded by another autoencoder if given."""
     solver = diffusers.DPMSolverMultistepScheduler(**NOISING)
-    solver.set_timesteps(steps)
+    solver.set_timesteps(12)
     random = torch.Generator(studied.device).manual_seed(0)
-    x = torch.randn((count, *studied.latents.shape[1:]), generator=random, device=studied.device)
+    x = torch.randn((8, *studied.latents.shape[1:]), generator=random, device=studied.device)
     for step in solver.timesteps:
-        times = step.expand(count).to(studied.device)
+        times = step.expand(8).to(studied.device)
         x = solver.step(velocity(x, times), step, x).prev_sample
     return from_network((vae or studied.vae).decode(x).sample)

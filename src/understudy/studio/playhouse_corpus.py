@@ -30,12 +30,10 @@ _FEWEST = 1_000  # rows that a process of their own is worth
 _CHUNK = 64
 
 
-def playhouse_rows(
-    side: int, count: int, *, first: int = 0, processes: int | None = None
-) -> Iterator[CorpusRow]:
+def playhouse_rows(side: int, count: int) -> Iterator[CorpusRow]:
     """Pictures of the public world with all that is known about them."""
-    seeds = range(first, first + count)
-    processes = processes or max(1, min(os.cpu_count() or 1, count // _FEWEST))
+    seeds = range(count)
+    processes = max(1, min(os.cpu_count() or 1, count // _FEWEST))
     if processes == 1:
         yield from map(partial(playhouse_row, side), seeds)
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
 from understudy.backends.registry import load_model
-from understudy.core.errors import ConfigError, MissingExtra
+from understudy.core.errors import ConfigError, packages_for
 from understudy.core.ports import Segmenter
 from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
@@ -103,10 +103,8 @@ def train_studio(
     Returns:
         The stages that are done now.
     """
-    try:
+    with packages_for("a studio", "models"):
         from understudy.studio.stages import CONTINUED, StudioTrainer
-    except ImportError as error:
-        raise MissingExtra("a studio", "models") from error
     from understudy.playhouse.picture import SEGMENT_CLASSES
 
     start = None if order.start is None else _copied(order, CONTINUED)
@@ -129,15 +127,13 @@ def train_studio(
 
 def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tuple[str, ...]:
     """`understudy studio train`: `train_studio` with the default plan, as the order changes it."""
-    try:
+    with packages_for("a studio", "models"):
         from understudy.backends.hub.hub_models import HubOptions
         from understudy.backends.training_loop import Machine
         from understudy.studio.photographs import PhotoPlan
         from understudy.studio.plan import StudioPlan
 
         device, _ = HubOptions(device=order.device).placement()
-    except ImportError as error:
-        raise MissingExtra("a studio", "models") from error
     precision = "auto"
     if order.bfloat16 is not None:
         precision = "bfloat16" if order.bfloat16 else "float32"
@@ -203,7 +199,7 @@ def distil_segmenter(
     Returns:
         The folder of the segmenter, in the hub's format.
     """
-    try:
+    with packages_for("a segmenter", "models"):
         import torch
 
         from understudy.backends.hub.hub_models import HubOptions
@@ -213,8 +209,6 @@ def distil_segmenter(
         from understudy.studio.stages import save_network, save_preparation, train_stage
 
         machine = Machine(HubOptions(device=device).placement()[0])
-    except ImportError as error:
-        raise MissingExtra("a segmenter", "models") from error
     labeller = load_model(Segmenter, teacher)
     plan = PhotoPlan(count=count, held_out=0)
     with reporting(progress) as events:
@@ -239,10 +233,8 @@ def export_studio(folder: Path, studio: Path | None) -> None:
     """Write a studio as one pipeline of diffusers; see `Studio.export`."""
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there and not empty: choose another folder")
-    try:
+    with packages_for("a studio", "models"):
         from understudy.backends.embedded.studio.studio_models import Studio
-    except ImportError as error:
-        raise MissingExtra("a studio", "models") from error
     Studio(None if studio is None else str(studio)).export(folder)
 
 

@@ -76,10 +76,7 @@ def _by_files(pipeline: Any) -> tuple[int, str] | None:
         return _STEPS, f"its scheduler {kind}"
     # SD-Turbo and SDXL-Turbo. Models of zero terminal SNR count from the end too, and predict v.
     few = config.get("timestep_spacing") == "trailing" and kind in _TRAILING
-    if few and config.get("prediction_type") == "epsilon" and not _zero_snr(config):
+    epsilon = config.get("prediction_type") == "epsilon"
+    if few and epsilon and not config.get("rescale_betas_zero_snr"):
         return _STEPS, "its scheduler's timestep_spacing=trailing"
     return None
-
-
-def _zero_snr(config: Any) -> bool:
-    return bool(config.get("rescale_betas_zero_snr"))

@@ -21,7 +21,7 @@ from understudy.backends.embedded.shipped import (
 )
 from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
 from understudy.backends.plugin import BackendInfo, Kind, installed, read_options
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.errors import BackendError, packages_for
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
@@ -142,10 +142,8 @@ class EmbeddedBackend:
 def _module(rest: str) -> Any:
     """The module of a model that needs an extra."""
     module, extra = _MODULES[rest]
-    try:
+    with packages_for(f"embedded:{rest}", extra):
         return import_module(f"understudy.backends.embedded.{module}")
-    except ImportError as error:
-        raise MissingExtra(f"embedded:{rest}", extra) from error
 
 
 backend = EmbeddedBackend()

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from understudy.backends.plugin import BackendInfo, Kind, installed
-from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.errors import BackendError, packages_for
 from understudy.core.ports import Encoder
 from understudy.core.types import Shape
 
@@ -58,10 +58,8 @@ class HostedBackend:
 
 def _load(kind: str, rest: str) -> Any:
     module, _, function = _LOADERS[kind].partition(":")
-    try:
+    with packages_for(f"openai:{rest}", _EXTRA):
         return getattr(import_module(f"understudy.backends.hosted.{module}"), function)
-    except ImportError as error:
-        raise MissingExtra(f"openai:{rest}", _EXTRA) from error
 
 
 backend = HostedBackend()

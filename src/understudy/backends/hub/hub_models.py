@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from understudy.backends.plugin import BackendInfo, Kind, PositiveCount, installed
-from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
+from understudy.core.errors import BackendError, HubUnreachable, MissingExtra, packages_for
 from understudy.core.option import check_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
@@ -154,10 +154,8 @@ _LOADERS = {
 def _function(location: str, rest: str) -> Any:
     """A function of one of the sibling modules that need the extra."""
     module, _, name = location.partition(":")
-    try:
+    with packages_for(f"hf:{rest}", EXTRA):
         return getattr(import_module(f"understudy.backends.{module}"), name)
-    except ImportError as error:
-        raise MissingExtra(f"hf:{rest}", EXTRA) from error
 
 
 class HubBackend:

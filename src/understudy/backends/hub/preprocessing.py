@@ -213,7 +213,7 @@ def preparation_config(
     if not subfolder:
         places += [(f"{model}/..", "feature_extractor"), (f"{model}/..", "image_processor")]
     for location, folder in places:
-        if location.endswith("/..") and not _is_local(location):
+        if location.endswith("/..") and not Path(location).is_dir():
             continue
         whole = read_hub_json(
             location, "processor_config.json", revision=revision, subfolder=folder
@@ -229,10 +229,6 @@ def preparation_config(
         f"hf:{model} has no preprocessor_config.json, which says how its images are made ready: "
         "add one (AutoImageProcessor's save_pretrained writes it)"
     )
-
-
-def _is_local(location: str) -> bool:
-    return Path(location).is_dir()
 
 
 def _size(size: Any, square: bool, config: Mapping[str, Any]) -> tuple[tuple[int, int], bool]:

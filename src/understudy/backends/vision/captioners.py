@@ -49,11 +49,7 @@ PROMPT = "Describe this image in one sentence."
 
 @dataclass(frozen=True, slots=True)
 class CaptionerOptions(HubOptions):
-    """Options of a captioner that writes, besides those of `HubOptions`.
-
-    Attributes:
-        beams: Captions followed at once; 1 is greedy.
-    """
+    """Options of a captioner that writes, besides those of `HubOptions`."""
 
     exact: ClassVar[bool] = True
 
@@ -61,12 +57,11 @@ class CaptionerOptions(HubOptions):
     prefix: str = ""
     prompt: str = PROMPT
     tokens: int = 48
-    beams: int = 1
 
     def __post_init__(self) -> None:
         HubOptions.__post_init__(self)
-        if self.tokens < 1 or self.beams < 1:
-            raise ValueError("tokens and beams must be 1 or more")
+        if self.tokens < 1:
+            raise ValueError("tokens must be 1 or more")
         if not self.prompt.strip():
             raise ValueError("prompt is empty")
 
@@ -128,7 +123,7 @@ class WritingCaptioner:
         tokens: torch.Tensor = self._network.generate(
             **inputs,
             do_sample=False,
-            num_beams=self._options.beams,
+            num_beams=1,
             max_new_tokens=self._options.tokens,
             min_new_tokens=fewest,
         )

@@ -76,14 +76,12 @@ def private_distance(
     return max(low, 1e-9)
 
 
-def within_axes(
-    embeddings: Embeddings, labels: Labels, keep: int, most: int = 8192
-) -> tuple[Vector, Vector]:
+def within_axes(embeddings: Embeddings, labels: Labels, keep: int) -> tuple[Vector, Vector]:
     """Principal axes about the means of the classes: variances (r,) and axes (d, r), r <= keep.
 
-    Of embeddings (n, d) and labels (n,), of which ``most`` are looked at.
+    Of embeddings (n, d) and labels (n,), of which 8,192 are looked at.
     """
-    some = evenly_spread(len(embeddings), most)
+    some = evenly_spread(len(embeddings), 8192)
     embeddings, labels = embeddings[some], labels[some]
     means = means_by_group(embeddings, labels, int(labels.max()) + 1)
     spread = (embeddings - means[labels]).astype(np.float32)
@@ -181,9 +179,7 @@ def with_lengths(embeddings: Embeddings, lengths: NDArray[np.floating]) -> Embed
     return np.asarray(embeddings * (lengths / now)[:, None], dtype=np.float32)
 
 
-def spectral_clusters(
-    points: Vector, clusters: int, rng: np.random.Generator, *, nearest_neighbour: int = 7
-) -> Labels:
+def spectral_clusters(points: Vector, clusters: int, rng: np.random.Generator) -> Labels:
     """Normalised spectral clustering (Ng, Jordan and Weiss 2002) of points (n, d): (n,) in [0, k).
 
     Affinities exp(-||x - y||^2 / (s_x s_y)), where s is the distance to a point's seventh neighbour
@@ -193,11 +189,9 @@ def spectral_clusters(
     if clusters == 1:
         return np.zeros(len(points), dtype=np.int64)
     if len(points) <= _MOST:
-        return _clustered(points, clusters, rng, nearest_neighbour)
+        return _clustered(points, clusters, rng)
     some = points[rng.permutation(len(points))[:_MOST]]
-    return nearest(
-        points, centroids(some, _clustered(some, clusters, rng, nearest_neighbour), clusters)
-    )
+    return nearest(points, centroids(some, _clustered(some, clusters, rng), clusters))
 
 
 def centroids(points: Vector, cluster: Labels, clusters: int) -> Vector:
@@ -208,11 +202,9 @@ def centroids(points: Vector, cluster: Labels, clusters: int) -> Vector:
     return np.asarray(np.where(sizes > 0, means, points.mean(axis=0)))
 
 
-def _clustered(
-    points: Vector, clusters: int, rng: np.random.Generator, nearest_neighbour: int
-) -> Labels:
+def _clustered(points: Vector, clusters: int, rng: np.random.Generator) -> Labels:
     distances = square_distances(points, points)
-    seventh = min(nearest_neighbour, len(points) - 1)
+    seventh = min(7, len(points) - 1)
     scale = np.sqrt(np.partition(distances, seventh, axis=1)[:, seventh])
     scale = np.maximum(scale, 1e-6 * scale.max() + 1e-12)
     affinity = np.exp(-distances / (scale[:, None] * scale))

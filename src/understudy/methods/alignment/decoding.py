@@ -133,9 +133,17 @@ def _on_sphere(
 
 
 def _order(aligned: AlignedSamples, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Which base samples are released: so many of each class, and their share of each cluster."""
+    """Which base samples are released: so many of each class, and their share of each cluster.
+
+    In a random order; those of a cluster that has too few come again and again.
+    """
     of_clusters = [apportion(n, s) for n, s in zip(sizes.tolist(), aligned.shares, strict=True)]
-    return _chosen(aligned.cluster, np.concatenate(of_clusters), seed)
+    rng = np.random.default_rng([seed, 5])
+    picks = [
+        np.resize(rng.permutation(np.flatnonzero(aligned.cluster == index)), size)
+        for index, size in enumerate(np.concatenate(of_clusters).tolist())
+    ]
+    return np.asarray(rng.permutation(np.concatenate(picks)))
 
 
 def _of_same_cluster(
@@ -147,16 +155,3 @@ def _of_same_cluster(
         mine = np.flatnonzero(cluster == cluster[sample])
         others[position] = rng.choice(mine[mine != sample] if len(mine) > 1 else mine)
     return others
-
-
-def _chosen(cluster: Labels, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Which base samples make a release with so many of each cluster, in a random order.
-
-    Those of a cluster that has too few come again and again.
-    """
-    rng = np.random.default_rng([seed, 5])
-    picks = [
-        np.resize(rng.permutation(np.flatnonzero(cluster == index)), size)
-        for index, size in enumerate(sizes.tolist())
-    ]
-    return np.asarray(rng.permutation(np.concatenate(picks)))

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, InputError
 from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.segments import Remnants, grown, instances
+from understudy.methods.sanitize.wire_items import FILL
 
 RemnantSearch = Callable[[Images, Sequence[str], Masks], Remnants]
 """What `SecondLook` does: images, nouns of what must not be in them, filler; what is left."""
-
-_GREY = 127.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +186,7 @@ def _gain(image: NDArray[Any], other: NDArray[Any], where: NDArray[np.bool_]) ->
 def _smoothed(image: Vector, unseen: NDArray[np.bool_]) -> Vector:
     """Pixels that are unseen as means of the others, from ever smaller images (pull and push)."""
     if unseen.all():
-        return np.full_like(image, _GREY)
+        return np.full_like(image, FILL)
     values = np.concatenate([np.where(unseen[..., None], 0.0, image), ~unseen[..., None]], axis=2)
     filled = _pushed(values)
     soft = scipy.ndimage.gaussian_filter(filled, (1.5, 1.5, 0))

@@ -275,11 +275,11 @@ class Composer:
             self._pools[part] = self._pool(part, rng)
         pool = self._pools[part]
         cutout = pool[int(rng.integers(len(pool)))]
-        boxes = self._boxes(part)
+        known = self._material.references.get(part)
         low, high = self._settings.scale
         share = cutout.share * rng.uniform(low, high)
-        if len(boxes):
-            box = boxes[int(rng.integers(len(boxes)))] / self._side
+        if known is not None and len(known.boxes):
+            box = known.boxes[int(rng.integers(len(known.boxes)))] / self._side
             share = float(max(box[2:] - box[:2]))
         return self._sized(cutout, share, rng)
 
@@ -348,11 +348,6 @@ class Composer:
                 for start in range(0, share, batch)
             ]
         return np.concatenate(images)
-
-    def _boxes(self, part: int) -> NDArray[np.float32]:
-        """Where the references had an object, where they say so."""
-        known = self._material.references.get(part)
-        return np.zeros((0, 4), np.float32) if known is None else known.boxes
 
     @property
     def _has_rooms(self) -> bool:

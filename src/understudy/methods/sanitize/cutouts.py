@@ -19,6 +19,7 @@ from understudy.methods.sanitize.segments import belongings_of, classes_of
 
 SUPPORTS = ("floor", "furniture", "rug", "table", "bed", "sofa", "couch", "dining table", "chair")
 """Classes of a segmenter that things stand on."""
+_TRIES = 30  # places that are drawn; the last one is taken where none is free
 _NEAR = 3  # pixels within which a belonging belongs to an object
 
 
@@ -140,7 +141,6 @@ def placed(
     support: NDArray[np.bool_] | None = None,
     taken: NDArray[np.bool_] | None = None,
     anywhere: bool = False,
-    tries: int = 30,
 ) -> Placement:
     """A random place for a cutout, the foot of it on a support.
 
@@ -151,14 +151,13 @@ def placed(
         support: (side, side) of pixels that things stand on; None: near the height it had.
         taken: (side, side) of pixels of other objects, of which it is to cover few.
         anywhere: Every place in the image is as likely as another, whatever bears it.
-        tries: Places that are drawn; the last one is taken where none is free.
     """
     if max(cutout.mask.shape) > side:
         cutout = cutout.scaled(1.0, side, mirrored=False)
     height, width = cutout.mask.shape
     feet = None if support is None else np.argwhere(support[min(height, side) - 1 :])
     best = Placement(cutout, 0, side - height)
-    for _ in range(tries):
+    for _ in range(_TRIES):
         if anywhere:
             foot = int(rng.integers(height, side + 1))
             left = int(rng.integers(0, side - width + 1))

@@ -5,9 +5,9 @@ Needs the extra ``sign``; keys and signatures are 32 private bytes, or text in h
 
 from __future__ import annotations
 
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 
-try:
+with packages_for("an Ed25519 signature", "sign"):
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
         Ed25519PrivateKey,
@@ -17,8 +17,6 @@ try:
         load_pem_private_key,
         load_pem_public_key,
     )
-except ImportError as error:
-    raise MissingExtra("an Ed25519 signature", "sign") from error
 
 
 def new_signing_key() -> bytes:

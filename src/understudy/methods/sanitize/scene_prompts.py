@@ -81,7 +81,8 @@ class ScenePrompts:
             return f"a {self._subject(noun, word)}{action}"
         look = self._subject(noun, word) if word else _look(noun, rng)
         place = _one(_places(noun, class_name), rng)
-        return f"{_article(look)} {look}{action} {place} in a {self._room(rng)}"
+        article = "an" if look[0] in "aeiou" else "a"
+        return f"{article} {look}{action} {place} in a {self._room(rng)}"
 
     def room(self, rng: np.random.Generator, *, word: str | None = None) -> str:
         """The background alone."""
@@ -110,7 +111,3 @@ def _look(noun: str, rng: np.random.Generator) -> str:
 def _places(noun: str, class_name: str | None) -> Sequence[str]:
     keys = (f"{noun.split()[-1]} {class_name}", class_name or "", "")
     return next(USUAL_PLACES[key] for key in keys if key in USUAL_PLACES)
-
-
-def _article(words: str) -> str:
-    return "an" if words[0] in "aeiou" else "a"

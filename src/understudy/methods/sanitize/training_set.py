@@ -126,7 +126,6 @@ def train_model(
     classes: int,
     seed: int,
     *,
-    references: LabelledSet | None = None,
     beat: Callable[[], None] = lambda: None,
 ) -> TrainedModel:
     """The model of a synthetic set: nine tenths train it, a tenth chooses the epoch.
@@ -137,16 +136,10 @@ def train_model(
         whole: The synthetic images.
         classes: Number of classes.
         seed: Of the split and the training.
-        references: Labelled references of the owner; they are trained on, each as often as a tenth
-            of the synthetic images asks for, and never validated on.
         beat: Called after every epoch.
     """
     rows, held_out = validation_split(whole.labels, seed)
-    trained = whole.rows(rows)
-    if references is not None:
-        times = max(1, round(HELD_OUT * len(whole) / len(references)))
-        trained = joined_sets([trained, *[references] * times])
-    return training.train(kind, trained, whole.rows(held_out), classes, seed, beat)
+    return training.train(kind, whole.rows(rows), whole.rows(held_out), classes, seed, beat)
 
 
 def mixed_set(sets: Sequence[LabelledSet], seed: int) -> LabelledSet:

@@ -11,14 +11,12 @@ from __future__ import annotations
 from functools import partial
 from typing import cast
 
-from understudy.core.errors import InputError, MissingExtra
+from understudy.core.errors import InputError, packages_for
 from understudy.core.types import Shape
 
-try:
+with packages_for("training on a release", "torch"):
     import torch
     from torch import Tensor, nn
-except ImportError as error:
-    raise MissingExtra("training on a release", "torch") from error
 
 SMALLEST_SIDE = 16
 """Images below this many pixels a side leave nothing after the poolings."""

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError, MissingExtra
+from understudy.core.errors import InputError, packages_for
 from understudy.core.types import Labels, Shape, Vector
 
-try:
+with packages_for("training on a release", "torch"):
     import torch
     from torch import Tensor, nn
-except ImportError as error:
-    raise MissingExtra("training on a release", "torch") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError, MissingExtra
+from understudy.core.errors import InputError, packages_for
 from understudy.core.types import Found, Images, Shape
 from understudy.metrics.box_maps import BOX_SIDES, decode_boxes
 from understudy.metrics.detection import average_precision
 
-try:
+with packages_for("training a detector", "torch"):
     import torch
     from torch import Tensor, nn
-except ImportError as error:
-    raise MissingExtra("training a detector", "torch") from error
 
 _CELLS = 16
 """Cells along the shorter side of the grid, about: 4 pixels each where an image has 64."""

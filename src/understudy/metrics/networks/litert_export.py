@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 from understudy.core.operations import PIXELS, Operation
 from understudy.core.types import Shape
 
-try:
+with packages_for("a model as LiteRT", "litert"):
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
-except ImportError as error:
-    raise MissingExtra("a model as LiteRT", "litert") from error
 
 METADATA = "understudy"
 """Name of the metadata of the file: a JSON object of texts."""

@@ -13,16 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import InputError, MissingExtra
+from understudy.core.errors import InputError, packages_for
 from understudy.core.operations import PIXELS, Operation
 from understudy.core.types import Shape
 from understudy.metrics.networks.architectures import Residual
 
-try:
+with packages_for("a model as ONNX", "onnx"):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
-except ImportError as error:
-    raise MissingExtra("a model as ONNX", "onnx") from error
 
 import torch  # isort: skip
 from torch import nn  # isort: skip

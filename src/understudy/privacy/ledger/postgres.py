@@ -7,7 +7,7 @@ import socket
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from understudy.core.errors import LedgerError, MissingExtra
+from understudy.core.errors import LedgerError, packages_for
 
 _CONNECT_S = 10
 _CREATION_LOCK = 0x756E646572  # any constant: the advisory lock while tables are made
@@ -31,11 +31,9 @@ class PostgresServer:
     mark = "%s"
 
     def __init__(self, url: str) -> None:
-        try:
+        with packages_for("a ledger in PostgreSQL", "postgres"):
             import psycopg
             from psycopg.conninfo import conninfo_to_dict
-        except ImportError as error:
-            raise MissingExtra("a ledger in PostgreSQL", "postgres") from error
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
         try:
             parts, given = urlsplit(url), conninfo_to_dict(url)

@@ -250,10 +250,17 @@ def _distances(vault: Vault, classes: int, dim: int, sizes: Vector, stage: Stage
     """The usual size of a class's records, in all numbers: (classes,)."""
     cells = Cells(np.zeros((classes, 1, dim)))
     query = BlockSizes(cells, (slice(0, dim),), _NARROWEST, _WIDEST)
+    _, logarithms, noise = _released_logarithms(vault, query, sizes, stage)
+    return np.asarray(np.exp(shrink_to_average(logarithms[:, 0], noise, sizes)))
+
+
+def _released_logarithms(
+    vault: Vault, query: BlockSizes, sizes: Vector, stage: Stage
+) -> tuple[Vector, Vector, Vector]:
+    """An answer, the logarithms in it (classes, blocks), and the noise's variance in a class's."""
     answer = vault.release(query, stage=stage.name)
     noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
-    logarithms = query.logarithms(answer, sizes)[:, 0]
-    return np.asarray(np.exp(shrink_to_average(logarithms, noise, sizes)))
+    return answer, query.logarithms(answer, sizes), noise
 
 
 def _widths(
@@ -268,9 +275,7 @@ def _widths(
     """
     blocks = len(layout.blocks)
     query = BlockSizes(Cells(means[:, None]), layout.blocks, _NARROWEST, _WIDEST, common=True)
-    answer = vault.release(query, stage=stage.name)
-    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
-    logarithms = query.logarithms(answer, sizes)
+    answer, logarithms, noise = _released_logarithms(vault, query, sizes, stage)
     whole = logarithms.mean(axis=1)
     parts = [
         shrink_to_average(part, noise * (1 - 1 / blocks), sizes)
