@@ -37,7 +37,7 @@ def test_the_demos_data_from_the_link_to_a_verified_release(
         page.get_by_role("button", name="Go on to the charge").click()
         page.get_by_role("button", name="Yes, charge epsilon 1 and start").click()
         page.get_by_role("link", name="See the result").click()
-        expect(page.get_by_role("heading", name="200 synthetic rows")).to_be_visible()
+        expect(page.get_by_role("heading", name="200 samples")).to_be_visible()
         with page.expect_download() as download:
             page.get_by_role("link", name="Download for handing over").click()
         file = tmp_path / "demo.zip"
