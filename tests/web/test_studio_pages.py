@@ -63,6 +63,13 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
     assert not started
 
 
+def test_a_folder_that_exists_is_refused_before_the_charge(story: Story) -> None:
+    site, _ = story
+    page = site.get("/charge", **CHARGE).text
+    assert "There is a folder data/run 1 already." in page
+    assert "Yes, charge" not in page
+
+
 def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
     """The server was killed between its mark and the process; nothing was charged."""
     token, out = site.enter(), site.root / "run 9"

@@ -46,7 +46,7 @@ _TITLES: dict[Group | str, str] = {
 _ASKED: dict[Group | str, str] = {
     "guarantee": "What is guaranteed, whatever anyone does?",
     "quality": "What can be learned from it?",
-    "fidelity": "Do the rows look like the real ones?",
+    "fidelity": "Do the samples look like the real ones?",
     "utility": "Can models be trained on them?",
     "leakage": "Is a private image in them?",
     "attack": "Can an attacker tell who took part?",
@@ -55,7 +55,7 @@ _ASKED: dict[Group | str, str] = {
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
 NOT_MEASURED = (
     "Its quality was not measured publicly: nothing in it says how much a model that is trained on "
-    "it would learn about real images. Look at the rows, and test what you train on real data."
+    "it would learn about real images. Look at the samples, and test what you train on real data."
 )
 """What is said of the quality of a release whose run did not pay for measuring it."""
 
