@@ -65,6 +65,8 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
 
 def test_a_folder_that_exists_is_refused_before_the_charge(story: Story) -> None:
     site, _ = story
+    site.get("/charge", **CHARGE)
+    site.work()
     page = site.get("/charge", **CHARGE).text
     assert "There is a folder data/run 1 already." in page
     assert "Yes, charge" not in page
