@@ -150,7 +150,7 @@ def quality_card(record: RunRecord) -> Card:
     grade: Grade = "good" if gained >= USEFUL else "fair" if gained >= FAIR else "poor"
     rule = (
         f"By the lower end of the interval, from guessing (0 %) to always right (100 %): useful "
-        f"from {USEFUL:.0%}, fair from {FAIR:.0%}. A hard task lowers it as poor rows do: what "
+        f"from {USEFUL:.0%}, fair from {FAIR:.0%}. A hard task lowers it as poor samples do: what "
         "real images would teach the same classifier is not public."
     )
     return _card("quality", grade, sentence, rule, "dp")
