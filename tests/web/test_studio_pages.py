@@ -378,6 +378,7 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     page = site.get("/ledger", dataset=id).text
     assert "The total is 50" in page
     assert account.spent.runs[0][:8] in page
+    assert "epsilon 2, for " in page
 
 
 def test_the_slider_says_what_the_release_will_state() -> None:
