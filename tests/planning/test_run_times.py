@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ def test_more_records_take_longer_and_other_models_are_not_measured(tmp_path: Pa
     assert time.each > 0
     more = dataclasses.replace(large, records=2 * large.records)
     assert planned(records(tmp_path / "more.npz", more), tmp_path).time == time  # it knows no count
+
+
+def test_long_times_are_said_in_minutes(tmp_path: Path) -> None:
+    path = records(tmp_path / "records.npz", GREY[0])
+    time = planned(path, tmp_path, method="finetuning").time
+    assert time.each > 0.1
+    assert re.search(r" and \d+ min \d+ s for each 1,000 records", time.words)
 
 
 def test_the_command_says_it_and_where_nothing_is_known(tmp_path: Path) -> None:

@@ -67,9 +67,10 @@ def expected_time(prepared: Prepared) -> ExpectedTime:
     slope = max(0.0, float(np.polyfit(work, seconds, 1)[0]))
     start = max(0.0, float(seconds.mean() - slope * work.mean()))
     each = slope * math.prod(prepared.context.shape)
+    more = f"{1000 * each:.2g} s" if each < 0.01 else duration(1000 * each)
     counts = " and ".join(f"{count:,}" for count in sorted({one.records for one in alike}))
     words = (
-        f"about {duration(max(1.0, start))} of one processor, and {1000 * each:.2g} s for each "
+        f"about {duration(max(1.0, start))} of one processor, and {more} for each "
         f"1,000 records (an estimate, from runs of {counts} public records with default settings, "
         f"{max(one.date for one in alike)})"
     )
