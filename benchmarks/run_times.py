@@ -25,7 +25,7 @@ from understudy.run.command_words import option_words
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
-CLASSES = 4
+CLASSES = ("eating", "playing", "sleeping", "walking")  # the words that a writer has to know
 GREY, COLOUR, EMBEDDINGS = (28, 28, 1), (32, 32, 3), (512,)
 
 
@@ -56,20 +56,20 @@ PARTS = tuple(dict.fromkeys(timed.method for timed in TIMED))
 
 def write_records(path: Path, shape: Shape, count: int, seed: int = 0) -> None:
     """Drawings, or embeddings of unequal classes, as an npz."""
-    labels = np.arange(count) % CLASSES
+    labels = np.arange(count) % len(CLASSES)
     if len(shape) == 1:
         rng = np.random.default_rng(seed)
         values = rng.standard_normal((count, *shape), dtype=np.float32) + labels[:, None]
         np.savez(path, embeddings=values.astype(np.float32), labels=labels)
         return
-    sizes = [count // CLASSES] * CLASSES
-    names, draw = tuple(map(str, range(CLASSES))), public_kinds(shape, CLASSES)["shapes"]
+    sizes = [count // len(CLASSES)] * len(CLASSES)
+    draw = public_kinds(shape, len(CLASSES))["shapes"]
     drawn = drawn_records(
-        "shapes", lambda label, number: draw(label, number + seed * count), sizes, count, names
+        "shapes", lambda label, number: draw(label, number + seed * count), sizes, count, CLASSES
     )
     noise = np.random.default_rng(seed).integers(-4, 5, (count, *shape))  # no two are the same
     images = np.clip(drawn.images[drawn.index].astype(int) + noise, 0, 255).astype(np.uint8)
-    np.savez(path, images=images, labels=drawn.labels)
+    np.savez(path, images=images, labels=drawn.labels, classes=np.array(CLASSES))
 
 
 def options_of(timed: Timed, count: int, folder: Path) -> dict[str, Any]:

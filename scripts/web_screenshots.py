@@ -23,7 +23,7 @@ from understudy.data import open_source
 
 KINDS, EACH = 4, 300
 LOOKS = {"light": 1000, "dark": 1000, "narrow": 390}
-CHARGE = "source=data%2Fclothes&epsilon=2&out=release&size=28&channels=1&encoder=embedded:dct"
+CHARGE = "source=data%2Fclothes&epsilon=2&out=second&size=28&channels=1&encoder=embedded:dct"
 STUDIO = {
     "data": "/data?source=data%2Fclothes",
     "plan": "/plan?source=data%2Fclothes&stop=5",

@@ -66,9 +66,9 @@ def evaluate(world, name, **options):
     [
         ("private", "poor", "The release is private data: all 200"),
         ("copies", "poor", "8 of 200 synthetic images (4.00%) are exact copies"),
-        ("changed", "poor", "synthetic rows are near-copies of private rows"),
-        ("held-out", "good", "as near to private rows as held-out real rows do"),
-        ("dp", "good", "No copies: the synthetic rows"),
+        ("changed", "poor", "samples are near-copies of private records"),
+        ("held-out", "good", "as near to private records as held-out real records do"),
+        ("dp", "good", "No copies: the samples"),
     ],
 )
 def test_five_releases_are_told_apart(world, name, grade, words):
@@ -76,7 +76,7 @@ def test_five_releases_are_told_apart(world, name, grade, words):
     verdict = {one.group: one for one in found.verdicts}["leakage"]
     assert (verdict.grade, words in verdict.sentence) == (grade, True), verdict.sentence
     if name != "dp":  # whose noise is fresh each time: it may come as near as real rows do
-        assert (name == "held-out") == ("as if they were real rows" in verdict.sentence)
+        assert (name == "held-out") == ("as if they were real records" in verdict.sentence)
     with np.load(world / name / "owner" / "pairs.npz", allow_pickle=False) as pairs:
         apart, rows = pairs["distances"], pairs["rows"]
         assert pairs["synthetic"].shape == pairs["real"].shape == (24, *SHAPE)

@@ -58,10 +58,10 @@ def one_percent():
     [
         (PRIVATE, 600, "poor", "The release is private data: all 600"),
         (one_percent(), 6, "poor", "6 of 600 synthetic images (1.00%) are exact copies"),
-        (PRIVATE + 0.05 * rows(3), 0, "poor", "synthetic rows are near-copies of private rows"),
-        (OTHERS, 0, "good", "as near to private rows as held-out real rows do"),
-        (3 * rows(4), 0, "good", "stay farther from private rows than held-out"),
-        (0.3 * rows(5), 0, "good", "nearer to private rows than held-out rows do, as typical"),
+        (PRIVATE + 0.05 * rows(3), 0, "poor", "samples are near-copies of private records"),
+        (OTHERS, 0, "good", "as near to private records as held-out real records do"),
+        (3 * rows(4), 0, "good", "stay farther from private records than held-out"),
+        (0.3 * rows(5), 0, "good", "nearer to private records than held-out records do"),
     ],
     ids=["private", "1 % copies", "changed", "held out", "far", "smooth"],
 )
@@ -84,7 +84,7 @@ def test_one_copy_that_chance_may_explain_is_shown_and_not_condemned():
 def test_an_attack_that_works_is_a_leak_though_no_copy_stands_out():
     found = judge(PRIVATE + 0.6 * rows(6))
     assert found.grade in ("fair", "poor")
-    assert "private rows" in found.sentence
+    assert "private records" in found.sentence
 
 
 def measured(metric, value, baseline, label=""):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ def test_what_was_measured_is_what_is_expected_of_it(tmp_path: Path, one: RunTim
     """Through two measured runs goes a line, and it says what they took."""
     path = records(tmp_path / "records.npz", one)
     time = planned(path, tmp_path).time
-    assert time is not None
     assert time.start + one.records * time.each == pytest.approx(one.seconds, abs=0.05)
     assert "an estimate, from runs of" in time.words
     assert f"{one.records:,}" in time.words
@@ -50,11 +50,18 @@ def test_more_records_take_longer_and_other_models_are_not_measured(tmp_path: Pa
     small, large = sorted(GREY, key=lambda one: one.records)
     assert 0 < small.seconds < large.seconds
     path = records(tmp_path / "records.npz", small)
-    assert planned(path, tmp_path, encoder="embedded:dct", decoder="none").time is None
+    assert planned(path, tmp_path, encoder="embedded:dct", decoder="none").time.each is None
     time = planned(path, tmp_path).time
     assert time.each > 0
     more = dataclasses.replace(large, records=2 * large.records)
     assert planned(records(tmp_path / "more.npz", more), tmp_path).time == time  # it knows no count
+
+
+def test_long_times_are_said_in_minutes(tmp_path: Path) -> None:
+    path = records(tmp_path / "records.npz", GREY[0])
+    time = planned(path, tmp_path, method="finetuning").time
+    assert time.each > 0.1
+    assert re.search(r" and \d+ min \d+ s for each 1,000 records", time.words)
 
 
 def test_the_command_says_it_and_where_nothing_is_known(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_the_statement_answers_what_nist_asks(record: RunRecord) -> None:
 def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:
     receipt = replace(record.receipt, adjacency="replace-one", unit="rows sharing 'patient'")
     text = statement_text(replace(record, receipt=receipt))
-    assert "replace-one: all rows sharing 'patient' replaced by any other" in text
+    assert "replace-one: all records sharing 'patient' replaced by any other" in text
     assert "had that unit been another one" in text
     assert "added or removed" not in text
 

@@ -361,7 +361,7 @@ def test_a_private_selection_does_not_say_that_none_is_a_copy(site: Path) -> Non
     assert "of 300 candidates, as those are" in text
     assert "takes the candidates for public" in text
     assert "The candidates themselves, which are here unchanged" in text
-    assert "Every file of this folder: synthetic rows" not in text
+    assert "Every file of this folder: samples" not in text
 
 
 def test_a_selection_of_a_private_release_covers_its_candidates(site: Path) -> None:

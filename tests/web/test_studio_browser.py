@@ -61,7 +61,7 @@ def story(live: LiveSite, entered: Watched) -> Watched:
     go_by_keyboard(page, "How the images are read")
     go_by_keyboard(page, "skip bad", key="Space")
     go_by_keyboard(page, "Read them again")
-    expect(page.get_by_text("Nothing would refuse a run.")).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text("A run would be accepted.")).to_be_visible(timeout=PATIENCE)
     go_by_keyboard(page, "Plan a run")
     expect(page.get_by_role("heading", name="Why this run")).to_be_visible(timeout=PATIENCE)
     tab_to(page, "From more private to more useful")

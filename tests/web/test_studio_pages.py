@@ -63,6 +63,37 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
     assert not started
 
 
+def test_whose_images_they_are_is_asked_before_a_plan(story: Story) -> None:
+    site, _ = story
+    scans = draw_dataset(site.root / "scans", each=4)
+    lines = []
+    for number, path in enumerate(sorted(scans.rglob("*.png"))):
+        path.rename(scans / f"{number}.png")
+        lines.append(f"{number}.png,{path.parent.name},{number // 2}")
+    (scans / "metadata.csv").write_text("\n".join(["file_name,label,patient_id", *lines]))
+    asked = {"source": "data/scans"}
+    for query in (asked, asked | {"unit": "patient_id"}):
+        site.get("/data", **query)
+        site.work()
+    page = site.get("/data", **asked).text
+    assert "8 images of 4 patients: protect whole patients, or single images?" in page
+    assert "Plan a run" not in page
+    assert "add --unit" not in page
+    answered = site.get("/data", **asked, unit="patient_id").text
+    assert "Plan a run" in answered
+    assert "or single images?" not in answered
+    shutil.rmtree(scans)
+
+
+def test_a_folder_that_exists_is_refused_before_the_charge(story: Story) -> None:
+    site, _ = story
+    site.get("/charge", **CHARGE)
+    site.work()
+    page = site.get("/charge", **CHARGE).text
+    assert "There is a folder data/run 1 already." in page
+    assert "Yes, charge" not in page
+
+
 def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
     """The server was killed between its mark and the process; nothing was charged."""
     token, out = site.enter(), site.root / "run 9"
@@ -347,6 +378,7 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     page = site.get("/ledger", dataset=id).text
     assert "The total is 50" in page
     assert account.spent.runs[0][:8] in page
+    assert "epsilon 2, for " in page
 
 
 def test_the_slider_says_what_the_release_will_state() -> None:

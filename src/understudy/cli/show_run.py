@@ -177,8 +177,7 @@ def costs(dry: RunPlan) -> None:
         table.add_row(name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
     _console.print(f"ledger: {_ledger_words(dry)}")
-    time = "not measured with this method and these models" if dry.time is None else dry.time.words
-    _console.print(f"time: {time}")
+    _console.print(f"time: {dry.time.words}")
     for line in _call_lines(dry.calls):
         _console.print(line)
 

@@ -47,7 +47,7 @@ class Leakage:
     """What decides on leakage.
 
     Attributes:
-        exact: Exact copies, against held-out rows and against all real ones; None without images.
+        exact: Copies, against held-out records and against all real ones; None without images.
         near: Near-copies by what they are near in.
         distances: What those were found in.
     """
@@ -100,11 +100,11 @@ class Attacks:
 
 
 def judge_fidelity(values: Sequence[MetricValue]) -> Verdict:
-    """By precision and coverage, over what held-out real rows reach with as many rows."""
+    """By precision and coverage, over what held-out real records reach with as many rows."""
     limits = PRECISION.limits
     rule = (
-        f"Good: precision and coverage reach {limits.good:.0%} of what held-out real rows reach; "
-        f"fair: {limits.fair:.0%}."
+        f"Good: precision and coverage reach {limits.good:.0%} of what held-out real records "
+        f"reach; fair: {limits.fair:.0%}."
     )
     of_all = {
         value.metric.key: value
@@ -113,10 +113,10 @@ def judge_fidelity(values: Sequence[MetricValue]) -> Verdict:
     }
     judged = [of_all[metric.key] for metric in (PRECISION, COVERAGE) if metric.key in of_all]
     if not judged:
-        return Verdict("fidelity", "unknown", "There are too few rows to compare.", rule)
+        return Verdict("fidelity", "unknown", "There are too few records to compare.", rule)
     grade = limits.grade(min(map(_part_of_baseline, judged)))
     reached = " and ".join(
-        f"{value.name} {value.value:.2f} (held-out real rows: {value.baseline:.2f})"
+        f"{value.name} {value.value:.2f} (held-out real records: {value.baseline:.2f})"
         for value in judged
     )
     return Verdict("fidelity", grade, f"The release has {reached}{_distance(of_all)}.", rule)
@@ -139,8 +139,8 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
     limits = BALANCED_ACCURACY.limits
     rule = (
         f"Good: models trained on the release lose at most {100 * limits.good:.0f} points of "
-        f"balanced accuracy on real test rows against models trained on the private rows; fair: "
-        f"{100 * limits.fair:.0f}."
+        "balanced accuracy on real test records against models trained on the private records; "
+        f"fair: {100 * limits.fair:.0f}."
     )
     measured = [
         value
@@ -155,8 +155,9 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
     majority = [value for value in values if value.metric.key == MAJORITY_BALANCED_ACCURACY.key]
     guess = f"; one class for all: {majority[0].value:.1%}" if majority else ""
     sentence = (
-        f"{best.measured} reaches a balanced accuracy of {best.value:.1%} on real test rows when "
-        f"trained on the release, {best.baseline:.1%} when trained on the private rows{guess}."
+        f"{best.measured} reaches a balanced accuracy of {best.value:.1%} on real test records "
+        f"when trained on the release, {best.baseline:.1%} when trained on the private records"
+        f"{guess}."
     )
     recalls = [
         value
@@ -166,7 +167,7 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
     if recalls:
         lowest = min(recalls, key=lambda value: value.value)
         sentence += (
-            f" The class that it finds least is {lowest.label}: {lowest.value:.1%} of its rows "
+            f" The class that it finds least is {lowest.label}: {lowest.value:.1%} of its records "
             f"({lowest.baseline:.1%})."
         )
     return Verdict("utility", grade, sentence + sampling_loss(values), rule)
@@ -283,9 +284,9 @@ def _grade_of(added: Added, non_members: int) -> Grade:
 def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
     """Exact copies, then near-copies, then what attacks learn; else how near the release comes."""
     rule = (
-        "Poor: more exact copies or near-copies of private rows than chance explains (false alarms "
-        f"at most {FALSE_ALARMS:.0%} each), or attacks that succeed by what the release adds. "
-        "Fair: an exact copy that chance may explain, or attacks to which it adds a little."
+        "Poor: more exact copies or near-copies of private records than chance explains (false "
+        f"alarms at most {FALSE_ALARMS:.0%} each), or attacks that succeed by what the release "
+        "adds. Fair: an exact copy that chance may explain, or attacks to which it adds a little."
     )
     grade, words = _copies(measured)
     if grade == "good" and results.added:
@@ -295,11 +296,11 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
         if grade != "good":
             where = "farther from" if best.reversed else "nearer to"
             words = (
-                f"No single copies stand out, but private rows lie {where} the release than "
-                f"held-out rows do: the attack by {name} tells them apart with an area of "
+                f"No single copies stand out, but private records lie {where} the release than "
+                f"held-out records do: the attack by {name} tells them apart with an area of "
                 f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
                 "the area that is reached without it, and "
-                f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private rows found at 1 % "
+                f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private records found at 1 % "
                 "false alarms."
             )
     return Verdict("leakage", grade, words, rule)
@@ -312,7 +313,7 @@ def _copies(leakage: Leakage) -> tuple[Grade, str]:
         return "poor", _exact(leakage.exact[0], near[1], rows)
     if near[1].sure:
         return "poor", (
-            f"{near[1].count:,} of {rows:,} synthetic rows are near-copies of private rows: not "
+            f"{near[1].count:,} of {rows:,} samples are near-copies of private records: not "
             f"equal, but far nearer to one of them than to any other (by {near[0]}). Chance gives "
             f"{near[1].expected:.0f}."
         )
@@ -341,7 +342,7 @@ def _exact(copies: Excess, near: NearCopies, rows: int) -> str:
 
 
 def _nearness(distances: Mapping[str, Closeness]) -> str:
-    """How near the release comes, and how near held-out real rows come."""
+    """How near the release comes, and how near held-out real records come."""
     alike = [
         pair
         for one in distances.values()
@@ -351,20 +352,19 @@ def _nearness(distances: Mapping[str, Closeness]) -> str:
     times = f"{last.median_ratio:.2f} times theirs by the median"
     if all(_are_alike(*pair) for pair in alike):
         return (
-            "the synthetic rows come as near to private rows as held-out real rows do, as if "
-            f"they were real rows that took no part (distances {times})"
+            "the samples come as near to private records as held-out real records do, as if "
+            f"they were real records that took no part (distances {times})"
         )
     if _are_alike(last.distances, last.baseline):
         return (
-            f"the synthetic rows lie about as far from private rows as held-out rows do ({times}), "
-            "but not as real rows lie among them"
+            f"the samples lie about as far from private records as held-out records do ({times}), "
+            "but not as real records lie among them"
         )
     if last.median_ratio >= 1:
-        return f"the synthetic rows stay farther from private rows than held-out rows do ({times})"
+        return f"the samples stay farther from private records than held-out records do ({times})"
     return (
-        "the synthetic rows lie nearer to private rows than held-out rows do, as typical or "
-        "smooth "
-        f"images do, but to no single one of them (distances {times})"
+        "the samples lie nearer to private records than held-out records do, as typical or "
+        f"smooth images do, but to no single one of them (distances {times})"
     )
 
 

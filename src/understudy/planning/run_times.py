@@ -52,8 +52,8 @@ def model_names(prepared: Prepared) -> dict[str, str]:
     return {role: models[role].name for role in MODEL_ROLES if role in models}
 
 
-def expected_time(prepared: Prepared) -> ExpectedTime | None:
-    """About how long a run takes; None unless its method and models were measured at two sizes.
+def expected_time(prepared: Prepared) -> ExpectedTime:
+    """About how long a run takes, where its method and models were measured at two sizes.
 
     A line through the measured runs, over records times the numbers of each. It knows neither
     settings nor another count of samples, and every machine is of its own speed.
@@ -62,14 +62,15 @@ def expected_time(prepared: Prepared) -> ExpectedTime | None:
     alike = [one for one in run_times() if (one.method, one.models) == (method, names)]
     work = np.array([one.records * one.numbers for one in alike], dtype=float)
     if len(set(work)) < 2:
-        return None
+        return ExpectedTime()
     seconds = np.array([one.seconds for one in alike])
     slope = max(0.0, float(np.polyfit(work, seconds, 1)[0]))
     start = max(0.0, float(seconds.mean() - slope * work.mean()))
     each = slope * math.prod(prepared.context.shape)
+    more = f"{1000 * each:.2g} s" if each < 0.01 else duration(1000 * each)
     counts = " and ".join(f"{count:,}" for count in sorted({one.records for one in alike}))
     words = (
-        f"about {duration(max(1.0, start))} of one processor, and {1000 * each:.2g} s for each "
+        f"about {duration(max(1.0, start))} of one processor, and {more} for each "
         f"1,000 records (an estimate, from runs of {counts} public records with default settings, "
         f"{max(one.date for one in alike)})"
     )

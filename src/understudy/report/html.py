@@ -27,27 +27,27 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     (
         "leakage",
         "Leakage: how near the release comes to private images",
-        "The baseline is real rows that were held out and cannot be in the release. A release that "
-        "copies comes nearer to the private rows than they do. Copies must also be more frequent "
-        "than among the private rows themselves, so that a release is not accused of the style of "
-        "the private rows.",
+        "The baseline is real records that were held out and cannot be in the release. A release "
+        "that copies comes nearer to the private records than they do. Copies must also be more "
+        "frequent than among the private records themselves, so that a release is not accused of "
+        "the style of the private records.",
     ),
     (
         "attack",
         "Attacks: can an attacker tell who took part?",
-        "Each attack sees the release and guesses whether a row was among the private ones. The "
-        "baseline is a blind attack, which learns from other private rows and non-members what "
+        "Each attack sees the release and guesses whether a record was among the private ones. The "
+        "baseline is a blind attack, which learns from other private records and non-members what "
         "tells them apart and never sees the release. What the release adds to it is a leak; what "
-        "the blind attack reaches alone is a difference between the two sets of rows.",
+        "the blind attack reaches alone is a difference between the two sets of records.",
     ),
     (
         "fidelity",
-        "Fidelity: how like the real rows they are",
-        "The baseline is real rows that were held out: as good as it can get with other rows.",
+        "Fidelity: how like the real records they are",
+        "The baseline is real records that were held out: as good as other records can be.",
     ),
     (
         "utility",
-        "Utility: models trained on the release, tested on real rows",
+        "Utility: models trained on the release, tested on real records",
         "The baseline, where there is one, is the same model trained on the real data.",
     ),
     (
@@ -57,7 +57,7 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     ),
 )
 
-_OF_CLASSES: dict[Group, str] = {"utility": "trained on the private rows"}
+_OF_CLASSES: dict[Group, str] = {"utility": "trained on the private records"}
 """Groups whose classes stand in order, the worst first, each beside its baseline."""
 
 
@@ -152,7 +152,7 @@ def comparison_report(comparison: Comparison, samples: Sequence[Sample] = ()) ->
 
     ``samples`` are named as the releases are.
     """
-    # Notes may tell of the private rows.
+    # Notes may tell of the private records.
     measured = any(one.evaluation for one in comparison.releases)
     return rendered(
         "compare.html",

@@ -101,10 +101,10 @@ def _plain(value: Decimal) -> str:
 
 
 def unit_in_words(unit: str) -> str:
-    """The unit of protection: ``"one image"``, ``"all rows sharing 'patient'"``."""
+    """The unit of protection: ``"one image"``, ``"all records sharing 'patient'"``."""
     if unit.startswith(("one ", "all ")):
         return unit
-    return f"all {unit}" if unit.startswith("rows") else f"one {unit}"
+    return f"all records{unit[4:]}" if unit.startswith("rows ") else f"one {unit}"
 
 
 def people_in_words(unit: str) -> str | None:

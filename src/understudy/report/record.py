@@ -124,7 +124,7 @@ class RunRecord:
     method: str  # name of the method
     receipt: Receipt  # the guarantee, and what each stage cost
     classes: tuple[str, ...]  # class names, public by assumption; empty when unlabelled
-    count: int  # number of synthetic rows
+    count: int  # number of samples
     format: Format  # how the release is stored
     version: str  # version of Understudy
     date: str  # day of the release, ISO 8601
@@ -224,7 +224,7 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The part of one class's real test rows that a model finds."""
+    """The part of one class's real test records that a model finds."""
 
     label: str
     synthetic: float  # when trained on the release, 0 to 1
@@ -285,7 +285,7 @@ class OwnerRecord:
     """What only the owner may see. No public document takes it."""
 
     dataset: str  # the private dataset's name
-    rows: int  # number of private rows
+    rows: int  # number of private records
     skipped: int = 0  # bad files that were passed over
     spending: BudgetState | None = None  # the dataset's budget, from the ledger
     scores: tuple[ModelScore, ...] = ()  # balanced accuracies on real data

@@ -1,4 +1,4 @@
-"""A release of embeddings as points: where its classes lie along two axes of the synthetic rows."""
+"""A release of embeddings as points: where its classes lie along two axes of the samples."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PRIVACY_SCHEMA = "understudy-privacy/1"
 """Name and version of the form of ``privacy.json``; docs/release.md describes its fields."""
 
 _FILES = (
-    "Every file of this folder: synthetic rows, their labels, how many there are of each class, "
+    "Every file of this folder: samples, their labels, how many there are of each class, "
     "and all numbers in the documents"
 )
 
@@ -102,10 +102,10 @@ PUBLIC_NOT_COVERED = (
 UNPROTECTED_COVERED = ("Nothing: no bound holds on what this folder tells about a private image.",)
 
 UNPROTECTED_NOT_COVERED = (
-    "Which rows are here: private images decided that, without noise.",
+    "Which samples are here: private images decided that, without noise.",
     "Which candidates are not here: an attacker who holds the candidates learns from those that "
     "were left out, and from what is in none or in all of several selections of them.",
-    "The rows themselves, where what drew them was fitted to private images.",
+    "The samples themselves, where what drew them was fitted to private images.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. "
     "What is made of it has no guarantee either.",
     "The other releases from the same images: a guarantee of theirs does not cover this one.",

@@ -46,7 +46,7 @@ _TITLES: dict[Group | str, str] = {
 _ASKED: dict[Group | str, str] = {
     "guarantee": "What is guaranteed, whatever anyone does?",
     "quality": "What can be learned from it?",
-    "fidelity": "Do the rows look like the real ones?",
+    "fidelity": "Do the samples look like the real ones?",
     "utility": "Can models be trained on them?",
     "leakage": "Is a private image in them?",
     "attack": "Can an attacker tell who took part?",
@@ -55,7 +55,7 @@ _ASKED: dict[Group | str, str] = {
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
 NOT_MEASURED = (
     "Its quality was not measured publicly: nothing in it says how much a model that is trained on "
-    "it would learn about real images. Look at the rows, and test what you train on real data."
+    "it would learn about real images. Look at the samples, and test what you train on real data."
 )
 """What is said of the quality of a release whose run did not pay for measuring it."""
 
@@ -150,7 +150,7 @@ def quality_card(record: RunRecord) -> Card:
     grade: Grade = "good" if gained >= USEFUL else "fair" if gained >= FAIR else "poor"
     rule = (
         f"By the lower end of the interval, from guessing (0 %) to always right (100 %): useful "
-        f"from {USEFUL:.0%}, fair from {FAIR:.0%}. A hard task lowers it as poor rows do: what "
+        f"from {USEFUL:.0%}, fair from {FAIR:.0%}. A hard task lowers it as poor samples do: what "
         "real images would teach the same classifier is not public."
     )
     return _card("quality", grade, sentence, rule, "dp")

@@ -14,8 +14,13 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger, LedgerRow, LedgerS
 
 if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
     from understudy.core.ports import Source
+    from understudy.privacy.accounting import Event
     from understudy.privacy.ledger.records import Preview
     from understudy.run.config import RunConfig
+
+
+CHARGE_KINDS = ("charge", "shared charge")
+"""Rows that charge a dataset: for a run on it, or on one that it shares records with."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,21 @@ def _account(book: Ledger, dataset: Dataset) -> DatasetAccount:
     """A dataset without its rows."""
     spent, next_run = book.spent(dataset.id), book.next_run(dataset.id)
     return DatasetAccount(dataset, spent, (), book.address, next_run=next_run)
+
+
+def charges_of_runs(account: DatasetAccount) -> dict[str, tuple[int, float]]:
+    """How many stages each run was charged for, and their epsilon at the delta of what was spent.
+
+    By the run's key. What was returned later counts, as its charge stands in the ledger.
+    """
+    from understudy.privacy.accounting import epsilon_of, event_from_json
+
+    events: dict[str, list[Event]] = {}
+    for row in account.rows:
+        if row.kind in CHARGE_KINDS:
+            events.setdefault(row.data["run"], []).append(event_from_json(row.data["event"]))
+    delta = account.spent.delta
+    return {run: (len(charged), epsilon_of(charged, delta)) for run, charged in events.items()}
 
 
 def preview_run(

@@ -45,14 +45,14 @@ class ExpectedTime:
     """About how long a run takes, by its records: an estimate. A plan does not know how many.
 
     Attributes:
-        start: Seconds of one processor, whatever the records.
-        each: Seconds more for each record.
+        start: Seconds of one processor, whatever the records; None: not measured.
+        each: Seconds more for each record; None: not measured.
         words: The same, and what it rests on.
     """
 
-    start: float
-    each: float
-    words: str
+    start: float | None = None
+    each: float | None = None
+    words: str = "not measured with this method and these models"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RunPlan:
         fits: How well the models fit the classes, by what is public.
         sampling: Steps and guidance of each diffusion model, by its role.
         calls: What models that servers run are to be asked.
-        time: About how long it takes; None where no run with its method and models was measured.
+        time: About how long it takes, where runs with its method and models were measured.
     """
 
     method: str
@@ -108,7 +108,7 @@ class RunPlan:
     fits: tuple[Fit, ...] = ()
     carried: tuple[ClassCapacity, ...] = ()
     calls: tuple[PlannedCalls, ...] = ()
-    time: ExpectedTime | None = None
+    time: ExpectedTime = ExpectedTime()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""

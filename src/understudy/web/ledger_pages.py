@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError
 from understudy.run import books
 from understudy.run.books import DatasetAccount
 from understudy.web.plan_pages import BarPart
-from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
+from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed, strings
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,15 @@ def _bar(account: DatasetAccount) -> list[BarPart]:
 def _timeline(account: DatasetAccount) -> list[TimelineRow]:
     """The rows of a dataset, those of one run together."""
     rows: list[TimelineRow] = []
-    stages: dict[str, int] = {}
+    charges = books.charges_of_runs(account)
     for row in account.rows:
         run = str(row.data.get("run", ""))
-        if row.kind == "charge" and run:
-            stages[run] = stages.get(run, 0) + 1
-            if stages[run] > 1:
-                continue
+        if row.kind in books.CHARGE_KINDS:
+            if run in charges:
+                stages, epsilon = charges.pop(run)
+                words = strings()["ledger"]["charged"].format(epsilon=f"{epsilon:.3g}", n=stages)
+                rows.append(TimelineRow(row.time, row.kind, run[:8], words))
+            continue
         numbers = {k: v for k, v in row.data.items() if k in ("epsilon", "delta", "stage", "what")}
         words = ", ".join(
             f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in numbers.items()

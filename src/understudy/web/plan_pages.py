@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -249,6 +250,7 @@ class PlanPages:
             shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
             waits=sum(not studio.jobs.report(one).is_over for one in self._queued()),
             out=studio.roots.place(place),
+            taken=os.path.lexists(place),
             back=link("/plan", *options.items()),
             command_words=command_line_of([*words, f"--out={place}"]),
         )

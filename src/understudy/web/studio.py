@@ -56,9 +56,9 @@ def strings() -> Mapping[str, Any]:
 def progress_line(report: JobReport) -> str:
     """Where a job is, in one line."""
     words = strings()["job"]
-    if report.state == "queued":
+    if report.state == "queued" and report.ahead:
         return str(words["queued"]).format(n=report.ahead)
-    if report.state != "running":
+    if report.state not in ("queued", "running"):
         return str(words[report.state])
     return report.step or str(words["starting"])
 

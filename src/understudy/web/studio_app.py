@@ -278,6 +278,7 @@ def _listener(options: WebOptions) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((options.host, options.port))
+        listener.listen()  # the link that is printed next is answered, if a little later
     except OSError as error:
         listener.close()
         raise ConfigError(
