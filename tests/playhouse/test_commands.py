@@ -14,7 +14,7 @@ def test_synthesize_protects_homes(tmp_path):
     places = ["--out", str(tmp_path / "out"), "--ledger", str(tmp_path / "ledger.db")]
     ended = CliRunner().invoke(app, ["synthesize", NAME, *words, "--count", "20", *places])
     assert ended.exit_code == 0, ended.output
-    assert "rows sharing 'home'" in ended.output
+    assert "records sharing 'home'" in ended.output
     told = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
     assert "home" in json.dumps(told)
     assert len(list((tmp_path / "out" / "release").rglob("*.png"))) >= 20

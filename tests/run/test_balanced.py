@@ -72,7 +72,7 @@ def test_an_evaluation_goes_by_balanced_accuracy_and_holds_every_recall() -> Non
     )
     verdict = verdicts.judge_utility(found.values)
     assert verdict.grade == "poor"
-    assert "finds least is rare: 0.0% of its rows" in verdict.sentence
+    assert "finds least is rare: 0.0% of its records" in verdict.sentence
     assert "one class for all: 33.3%" in verdict.sentence
     recalls = {one.label: one.value for one in found.values if one.metric is CLASS_RECALL}
     assert set(recalls) == set(SIZES)
