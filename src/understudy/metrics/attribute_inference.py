@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Labels
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
@@ -71,8 +72,12 @@ def infer_attribute(
             from 0.
         private: The same of the private records.
         held_out: The same of real records drawn like them that were not in the private data.
+
+    Raises:
+        InputError: Rows and secrets that do not fit.
     """
     sets = (release, private, held_out)
+    _check(sets)
     rows, *asked = clouds(*(each for each, _ in sets))
     guesses = [release[1][nearest_rows(each, rows)[0][:, 0]] for each in asked]
     truths = (private[1], held_out[1])
@@ -102,3 +107,12 @@ def difference(one: tuple[int, int], two: tuple[int, int]) -> Interval:
 def _wilson(hits: int, tries: int) -> tuple[float, float, float]:
     interval = scipy.stats.binomtest(hits, tries).proportion_ci(0.95, method="wilson")
     return hits / tries, float(interval.low), float(interval.high)
+
+
+def _check(sets: tuple[tuple[NDArray[Any], Labels], ...]) -> None:
+    for rows, secrets in sets:
+        if rows.ndim != 2 or not len(rows) or secrets.shape != (len(rows),) or secrets.min() < 0:
+            raise InputError(
+                "each side needs (n, d) rows and a secret for each, counted from 0; found rows "
+                f"{rows.shape} and secrets {secrets.shape}"
+            )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.errors import InputError
 from understudy.core.types import Found, Vector
 
 _IOU = 0.5  # of the area two boxes have together, from which on a box counts as found
@@ -47,7 +48,11 @@ def average_precision(
         predictions: What a detector found in each image.
         truth: What is in each image, in the same order; the scores are not looked at.
         classes: The names that the labels of both index.
+
+    Raises:
+        InputError: Other numbers of images, no classes, or a label out of range.
     """
+    _check(predictions, truth, classes)
     scores: dict[str, float | None] = {}
     objects: dict[str, int] = {}
     for label, name in enumerate(classes):
@@ -107,3 +112,18 @@ def _area(hits: NDArray[np.bool_], objects: int) -> float:
     best = np.maximum.accumulate(precision[::-1])[::-1]
     at = np.searchsorted(right / objects, _RECALLS, side="left")
     return float(np.append(best, 0.0)[at].mean())
+
+
+def _check(predictions: Sequence[Found], truth: Sequence[Found], classes: Sequence[str]) -> None:
+    if len(predictions) != len(truth):
+        raise InputError(
+            f"what was found and what is there must be of the same images, "
+            f"found {len(predictions)} and {len(truth)}"
+        )
+    if not classes or not predictions:
+        raise InputError(
+            f"found {len(classes)} classes and {len(predictions)} images: give one or more"
+        )
+    for one in (*predictions, *truth):
+        if len(one.labels) and not 0 <= one.labels.min() <= one.labels.max() < len(classes):
+            raise InputError(f"labels must index the {len(classes)} classes, found {one.labels}")

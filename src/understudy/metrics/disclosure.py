@@ -50,6 +50,25 @@ class PartMessages:
     parts: Masks
     messages: tuple[Images, ...] = ()
 
+    def __post_init__(self) -> None:
+        shape = self.photos.shape
+        if len(shape) != 4 or not len(self.photos) or self.photos.dtype != np.uint8:
+            raise InputError(
+                "photos are (n, height, width, channels) uint8, n at least 1, found "
+                f"{self.photos.dtype} {shape}"
+            )
+        if self.parts.shape != shape[:3] or self.parts.dtype != np.bool_:
+            raise InputError(
+                f"the part of a photo is a mask: {shape[:3]} bool, found "
+                f"{self.parts.dtype} {self.parts.shape}"
+            )
+        for message in self.messages:
+            if message.shape[:3] != shape[:3] or message.dtype != np.uint8:
+                raise InputError(
+                    f"a message is drawn at the size of its photo, {shape[:3]} uint8, found "
+                    f"{message.dtype} {message.shape}"
+                )
+
     def binned(self) -> tuple[Codes, Codes]:
         """(n, height, width) codes each: of the photo's luminance, of all messages together."""
         sent = np.zeros(self.photos.shape[:3], dtype=np.int64)
@@ -91,8 +110,13 @@ def disclosed_information(own: PartMessages, others: PartMessages) -> DisclosedI
             spread over the order they come in.
 
     Raises:
-        InputError: No photo in which the part is visible.
+        InputError: Other sizes, or no photo in which the part is visible.
     """
+    if own.photos.shape[1:3] != others.photos.shape[1:3]:
+        raise InputError(
+            f"photos of {own.photos.shape[1:3]} and of {others.photos.shape[1:3]} pixels do not "
+            "compare: resize one of them"
+        )
     donors = np.flatnonzero(others.parts.any(axis=(1, 2)))
     if not len(donors):
         raise InputError("the bias needs other photos that show the part, and there is none")

@@ -38,8 +38,14 @@ def fit_discriminant(embeddings: Embeddings, labels: Labels, classes: int) -> Li
         classes: Their number; one without samples is never named.
 
     Raises:
-        InputError: Fewer than two classes have samples.
+        InputError: Fewer than two classes have samples, or a label is out of range.
     """
+    if len(embeddings) != len(labels) or not len(labels):
+        raise InputError(f"a label a row: {len(embeddings)} rows, {len(labels)} labels")
+    if not 0 <= labels.min() <= labels.max() < classes:
+        raise InputError(
+            f"labels must be in 0..{classes - 1}, found {labels.min()}..{labels.max()}"
+        )
     counts = np.bincount(labels, minlength=classes)
     if (counts > 0).sum() < 2:
         raise InputError("a discriminant tells two classes or more apart, found samples of one")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Images, Labels, Vector
 from understudy.metrics.nearest_neighbours import RowProgress, clouds, nearest_rows, row_blocks
@@ -119,8 +120,14 @@ def reconstruct(
         progress: Told how many of the p + m images are done.
 
     Raises:
-        InputError: Other shapes, or images too small for SSIM.
+        InputError: An empty set, other shapes, or images too small for SSIM.
     """
+    for name, images in (("private", private), ("synthetic", release), ("held-out", held_out)):
+        if images.ndim != 4 or not len(images) or images.shape[1:] != private.shape[1:]:
+            raise InputError(
+                "images of one size and colour are compared, one or more of each kind: the "
+                f"{name} ones have shape {images.shape}, the private ones {private.shape}"
+            )
     return Reconstruction(
         _matches(private, release, progress), _matches(held_out, release, progress)
     )

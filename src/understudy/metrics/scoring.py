@@ -21,7 +21,17 @@ def confusion(truth: Labels, predicted: Labels, classes: int) -> NDArray[np.int6
         truth: (n,) classes.
         predicted: (n,) what the classifier said.
         classes: Number of classes.
+
+    Raises:
+        InputError: Not as many answers as rows, or a class out of range.
     """
+    if truth.shape != predicted.shape or truth.ndim != 1:
+        raise InputError(f"an answer a row: {truth.shape} rows, {predicted.shape} answers")
+    for each in (truth, predicted):
+        if len(each) and not 0 <= each.min() <= each.max() < classes:
+            raise InputError(
+                f"classes must be in 0..{classes - 1}, found {each.min()}..{each.max()}"
+            )
     return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
@@ -79,11 +89,17 @@ def calibration(probabilities: NDArray[Any], truth: Labels, *, bins: int = 15) -
         bins: A bin holds its upper end and not its lower one, as in the paper.
 
     Raises:
-        InputError: Rows that are no probabilities.
+        InputError: No rows, no label for each, or rows that are no probabilities.
     """
     p = np.asarray(probabilities, dtype=np.float64)
+    if p.ndim != 2 or not len(p) or truth.shape != (len(p),):
+        raise InputError(f"a label a row: probabilities {p.shape}, labels {truth.shape}")
     if not (p >= -1e-6).all() or not np.allclose(p.sum(axis=1), 1, atol=1e-4):
         raise InputError("these are no probabilities: a row of them is not below 0 and sums to 1")
+    if not 0 <= truth.min() <= truth.max() < p.shape[1]:
+        raise InputError(f"labels must be in 0..{p.shape[1] - 1}")
+    if bins < 1:
+        raise InputError(f"bins must be 1 or more, found {bins}")
     rows = np.arange(len(p))
     predicted = p.argmax(axis=1)
     sure, right = p[rows, predicted], predicted == truth

@@ -47,7 +47,7 @@ def semantic_similarity(private: NDArray[Any], synthetic: NDArray[Any]) -> Inter
         synthetic: (m, d) of what was made or shared, by the same model.
 
     Raises:
-        InputError: An embedding of length zero.
+        InputError: Embeddings that do not compare, or one of length zero.
     """
     one, two = _directions(private, synthetic)
     to_theirs, to_mine = one @ two.mean(axis=0), two @ one.mean(axis=0)
@@ -107,8 +107,10 @@ def prompt_similarity(
         empty: (1, d) embedding of the empty prompt.
 
     Raises:
-        InputError: An embedding of length zero.
+        InputError: Embeddings that do not compare, or one of length zero; several empty prompts.
     """
+    if len(empty) != 1:
+        raise InputError(f"there is one empty prompt: (1, d), found {empty.shape}")
     images, texts, nothing = _directions(private, prompts, empty)
     more = texts - nothing  # differences image by image: what all prompts share drops out
     by_image, by_text = images @ more.mean(axis=0), more @ images.mean(axis=0)
@@ -130,6 +132,11 @@ def _directions(*sets: NDArray[Any]) -> tuple[Vector, ...]:
     """Embeddings scaled to unit norm."""
     directions = []
     for one in sets:
+        if one.ndim != 2 or not len(one) or one.shape[1] != sets[0].shape[1]:
+            raise InputError(
+                "embeddings by one model, (n, d) with n at least 1, are compared: found "
+                f"{one.shape} and {sets[0].shape}"
+            )
         norms = np.linalg.norm(one.astype(np.float64), axis=1, keepdims=True)
         if not np.isfinite(norms).all() or not (norms > 0).all():
             raise InputError("an embedding is zero or not finite: it has no direction")
