@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 CLEAR = 3.0
 """A released count stands out of its noise from so many standard deviations on."""
 
+_CANDIDATES = 64  # for each first centre, of which votes choose
+
 
 @dataclass(frozen=True)
 class KMeansStages:
@@ -236,7 +238,7 @@ def _voted_centres(
 ) -> Vector:
     """The first centres, (classes, k, d): candidates about the class means, voted on twice."""
     classes, clusters = len(start), int(numbers.max())
-    many = 64 * clusters
+    many = _CANDIDATES * clusters
     shadow = vault.view(Projection(axes))
     middle = start @ axes
     drawn = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))

@@ -17,6 +17,7 @@ from understudy.core.types import Images, Labels, Vector
 from understudy.metrics.nearest_neighbours import Cloud, RowProgress, clouds, nearest_rows
 from understudy.metrics.subsets import some
 
+_PART_BINS = 16  # of each side of the histograms of a part
 _GRID = 4  # parts a side of the regional mutual information
 
 WITHIN = 10_000
@@ -214,7 +215,7 @@ def regional_mutual_information(a: Images, b: Images) -> Vector:
         raise InputError(f"images of {a.shape[1:3]} pixels have no {_GRID} x {_GRID} parts")
     rows, columns = (np.array_split(np.arange(side), _GRID) for side in a.shape[1:3])
     parts = [
-        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=16)
+        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=_PART_BINS)
         for r in rows
         for c in columns
     ]

@@ -95,13 +95,19 @@ def _summary(folder: Path) -> RunSummary:
     files = RunPaths(folder)
     try:
         if os.path.isfile(files.record) or not os.path.isfile(files.start):
-            # a release of a base set has no run.json
-            run_file = read_json(files.record) if os.path.isfile(files.record) else {}
-            record = read_record(read_json(files.release / "privacy.json"))
-            return _of_record(folder, record, run_file.get("dataset"))
+            return _finished(files)
         return _begun(files)
     except RunError as error:
         return RunSummary(folder, "damaged", problem=str(error))
+
+
+def _finished(files: RunPaths) -> RunSummary:
+    """A run with its release; or the release of a base set, which has no ``run.json``."""
+    record = read_record(read_json(files.release / "privacy.json"))
+    dataset = None
+    if os.path.isfile(files.record):
+        dataset = str(read_json(files.record).get("dataset"))  # the rest is not looked at
+    return _of_record(files.out, record, dataset)
 
 
 def _of_record(folder: Path, record: RunRecord, dataset: str | None) -> RunSummary:

@@ -6,6 +6,9 @@ import numpy as np
 
 from understudy.core.types import Labels, Vector
 
+_STARTS = 6
+_ITERATIONS = 15  # of Lloyd, from each start
+
 
 def square_distances(left: Vector, right: Vector) -> Vector:
     """(n, m) squared distances between points (n, d) and (m, d)."""
@@ -25,13 +28,13 @@ def weighted_kmeans(
     clusters: int,
     rng: np.random.Generator,
 ) -> Vector:
-    """Centres (k, d) of weighted points (m, d): the best of 6 k-means++ starts, then Lloyd."""
+    """Centres (k, d) of weighted points (m, d): the best of some k-means++ starts, then Lloyd."""
     points, weights = points[weights > 0], weights[weights > 0]
     distances = square_distances(points, points)
     best, best_cost = points[:1].repeat(clusters, axis=0), np.inf
-    for _ in range(6):
+    for _ in range(_STARTS):
         centres = points[_plus_plus(distances, weights, clusters, rng)]
-        for _ in range(15):
+        for _ in range(_ITERATIONS):
             member = np.eye(clusters)[nearest(points, centres)] * weights[:, None]
             mass = member.sum(axis=0)
             moved = member.T @ points / np.maximum(mass, 1e-12)[:, None]

@@ -13,6 +13,8 @@ from torch.nn import functional
 from understudy.core.types import Images
 from understudy.studio.corpus import Corpus
 
+_BATCH = 128  # images that are encoded at once
+
 
 def new_autoencoder(*, latents: int, width: int) -> Any:
     """An untrained AutoencoderTiny that makes every side eight times smaller.
@@ -109,8 +111,8 @@ def encode_latents(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
     """Latents of many images: (n, channels, height / 8, width / 8) float16."""
     latents = []
-    for start in range(0, len(images), 128):
-        pixels = to_network(images[start : start + 128], device)
+    for start in range(0, len(images), _BATCH):
+        pixels = to_network(images[start : start + _BATCH], device)
         with torch.autocast(device.type, torch.bfloat16):
             latents.append(network.encode(pixels).latents.to(torch.float16).cpu().numpy())
     return np.concatenate(latents)

@@ -17,6 +17,7 @@ from understudy.core.types import Images, Texts
 from understudy.studio.autoencoder import to_network
 from understudy.studio.corpus import Corpus
 
+_BATCH = 128  # images that are embedded at once
 _START, _END, _WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
 
 
@@ -180,8 +181,8 @@ def embed_images(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
     """Embeddings of many images, each of length sqrt(d): (n, d) float16."""
     embeddings = []
-    for start in range(0, len(images), 128):
-        pixels = to_network(images[start : start + 128], device)
+    for start in range(0, len(images), _BATCH):
+        pixels = to_network(images[start : start + _BATCH], device)
         with torch.autocast(device.type, torch.bfloat16):
             features = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
         unit = functional.normalize(features.float()) * clip.config.projection_dim**0.5

@@ -20,6 +20,7 @@ from understudy.studio.autoencoder import from_network, to_network
 from understudy.studio.clip_training import any_caption, caption_tokens, tokenise
 from understudy.studio.corpus import Corpus
 
+_SHOWN, _SHOWN_STEPS = 8, 12  # images that show how far a network is, and steps of drawing them
 NOISING: dict[str, Any] = {
     "num_train_timesteps": 1000,
     "beta_schedule": "squaredcos_cap_v2",
@@ -410,12 +411,12 @@ def widened(base: Any, more: int) -> Any:
 
 @torch.no_grad()
 def draw_latents(studied: Studied, velocity: Velocity, *, vae: Any = None) -> Images:
-    """Eight pictures from noise, always the same noise; decoded by another autoencoder if given."""
+    """Some images from noise, always the same noise; decoded by another autoencoder if given."""
     solver = diffusers.DPMSolverMultistepScheduler(**NOISING)
-    solver.set_timesteps(12)
+    solver.set_timesteps(_SHOWN_STEPS)
     random = torch.Generator(studied.device).manual_seed(0)
-    x = torch.randn((8, *studied.latents.shape[1:]), generator=random, device=studied.device)
+    x = torch.randn((_SHOWN, *studied.latents.shape[1:]), generator=random, device=studied.device)
     for step in solver.timesteps:
-        times = step.expand(8).to(studied.device)
+        times = step.expand(_SHOWN).to(studied.device)
         x = solver.step(velocity(x, times), step, x).prev_sample
     return from_network((vae or studied.vae).decode(x).sample)

@@ -16,14 +16,12 @@ from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
-from understudy.core.errors import MissingExtra
+from understudy.core.errors import packages_for
 
-try:
+with packages_for("the web studio", "web"):
     from starlette.datastructures import Headers, MutableHeaders
     from starlette.responses import HTMLResponse, Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-except ImportError as error:
-    raise MissingExtra("the web studio", "web") from error
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt, StageReceipt
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.unit import Adjacency
-from understudy.release.outputs import RunPaths
+from understudy.release.outputs import RunPaths, require_free
 from understudy.report.meaning import guess_bound, percent
 from understudy.report.verdict_table import guarantee_card
 from understudy.run import books
@@ -250,7 +249,7 @@ class PlanPages:
             shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
             waits=sum(not studio.jobs.report(one).is_over for one in self._queued()),
             out=studio.roots.place(place),
-            taken=os.path.lexists(place),
+            taken=_is_taken(place),
             back=link("/plan", *options.items()),
             command_words=command_line_of([*words, f"--out={place}"]),
         )
@@ -356,6 +355,15 @@ def _proposed(plan: Mapping[str, Any] | None) -> dict[str, str]:
         else:
             values[flag.removeprefix("--").replace("-", "_")] = value[0] if value else "on"
     return values
+
+
+def _is_taken(place: Path) -> bool:
+    """Whether a new run would refuse the folder."""
+    try:
+        require_free(place, resume=False)
+    except RunError:
+        return True
+    return False
 
 
 def _shown(options: Mapping[str, str], plan: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from understudy.core.errors import ConfigError, MissingExtra, escaped
+from understudy.core.errors import ConfigError, escaped, packages_for
 from understudy.privacy.ledger.database import default_path
 from understudy.report.meaning import unit_in_words
 from understudy.report.rendering import environment as report_environment
@@ -25,12 +25,10 @@ from understudy.web.confinement import FolderRoots
 from understudy.web.copy_texts import copy_texts
 from understudy.web.local_guard import Sessions
 
-try:
+with packages_for("the web studio", "web"):
     from jinja2 import ChoiceLoader, Environment, PackageLoader
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, RedirectResponse
-except ImportError as error:
-    raise MissingExtra("the web studio", "web") from error
 
 STATIC_FILES: Mapping[str, tuple[Path, str]] = {
     name: (Path(__file__).with_name("static") / name, kind)

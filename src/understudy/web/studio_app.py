@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from understudy.core.errors import ConfigError, MissingExtra, UnderstudyError
+from understudy.core.errors import ConfigError, UnderstudyError, packages_for
 from understudy.privacy.ledger.database import data_folder
 from understudy.run import books
 from understudy.web.child_jobs import ChildJobs
@@ -24,15 +24,13 @@ from understudy.web.result_pages import ResultPages
 from understudy.web.run_pages import RunPages, progress_router
 from understudy.web.studio import STATIC_FILES, WebStudio, message_page, strings
 
-try:
+with packages_for("the web studio", "web"):
     import uvicorn
     from fastapi import FastAPI
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-except ImportError as error:
-    raise MissingExtra("the web studio", "web") from error
 
 _PAGES = (
     *(("/", "data"), ("/runs", "runs"), ("/compare", "compare")),

@@ -21,6 +21,8 @@ _SAME_LENGTH = 0.01  # lengths that vary by less, in parts of their mean, are on
 FARTHEST = 3.0
 """A mean of clipped differences is lengthened by no more than this."""
 
+_LOOKED_AT = 8192  # embeddings, for the axes within classes
+_NEIGHBOUR = 7  # whose distance is the scale of a point's affinities
 _MOST = 1000  # points whose affinities are decomposed: half a second, and enough for ten clusters
 _FACTORS = (0.25, 4.0)  # of a variance: more than that is hardly ever a difference of domains
 
@@ -79,9 +81,9 @@ def private_distance(
 def within_axes(embeddings: Embeddings, labels: Labels, keep: int) -> tuple[Vector, Vector]:
     """Principal axes about the means of the classes: variances (r,) and axes (d, r), r <= keep.
 
-    Of embeddings (n, d) and labels (n,), of which 8,192 are looked at.
+    Of embeddings (n, d) and labels (n,), of which some are looked at.
     """
-    some = evenly_spread(len(embeddings), 8192)
+    some = evenly_spread(len(embeddings), _LOOKED_AT)
     embeddings, labels = embeddings[some], labels[some]
     means = means_by_group(embeddings, labels, int(labels.max()) + 1)
     spread = (embeddings - means[labels]).astype(np.float32)
@@ -204,7 +206,7 @@ def centroids(points: Vector, cluster: Labels, clusters: int) -> Vector:
 
 def _clustered(points: Vector, clusters: int, rng: np.random.Generator) -> Labels:
     distances = square_distances(points, points)
-    seventh = min(7, len(points) - 1)
+    seventh = min(_NEIGHBOUR, len(points) - 1)
     scale = np.sqrt(np.partition(distances, seventh, axis=1)[:, seventh])
     scale = np.maximum(scale, 1e-6 * scale.max() + 1e-12)
     affinity = np.exp(-distances / (scale[:, None] * scale))

@@ -270,8 +270,7 @@ def _widths(
 
     And how much that differs from record to record: the variance of a record's logarithm, averaged
     over the blocks. (classes, blocks) and (classes,). What a class is wider by in all blocks and
-    what it is wider by in one are shrunk to the other classes', each by the noise in it; and the
-    average of the variances to that of public images.
+    what it is wider by in one are shrunk to the other classes', each by the noise in it.
     """
     blocks = len(layout.blocks)
     query = BlockSizes(Cells(means[:, None]), layout.blocks, _NARROWEST, _WIDEST, common=True)
@@ -284,12 +283,21 @@ def _widths(
     widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
     variances = query.variances(answer, sizes) + noise / blocks
     noise = noise * (1 + 4 * (whole - query.middle) ** 2 / blocks)  # squares are from there
+    return np.exp(widths), _shrunk_variances(variances, noise, sizes)
+
+
+def _shrunk_variances(variances: Vector, noise: Vector, sizes: Vector) -> Vector:
+    """Variances of a record's width, (classes,), with little of the noise in them.
+
+    They are moved to their average, and that to the mean of what is known of public images: a
+    normal prior.
+    """
     variances = shrink_to_average(variances, noise, sizes)
     weights = sizes / sizes.sum()
-    missing = float(weights**2 @ noise)  # of the average's information
-    missing /= missing + _ITS_DEVIATION**2
-    variances += missing * (_USUAL_VARIANCE - weights @ variances)
-    return np.exp(widths), np.clip(variances, 0, _MOST_VARIANCE)
+    noise_of_average = float(weights**2 @ noise)
+    of_prior = noise_of_average / (noise_of_average + _ITS_DEVIATION**2)
+    variances += of_prior * (_USUAL_VARIANCE - weights @ variances)
+    return np.clip(variances, 0, _MOST_VARIANCE)
 
 
 def _own_variance(root: Vector, layout: Layout) -> float:
