@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from jinja2 import nodes
 from PIL import Image
+from tests.cli.processes import Commands
 from tests.web.web_site import CHARGE, HOSTILE_CLASS, Site, Story, draw_dataset, hidden_fields
 
 import understudy
@@ -379,6 +380,22 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     assert "The total is 50" in page
     assert account.spent.runs[0][:8] in page
     assert "epsilon 2, for " in page
+
+
+def test_a_dataset_gets_a_total_before_its_first_run(site: Site, with_pages: Commands) -> None:
+    draw_dataset(site.root / "new")
+    site.commands, token = with_pages, site.enter()
+    site.get("/data", source="data/new")
+    site.work()
+    asked = hidden_fields(site.get("/data", source="data/new").text)
+    assert asked.pop("form_token") == token
+    answer = site.post("/ledger/budget", token, **asked, epsilon="3")
+    assert answer.status_code == 303, answer.text
+    assert "The total is 3" in site.get(answer.headers["location"]).text
+    (account,) = books.overview(site.options.ledger)
+    assert account.dataset.name.endswith("new") and account.spent.epsilon == 0
+    outside = site.post("/ledger/budget", token, source="data/../ledger.db", epsilon="3")
+    assert outside.status_code == 400
 
 
 def test_the_slider_says_what_the_release_will_state() -> None:

@@ -62,15 +62,24 @@ class LedgerPages:
         )
 
     def budget(self, request: Request) -> Response:
-        """Set the total of a dataset, for good and across runs."""
+        """Set the total of a dataset, for good and across runs: one of the ledger, or of a place.
+
+        One of a place that the ledger does not know yet is entered there.
+        """
         form = form_of(request)
-        id = needed(form, "dataset")
-        if all(one.dataset.id != id for one in books.overview(self.studio.ledger)):
-            raise ConfigError("the ledger knows no dataset of that id")
         try:
             epsilon, delta = float(needed(form, "epsilon")), float(form.get("delta") or "1e-5")
         except ValueError:
             raise ConfigError("a budget is two numbers, such as epsilon 3 and delta 1e-5") from None
+        if place := form.get("source"):
+            path = str(self.studio.roots.dataset(place))
+            account = books.set_dataset_budget(
+                path, epsilon, delta, self.studio.ledger, skip_bad="skip_bad" in form
+            )
+            return moved("/ledger", dataset=account.dataset.id)
+        id = needed(form, "dataset")
+        if all(one.dataset.id != id for one in books.overview(self.studio.ledger)):
+            raise ConfigError("the ledger knows no dataset of that id")
         books.set_dataset_budget(id, epsilon, delta, self.studio.ledger)
         return moved("/ledger", dataset=id)
 
