@@ -77,18 +77,17 @@ class StoredArray:
         return rows
 
     def _fill(self, stream: IO[bytes], block: NDArray[Any], first: int) -> None:
-        room = block.reshape(-1).view(np.uint8)
+        room = memoryview(block.reshape(-1).view(np.uint8))
         filled = 0
         while filled < len(room):
-            piece = stream.read(min(len(room) - filled, BLOCK_BYTES))
-            if not piece:
+            read = stream.readinto(room[filled : filled + BLOCK_BYTES])  # type: ignore[attr-defined]
+            if not read:
                 row = first + filled // max(self.row_bytes, 1)
                 raise SourceError(
                     f"is cut short: it promises {len(self)} rows and ends in row {row}",
                     self.location,
                 )
-            room[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
-            filled += len(piece)
+            filled += read
 
 
 def stream_from(path: Path, start: int) -> Callable[[], AbstractContextManager[IO[bytes]]]:
