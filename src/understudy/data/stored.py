@@ -46,10 +46,14 @@ class StoredArray:
         """Rows in a block of ``BLOCK_BYTES``; at least 1."""
         return max(1, BLOCK_BYTES // max(self.row_bytes, 1))
 
-    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Every row in order, ``rows`` at a time, in the stored type."""
+    def blocks(self, rows: int, *, checked: bool = True) -> Iterator[NDArray[Any]]:
+        """Every row in order, ``rows`` at a time, in the stored type.
+
+        ``checked``: whether a sum that the file has is checked as well.
+        """
+        opened = self.start if checked else self.anywhere or self.start
         try:
-            with self.start() as stream:
+            with opened() as stream:
                 for first in range(0, len(self), rows):
                     count = min(rows, len(self) - first)
                     block = np.empty((count, *self.shape[1:]), dtype=self.dtype)
