@@ -143,7 +143,7 @@ class ArraySource:
 
     def originals(self) -> Iterator[NDArray[Any]]:
         """Every row as it is stored: images with their channels last, embeddings as float32."""
-        # Whoever asks for them has asked for the digests before, which checked the file's sums.
+        # A sum that the file has is checked where its digests are made.
         for block, keep in self._usable(self._values.block_rows, checked=False):
             if self.kind == "embeddings":
                 yield from as_float32(block[keep])
