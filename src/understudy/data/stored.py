@@ -81,7 +81,7 @@ class StoredArray:
         return rows
 
     def _fill(self, stream: IO[bytes], block: NDArray[Any], first: int) -> None:
-        room = memoryview(block.reshape(-1).view(np.uint8))
+        room = block.reshape(-1).view(np.uint8).data
         filled = 0
         while filled < len(room):
             read = stream.readinto(room[filled : filled + BLOCK_BYTES])  # type: ignore[attr-defined]

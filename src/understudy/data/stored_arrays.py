@@ -135,7 +135,7 @@ class ArraySource:
         start = hashlib.blake2b(digest_size=16, key=key)
         for block, keep in one_ahead(self._usable(self._values.block_rows)):
             size = block[0].nbytes
-            stored = memoryview(block.reshape(-1).view(np.uint8))
+            stored = block.reshape(-1).view(np.uint8).data
             for row in np.flatnonzero(keep).tolist():
                 digest = start.copy()
                 digest.update(stored[size * row : size * (row + 1)])
