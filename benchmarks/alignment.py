@@ -221,7 +221,7 @@ def gap(asked: Asked) -> None:
         ("trained on / seed", *(f"FD {name}" for name in judges()), "small CNN, %", "ResNet-9, %"),
         first=42,
     )
-    models = dict.fromkeys(("encoder", "decoder"), named())
+    models: dict[str, Any] = dict.fromkeys(("encoder", "decoder"), named())
     real, encoder = read(PRIVATE), judges()["studio"]
     decoder = load_decoder(named(), shape=(SIDE, SIDE, 3), encoder=encoder)
     for seed in range(asked.seeds):
@@ -256,7 +256,7 @@ def on_eurosat(asked: Asked) -> None:
     """Acceptance 5: real tiles, an autoencoder's latents, and a partition by MobileNetV2."""
     private, public = eurosat()
     test = read(DATA / "images" / "eurosat" / "test")
-    models = {
+    models: dict[str, Any] = {
         "encoder": f"onnx:{need(DATA / 'models' / 'taef2_encoder.onnx')}",
         "decoder": f"onnx:{need(DATA / 'models' / 'taef2_decoder.onnx')}",
         "cluster_encoder": f"onnx:{DATA / 'models' / 'mobilenet_v2_features.onnx'}?size=128",
@@ -284,7 +284,7 @@ def ablations(asked: Asked) -> None:
     test, real = read(f"{PRIVATE}?split=test"), read(PRIVATE)
     each = -(-asked.count // len(test.classes))
     base = studio_base(each * max(MULTIPLES), 0)
-    models = dict.fromkeys(("encoder", "decoder"), named())
+    models: dict[str, Any] = dict.fromkeys(("encoder", "decoder"), named())
     release = functools.partial(aligned, PRIVATE, base, **models)
 
     sizes = Table("Rows of the release: ConvNet, %", ("times the private set", "base", "aligned"))
@@ -321,7 +321,7 @@ def settings(asked: Asked) -> None:
     """What each choice of ours is worth, at epsilon 1: Frechet distances to the test split."""
     test = read(f"{PRIVATE}?split=test")
     base = studio_base(-(-asked.count // len(test.classes)), 0)
-    models = dict.fromkeys(("encoder", "decoder"), named())
+    models: dict[str, Any] = dict.fromkeys(("encoder", "decoder"), named())
     table = Table("Settings at epsilon 1", ("settings", *(f"FD {name}" for name in judges())))
     for given in (
         {},

@@ -39,7 +39,7 @@ from understudy.privacy.queries import (
 )
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.unit import Unit
-from understudy.privacy.vault import PrivateVault, Vault
+from understudy.privacy.vault import PrivateVault
 
 ENCODERS = {
     "studio": ("embedded:studio", (64, 64, 3)),
@@ -80,7 +80,7 @@ class Copies:
         return (index.to_bytes(16) for index in range(self.count))
 
 
-def vault_of(source: Any, folder: Path) -> Vault:
+def vault_of(source: Any, folder: Path) -> PrivateVault:
     """A vault of a source, that a sum may be asked of."""
     (folder / "cache").mkdir(parents=True)
     with Ledger(str(folder / "ledger.db")) as ledger:

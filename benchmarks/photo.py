@@ -20,7 +20,7 @@ from PIL import Image
 from benchmarks.small_classes import COLUMNS, SUBSETS, run
 from benchmarks.tables import DATA, Table, need
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.types import Images
+from understudy.core.types import Images, Seeds
 from understudy.data import open_source
 from understudy.report import contact_sheet
 
@@ -62,6 +62,11 @@ def photos(folder: Path, size: int) -> Images:
     return np.stack(rows)
 
 
+def seeds_of(count: int) -> Seeds:
+    """A seed for each image."""
+    return np.arange(count, dtype=np.uint64)
+
+
 def psnr(one: Images, other: Images) -> float:
     """Mean over images of the peak signal-to-noise ratio in dB."""
     squares = np.square(one.astype(float) - other).reshape(len(one), -1).mean(axis=1)
@@ -74,10 +79,11 @@ def fidelity(sheets: Path | None = None) -> None:
     for name, least, images in held_out():
         shape = images.shape[1:]
         encoder = load_encoder(PHOTO, shape=shape)
-        back = load_decoder(PHOTO, shape=shape, encoder=encoder).decode(encoder.encode(images))
+        decoder, seeds = load_decoder(PHOTO, shape=shape, encoder=encoder), seeds_of(len(images))
+        back = decoder.decode(encoder.encode(images), seeds=seeds)
         cosine = load_encoder(f"embedded:dct?coefficients={encoder.dim}", shape=shape)
         plain = load_decoder("embedded:dct", shape=shape, encoder=cosine)
-        other = plain.decode(cosine.encode(images))
+        other = plain.decode(cosine.encode(images), seeds=seeds)
         table.row(name, least, f"{psnr(images, back):.1f}", f"{psnr(images, other):.1f}")
         if sheets is not None:
             pairs = np.concatenate([images[:SHOWN], back[:SHOWN]])
@@ -91,13 +97,13 @@ def speed(count: int = 512) -> None:
     encoder = load_encoder(PHOTO, shape=shape)
     decoder = load_decoder(PHOTO, shape=shape, encoder=encoder)
     images = np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
-    latents = encoder.encode(images)
-    decoder.decode(latents[:64])
+    latents, seeds = encoder.encode(images), seeds_of(count)
+    decoder.decode(latents[:64], seeds=seeds[:64])
     table = Table(f"embedded:photo: {PIXELS} px, images a second", ("", "wall", "processor"))
     ways: dict[str, Callable[[], object]] = {
         "to latents": lambda: encoder.encode(images),
-        "back": lambda: decoder.decode(latents),
-        "both ways (>= 200)": lambda: decoder.decode(encoder.encode(images)),
+        "back": lambda: decoder.decode(latents, seeds=seeds),
+        "both ways (>= 200)": lambda: decoder.decode(encoder.encode(images), seeds=seeds),
     }
     for name, way in ways.items():
         wall, processor = time.perf_counter(), time.process_time()

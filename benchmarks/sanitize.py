@@ -134,16 +134,18 @@ def room_of(
         )
         for rows in one.by_home()
     ]
-    remnants = [
-        np.concatenate([getattr(result.remnants, name) for result in results])
-        for name in ("masks", "areas", "held_back")
-    ]
-    joined = [
-        np.concatenate([getattr(result, name) for result in results])
-        for name in ("images", "holes", "hidden")
-    ]
-    unseen = float(np.mean([result.unseen for result in results]))
-    return Backgrounds(*joined, unseen, Remnants(*remnants))
+    remnants = [result.remnants for result in results]
+    return Backgrounds(
+        np.concatenate([result.images for result in results]),
+        np.concatenate([result.holes for result in results]),
+        np.concatenate([result.hidden for result in results]),
+        float(np.mean([result.unseen for result in results])),
+        Remnants(
+            np.concatenate([one.masks for one in remnants]),
+            np.concatenate([one.areas for one in remnants]),
+            np.concatenate([one.held_back for one in remnants]),
+        ),
+    )
 
 
 def looks() -> dict[str, SecondLook]:

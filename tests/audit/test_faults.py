@@ -239,7 +239,7 @@ def in_the_clear(vault):
         if vault is None:
             vault = vaults.flipped[0] if inside else vaults.dataset
     (block,) = vault._inside.rows[vault._position].blocks()
-    return vault._transform(block[0]), block[1]
+    return vault._views(block[0]), block[1]
 
 
 @pytest.fixture

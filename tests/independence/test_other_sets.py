@@ -210,7 +210,7 @@ def test_an_exact_answer_in_any_stage_is_seen(name, tmp_path, monkeypatch):
 def embedded(vault):
     """What no method may look at: the private records of a vault."""
     blocks = vault._inside.rows[vault._position].blocks()
-    return np.concatenate([vault._transform(values) for values, _, _ in blocks])
+    return np.concatenate([vault._views(values) for values, _, _ in blocks])
 
 
 def longest(plain):

@@ -191,7 +191,7 @@ def _contributions(vault: PrivateVault, query: Query, grid: float) -> NDArray[np
         raise ConfigError("images hold no numbers to add up: map the vault with an encoder first")
     sums = []
     for values, labels, _ in vault._inside.rows[index].blocks():
-        embeddings = vault._transform(values)
+        embeddings = vault._views(values)
         cells = labels if vault._labelled else np.zeros_like(labels)
         parts = (slice(i, i + 1) for i in range(len(labels)))
         sums += [query.integer_sum(embeddings[part], cells[part], None, grid) for part in parts]

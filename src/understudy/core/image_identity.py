@@ -24,11 +24,13 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.one_ahead import one_ahead
 from understudy.core.ports import Source
 
 RATIO = 0.0125
@@ -60,6 +62,7 @@ BAND_BYTES = 4
 """Of each of them; three that are equal by chance are one in 2^96."""
 _BAND_BITS = 48
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+_NEGATIVE_ZERO = 0x8000  # in half precision
 _HALF_PRECISION_DIM = 16  # embeddings of fewer numbers may be equal by chance once rounded
 
 Values = NDArray[Any]
@@ -98,14 +101,39 @@ def value_digest(values: Values, key: bytes) -> bytes:
     Colour without colour counts as grey. Embeddings count as rounded to half precision.
     """
     if values.ndim == 1:
-        precision = np.float16 if len(values) >= _HALF_PRECISION_DIM else np.float32
-        with np.errstate(over="ignore"):
-            values = np.add(values.astype(precision), precision(0))  # no negative zero
-    elif values.shape[2] == 3 and (values == values[:, :, :1]).all():
+        return next(_row_digests(_rounded(values[None]), key))
+    if values.shape[2] == 3 and (values == values[:, :, :1]).all():
         values = values[:, :, :1]
     digest = hashlib.blake2b(repr(values.shape).encode(), digest_size=16, key=key)
     digest.update(np.ascontiguousarray(values).data)
     return digest.digest()
+
+
+def embedding_digests(embeddings: Iterable[Values], key: bytes) -> Iterator[bytes]:
+    """The `value_digest` of each of many embeddings of one length."""
+    records = iter(embeddings)
+    blocks = iter(lambda: list(islice(records, _READ)), [])
+    for values in one_ahead(_rounded(np.stack(block)) for block in blocks):
+        yield from _row_digests(values, key)
+
+
+def _rounded(embeddings: Values) -> Values:
+    """Embeddings (n, d) as they count: in half precision if they are long, no negative zeros."""
+    if embeddings.shape[1] < _HALF_PRECISION_DIM:
+        return embeddings.astype(np.float32) + np.float32(0)
+    with np.errstate(over="ignore"):
+        values = embeddings.astype(np.float16)
+    bits = values.view(np.uint16)
+    bits[bits == _NEGATIVE_ZERO] = 0
+    return values
+
+
+def _row_digests(rows: Values, key: bytes) -> Iterator[bytes]:
+    start = hashlib.blake2b(repr(rows.shape[1:]).encode(), digest_size=16, key=key)
+    for row in rows:
+        digest = start.copy()
+        digest.update(row.data)
+        yield digest.digest()
 
 
 def is_blank(values: Values) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -80,8 +80,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     size = archive.getinfo(name).file_size
     with archive.open(name) as stream:
         dtype, shape = _header(stream, location, size)
-
-    first = _stored_at(path, archive.getinfo(name))
+        header = stream.tell()
 
     @contextmanager
     def rows() -> Iterator[IO[bytes]]:
@@ -89,9 +88,8 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
             _header(stream, location, size)
             yield stream
 
-    def anywhere() -> AbstractContextManager[IO[bytes]]:
-        return rows() if first is None else _after_header(path, first, location, size)
-
+    first = _stored_at(path, archive.getinfo(name))
+    anywhere = None if first is None else stream_from(path, first + header)
     return StoredArray(location, dtype, shape, rows, anywhere)
 
 
@@ -104,14 +102,6 @@ def _stored_at(path: Path, member: zipfile.ZipInfo) -> int | None:
         local = stream.read(30)  # its end: lengths of the name and of the extra field
     lengths: tuple[int, int] = struct.unpack("<HH", local[26:30])
     return member.header_offset + 30 + sum(lengths)
-
-
-@contextmanager
-def _after_header(path: Path, start: int, location: str, size: int) -> Iterator[IO[bytes]]:
-    with path.open("rb") as stream:
-        stream.seek(start)
-        _header(stream, location, start + size)
-        yield stream
 
 
 def _header(stream: IO[bytes], location: str, size: int) -> tuple[np.dtype[Any], tuple[int, ...]]:

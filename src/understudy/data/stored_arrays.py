@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError, escaped
+from understudy.core.one_ahead import one_ahead
 from understudy.core.types import Batch, Labels, Shape
 from understudy.data.encoded_images import (
     CHANGED,
@@ -132,28 +133,33 @@ class ArraySource:
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed 16-byte BLAKE2b digest of each row's stored bytes (not its label)."""
         start = hashlib.blake2b(digest_size=16, key=key)
-        for block, keep in self._usable(self._values.block_rows):
-            for row in block.reshape(len(block), -1).view(np.uint8)[keep]:
+        for block, keep in one_ahead(self._usable(self._values.block_rows)):
+            size = block[0].nbytes
+            stored = block.reshape(-1).view(np.uint8).data
+            for row in np.flatnonzero(keep).tolist():
                 digest = start.copy()
-                digest.update(row)
+                digest.update(stored[size * row : size * (row + 1)])
                 yield digest.digest()
 
     def originals(self) -> Iterator[NDArray[Any]]:
         """Every row as it is stored: images with their channels last, embeddings as float32."""
-        for block, keep in self._usable(self._values.block_rows):
+        # A sum that the file has is checked where its digests are made.
+        for block, keep in self._usable(self._values.block_rows, checked=False):
             if self.kind == "embeddings":
                 yield from as_float32(block[keep])
                 continue
             images = block[..., None] if block.ndim == 3 else block
             yield from (np.moveaxis(images, 1, 3) if self._turned else images)[keep]
 
-    def _usable(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    def _usable(
+        self, rows: int, *, checked: bool = True
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
         """Blocks of values, each with the rows of it that were not passed over.
 
         Images from 0 to 1 come as uint8, channels last, so that their digests are those of pixels.
         """
         first = 0
-        for block in self._values.blocks(rows):
+        for block in self._values.blocks(rows, checked=checked):
             keep = keep_mask(self._dropped, first, len(block))
             yield self._pixels(block) if self._scaled else block, keep
             first += len(block)

@@ -136,9 +136,10 @@ class Nearest:
             least = _below(best, tolerance)
             contenders = np.flatnonzero((top >= least) & ~crowded)
             close = scores[contenders] >= least[contenders, None]
-            many = close.sum(axis=1) > _FEW
+            position, centre = np.divmod(np.flatnonzero(close), width)
+            many = np.bincount(position, minlength=len(contenders)) > _FEW
             crowded[contenders[many]] = True
-            position, centre = np.nonzero(close & ~many[:, None])
+            position, centre = position[~many[position]], centre[~many[position]]
             pairs.append(
                 (contenders[position], centre + part.start, scores[contenders[position], centre])
             )

@@ -25,7 +25,7 @@ from understudy.privacy.accounting import MIN_SCALE
 
 enable_features("contrib")
 
-_CHUNK = 1 << 14
+_CHUNK = 1 << 11  # numbers, so that no thread waits long for another one
 
 
 def require_scale(scale: float) -> None:

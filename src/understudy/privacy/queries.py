@@ -33,7 +33,7 @@ from understudy.privacy.unit import Adjacency
 Contributions = tuple[NDArray[np.int64], Vector]
 """Cluster of each record, (n,), and what it adds there, (n, width) float64."""
 
-_CACHED = 1 << 19  # numbers, about as many as a processor's cache holds
+_CACHED = 1 << 18  # numbers, in float64 about as many as a processor's cache holds
 
 
 class Query(ABC):

@@ -125,14 +125,20 @@ def _identity(values: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class _Composed:
-    """A view of a view, which a worker of another machine can be sent."""
+class _Views:
+    """Views one after the other, which a worker of another machine can be sent."""
 
-    before: Transform
-    transform: Transform
+    transforms: tuple[Transform, ...] = ()
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        return constantly(self.transform, self.before(values), RECORDS_PER_CALL)
+        if not self.transforms:
+            return values
+        return constantly(self._of_call, values, RECORDS_PER_CALL)
+
+    def _of_call(self, values: NDArray[Any]) -> NDArray[Any]:
+        for transform in self.transforms:
+            values = constantly(transform, values, RECORDS_PER_CALL)
+        return values
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ class _PartialSum:
     query: Query
     grid: float
     rate: float  # probability of a unit to be in the sample that is added up
-    transform: Transform
+    views: Transform
     labelled: bool
     records: DistantRecords | None  # where blocks are sent by reference
 
@@ -155,7 +161,7 @@ class _PartialSum:
         total = np.zeros((query.slots, query.width), dtype=np.int64)
         for values, labels, groups in split_block(block, query.records_at_once):
             classes = labels if self.labelled else np.zeros_like(labels)
-            total += query.integer_sum(self.transform(values), classes, groups, self.grid)
+            total += query.integer_sum(self.views(values), classes, groups, self.grid)
         return number, total
 
 
@@ -194,7 +200,7 @@ class PrivateVault(Sealed):
             (a forecast) or where the mixing is what is measured (an audit).
     """
 
-    __slots__ = ("_labelled", "_position", "_shared", "_transform")
+    __slots__ = ("_labelled", "_position", "_shared", "_views")
 
     def __init__(
         self,
@@ -208,7 +214,7 @@ class PrivateVault(Sealed):
     ) -> None:
         self._shared = [_Inside(source, account, engine, cache, progress, probe)]
         self._position: int | None = None
-        self._transform: Transform = _identity
+        self._views = _Views()
         self._labelled = True
         if source.kind == "embeddings" and account.unit.column is None:
             rows: RecordBlocks = SourceRecords(source)
@@ -266,7 +272,7 @@ class PrivateVault(Sealed):
             rows = cache_records(
                 inside.source, encode, unit, inside.cache, batch=batch, progress=bar
             )
-        return self._like(_position=self._keep(rows), _transform=_identity)
+        return self._like(_position=self._keep(rows), _views=_Views())
 
     def embedded(self) -> Self:
         """See `Vault.embedded`."""
@@ -274,7 +280,7 @@ class PrivateVault(Sealed):
 
     def view(self, transform: Transform) -> Self:
         """See `Vault.view`."""
-        return self._like(_transform=_Composed(self._transform, transform))
+        return self._like(_views=_Views((*self._views.transforms, transform)))
 
     def unconditional(self) -> Self:
         """See `Vault.unconditional`."""
@@ -320,7 +326,7 @@ class PrivateVault(Sealed):
         require_summable(len(inside.source), query.bound / grid, query.description)
         rows = inside.rows[self._position]
         records = rows.records if isinstance(rows, DistantBlocks) else None
-        add_up = _PartialSum(query, grid, rate, self._transform, self._labelled, records)
+        add_up = _PartialSum(query, grid, rate, self._views, self._labelled, records)
         total, count = BlockSum(query.slots, query.width), 0
 
         def blocks() -> Iterator[tuple[int, Block | BlockReference]]:

@@ -72,7 +72,9 @@ class Mixture:
         if self.rest is not None:
             values += rng.standard_normal((len(components), self.rest.shape[1])) @ self.rest.T
         if self.roots.ndim == 2:
-            return np.asarray(values + noise * self.roots[root_of])
+            noise *= self.roots[root_of]
+            values += noise
+            return values
         for root in np.unique(root_of):
             mine = root_of == root
             values[mine] += noise[mine] @ self.roots[root].T

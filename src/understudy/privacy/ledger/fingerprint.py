@@ -60,20 +60,23 @@ class Sketch:
             LedgerError: No row at all, or a digest that is not 16 bytes long.
         """
         total, heap, smallest = 0, list[int](), set[int]()
+        limit = 2 ** (8 * _BYTES)  # from here on, digests are not among the smallest
         for digest in digests:
             if len(digest) != _BYTES:
                 raise LedgerError(f"a row's digest must be 16 bytes long, found {len(digest)}")
             value = int.from_bytes(digest, "big")
-            total = (total + value) % 2 ** (8 * _BYTES)
-            if value in smallest or (len(heap) == size and value > -heap[0]):
+            total += value
+            if value >= limit or value in smallest:
                 continue
             smallest.add(value)
             heapq.heappush(heap, -value)
             if len(heap) > size:
                 smallest.remove(-heapq.heappop(heap))
+            if len(heap) == size:
+                limit = -heap[0]
         if not smallest:
             raise LedgerError("the dataset has no rows, so it cannot be recognised later")
-        return cls(total, tuple(sorted(smallest)), size)
+        return cls(total % 2 ** (8 * _BYTES), tuple(sorted(smallest)), size)
 
     def is_of(self, other: Sketch) -> bool:
         """Whether both are of the same records, in any order: by the exact sum."""
@@ -202,10 +205,19 @@ class Fingerprint:
     @classmethod
     def of(cls, source: Source, key: bytes, stored: Sketch | None = None) -> Fingerprint:
         """The fingerprint of a source."""
-        from understudy.core.image_identity import Looks, band_digests, originals_of, value_digest
+        from understudy.core.image_identity import (
+            Looks,
+            band_digests,
+            embedding_digests,
+            originals_of,
+            value_digest,
+        )
 
         if stored is None:
             stored = Sketch.of(source.digests(key))
+        if source.kind == "embeddings":  # they have no looks
+            values = Sketch.of(embedding_digests(originals_of(source), key), VALUES_SIZE)
+            return cls(stored, values, records=len(source))
         images: dict[bytes, Any] = {}
         highest: bytes | None = None  # of those that are left: looks beyond it would be dropped
 

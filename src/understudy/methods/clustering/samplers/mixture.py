@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from understudy.core.one_ahead import one_ahead
 from understudy.core.types import Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
@@ -196,8 +197,12 @@ class MixtureSampler:
     ) -> Iterator[SyntheticBatch]:
         """Lines 10 to 13: so many samples of each component, drawn as they are read."""
         rng = np.random.default_rng(producer.materials.seed)
-        for first, part in producer.blocks(sizes, rng):
-            yield producer.finished("samples", first, fitted.mixture.draw(part, rng), part)
+        blocks = (
+            (first, fitted.mixture.draw(part, rng), part)
+            for first, part in producer.blocks(sizes, rng)
+        )
+        for first, points, part in one_ahead(blocks):
+            yield producer.finished("samples", first, points, part)
 
     def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
         """What classes of several sizes can carry under the noise of a plan."""
