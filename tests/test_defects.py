@@ -410,7 +410,7 @@ def test_defect_08_numbers_that_do_not_say_what_they_are(tmp_path: Path) -> None
     assert len(page.found) > 6
     for _, text, kinds in page.found:
         assert kinds or not re.search(r"\d", text), text
-        if "ccuracy" in text or "private rows" in text or "Time" in text:
+        if "ccuracy" in text or "private records" in text or "Time" in text:
             assert "owner" in kinds, text
     content = json.loads((result.owner / "run.json").read_text())
     assert content["kind"] == "owner-only"
@@ -583,7 +583,7 @@ def test_defect_11_private_things_on_the_object_that_is_released(
         things = list(reachable(found))
         assert len(things) > 50
         arrays = [thing for thing in things if isinstance(thing, np.ndarray)]
-        assert not [a for a in arrays if len(batch.labels) in a.shape], "an array of private rows"
+        assert not [a for a in arrays if len(batch.labels) in a.shape], "private records"
         assert not [a for a in arrays if windows(a.tobytes()) & secret]
         texts = [thing for thing in things if isinstance(thing, str | bytes)]
         assert key not in texts

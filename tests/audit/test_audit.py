@@ -125,7 +125,7 @@ def test_lira_finds_members_of_a_network_but_not_of_a_release(tmp_path, one_thre
 
     found = audit(overfitted(tmp_path), how="lira", runs=16, rows=300)
     release = found.find("LiRA, AUC", measured="clustering, lira, two-layer network on releases")
-    direct = found.find("LiRA, AUC", measured="two-layer network on the private rows")
+    direct = found.find("LiRA, AUC", measured="two-layer network on the private records")
     assert direct.low > 0.6
     assert direct.value >= 0.7
     # Fails once in 20 runs of an honest release: 0.5 lies outside a 95 % interval. Here, 99.99 %.

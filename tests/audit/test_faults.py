@@ -261,7 +261,7 @@ def clusters_in_the_clear(monkeypatch):
 
 @pytest.fixture
 def cells_in_the_clear(monkeypatch):
-    """Alignment's cells, moved to where the private rows are."""
+    """Alignment's cells, moved to where the private records are."""
     honest = gap.private_positions
 
     def positions(materials, space, *rest):

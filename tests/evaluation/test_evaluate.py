@@ -75,7 +75,7 @@ def test_five_releases_are_told_apart(world, name, grade, words):
     found = evaluate(world, name, features="embedded:dct?coefficients=60")
     verdict = {one.group: one for one in found.verdicts}["leakage"]
     assert (verdict.grade, words in verdict.sentence) == (grade, True), verdict.sentence
-    if name != "dp":  # whose noise is fresh each time: it may come as near as real rows do
+    if name != "dp":  # whose noise is fresh each time: it may come as near as real records do
         assert (name == "held-out") == ("as if they were real records" in verdict.sentence)
     with np.load(world / name / "owner" / "pairs.npz", allow_pickle=False) as pairs:
         apart, rows = pairs["distances"], pairs["rows"]
@@ -181,7 +181,8 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
     assert 0.4 < accuracy.value <= 1
     assert accuracy.baseline > 0.6
     assert accuracy.low <= accuracy.value <= accuracy.high
-    assert found.find("balanced accuracy, trained on the release and the private rows") is not None
+    with_private = "balanced accuracy, trained on the release and the private records"
+    assert found.find(with_private) is not None
     assert found.find("recall of the class, trained on the release", label="dog") is not None
     assert [one for one in found.of("attack") if one.name.startswith("loss of a model")]
     assert {one.group: one.grade for one in found.verdicts}["utility"] != "unknown"
@@ -191,7 +192,8 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
     assert np.trace(counts) / counts.sum() == pytest.approx(accuracy.value)  # of both seeds
     assert "fewer than 200 rows" in " ".join(found.settings["left_out"])
     assert (
-        found.find("attribute inference of the class: private rows", measured=features) is not None
+        found.find("attribute inference of the class: private records", measured=features)
+        is not None
     )
     assert not [one for one in found.of("leakage") if "reconstruction" in one.name]
     assert not (vectors / "out" / "owner" / "pairs.npz").exists()

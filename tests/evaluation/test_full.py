@@ -114,8 +114,8 @@ def test_attributes_of_private_rows_are_inferred_beyond_those_of_strangers(world
     ours, theirs = world.features
     right = (world.real.labels[apart(theirs, ours).argmin(axis=1)] == world.test.labels).mean()
     name = "attribute inference of the class"
-    assert world.figure(f"{name}: private rows") == (1.0, pytest.approx(right))
-    gain = world.found.find(f"{name}: more than of held-out rows")
+    assert world.figure(f"{name}: private records") == (1.0, pytest.approx(right))
+    gain = world.found.find(f"{name}: more than of held-out records")
     assert (gain.value, gain.baseline) == (pytest.approx(1 - right), 0.0)
     assert 0 < gain.low < gain.value < gain.high
 
@@ -127,7 +127,7 @@ def test_semantic_similarity_is_the_mean_cosine_of_all_pairs(world):
 
 
 def test_pairs_that_stand_out_are_chosen_alike_on_both_sides(world):
-    """Synthetic rows hit themselves; of held-out rows, those with the smallest ratios count."""
+    """Synthetic rows hit themselves; of held-out records, those with the smallest ratios count."""
     order = np.sort(world.pixels, axis=1)
     few = np.argsort(order[:, 0] / order[:, 1], kind="stable")[:24]
     pairs = world.test.values[few], world.real.values[world.pixels.argmin(axis=1)[few]]
@@ -171,7 +171,7 @@ def test_dp_sgd_keeps_the_releases_promise(tmp_path):
     delta = json.loads((tmp_path / "out/release/privacy.json").read_text())["guarantee"]["delta"]
     real, test = (gather(open_source(place)) for place in options.values())
     made = dp_sgd(real, test, epsilon=2.0, delta=delta, network="two-layer", epochs=3)
-    one = found.find("balanced accuracy, DP-SGD on the private rows")
+    one = found.find("balanced accuracy, DP-SGD on the private records")
     assert one.value == made.result.balanced
     assert one.baseline == found.find("balanced accuracy, trained on the release").baseline
     assert found.settings["dp_sgd"]["steps"] == made.steps

@@ -79,12 +79,12 @@ def mixed(world: Path, tmp_path: Path, shared: Rows, count: int) -> Path:
     return folder_of(tmp_path / "mixed", [*shared, *list(blobs(3, count))])
 
 
-@pytest.mark.parametrize("origin", ["private rows", "rows of the release"])
+@pytest.mark.parametrize("origin", ["private records", "rows of the release"])
 @pytest.mark.parametrize("shared", [3, 120])
 def test_a_test_set_that_overlaps_is_refused(
     world: Path, tmp_path: Path, origin: str, shared: int
 ) -> None:
-    rows = list(blobs(0 if origin == "private rows" else 1, 120))[:shared]
+    rows = list(blobs(0 if origin == "private records" else 1, 120))[:shared]
     test = mixed(world, tmp_path, rows, 120 - shared if shared < 120 else 1)
     with pytest.raises(ConfigError, match=rf"{shared:,} of 12\d rows of the test set .* {origin}"):
         evaluate(world, "honest", test=test)
@@ -111,7 +111,7 @@ def test_private_embeddings_are_no_test_set(tmp_path: Path) -> None:
         ledger=str(tmp_path / "ledger.db"),
         progress="none",
     )
-    with pytest.raises(ConfigError, match=r"180 of 180 rows of the test set .* private rows"):
+    with pytest.raises(ConfigError, match=r"180 of 180 rows of the test set .* private records"):
         understudy.evaluate(tmp_path / "out", real=source, test=source, progress="none")
 
 
@@ -119,7 +119,7 @@ def test_a_duplicate_or_so_is_left_out_and_said(world: Path, tmp_path: Path) -> 
     test = mixed(world, tmp_path, list(blobs(0, 120))[:1], 150)
     evaluation = evaluate(world, "honest", test=test)
     assert evaluation.settings["rows"]["held_out"] == 150
-    assert any("1 of 151 test rows" in each for each in evaluation.settings["left_out"])
+    assert any("1 of 151 test records" in each for each in evaluation.settings["left_out"])
 
 
 # Attacks below a half

@@ -70,7 +70,7 @@ def test_its_values_stand_beside_those_of_a_release(site: Path) -> None:
 
 
 def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path) -> None:
-    """Random labels, learnt from the private rows themselves."""
+    """Random labels, learnt from the private records themselves."""
     private = dict(np.load(site / "private.npz"))
     rng = np.random.default_rng(0)
     values = rng.normal(size=(180, 200)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Alignment end to end: a base set comes closer to private rows that nobody saw."""
+"""Alignment end to end: a base set comes closer to private records that nobody saw."""
 
 import dataclasses
 
@@ -224,7 +224,7 @@ def test_classes_are_as_large_as_noisy_counts_say(sets, tmp_path):
 
 
 def test_clusters_are_as_large_as_noisy_counts_say(tmp_path):
-    """Nine in ten private rows are of the first mode, half of the base set is."""
+    """Nine in ten private records are of the first mode, half of the base set is."""
     rng = np.random.default_rng(0)
     for name, part, count in (("private", 0.9, 1000), ("base", 0.5, 400)):
         mode = (rng.random(count) > part) * 1.0

@@ -1,4 +1,4 @@
-"""Evolution end to end on a world of coloured squares: populations move towards private rows."""
+"""Evolution end to end on a world of coloured squares: populations move towards private records."""
 
 import csv
 import json

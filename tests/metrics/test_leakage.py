@@ -1,4 +1,4 @@
-"""Copies are found, strangers are not, and the held-out rows say what "near" means."""
+"""Copies are found, strangers are not, and the held-out records say what "near" means."""
 
 import numpy as np
 import pytest

@@ -78,8 +78,8 @@ def test_an_evaluation_goes_by_balanced_accuracy_and_holds_every_recall() -> Non
     assert set(recalls) == set(SIZES)
     (majority,) = [one for one in found.values if one.name.startswith("accuracy, the majority")]
     assert majority.value == 0.9
-    table = by_class(found.values, baseline="trained on the private rows")
+    table = by_class(found.values, baseline="trained on the private records")
     assert table is not None
     assert table.rows[0][0] == "rare"
     assert table.rows[0][1][0].best  # the worst of its column is marked
-    assert table.names == (CLASS_RECALL.name, "trained on the private rows")
+    assert table.names == (CLASS_RECALL.name, "trained on the private records")

@@ -312,7 +312,7 @@ def test_a_copy_under_another_name_draws_on_the_same_budget(go, data, tmp_path):
 def test_without_a_budget_the_owner_is_told_so_before_the_charge(go, capsys):
     go(progress="plain")
     said = capsys.readouterr().err
-    assert -1 < said.index("understudy ledger set-budget") < said.index("embedding private rows")
+    assert -1 < said.index("understudy ledger set-budget") < said.index("embedding private records")
 
 
 # Resume

@@ -393,7 +393,8 @@ def test_a_dataset_gets_a_total_before_its_first_run(site: Site, with_pages: Com
     assert answer.status_code == 303, answer.text
     assert "The total is 3" in site.get(answer.headers["location"]).text
     (account,) = books.overview(site.options.ledger)
-    assert account.dataset.name.endswith("new") and account.spent.epsilon == 0
+    assert account.dataset.name.endswith("new")
+    assert account.spent.epsilon == 0
     outside = site.post("/ledger/budget", token, source="data/../ledger.db", epsilon="3")
     assert outside.status_code == 400
 

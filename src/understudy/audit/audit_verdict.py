@@ -88,9 +88,9 @@ def evaluation_of_lira(
     values = [
         *_bounds(findings.bound, what),
         LIRA_AUC.value(area, measured=f"{what}, two-layer network on releases"),
-        LIRA_AUC.value(direct_area, measured="two-layer network on the private rows"),
+        LIRA_AUC.value(direct_area, measured="two-layer network on the private records"),
     ]
-    curves = (_curve("releases", findings.release), _curve("the private rows", findings.direct))
+    curves = (_curve("releases", findings.release), _curve("the private records", findings.direct))
     # Not what perfect guesses would prove: an attack on a network is far from those.
     largest_bound = findings.direct_bound.epsilon
     evaluation = _evaluation(

@@ -33,7 +33,7 @@ _Folder = Annotated[
 ]
 _Model = Annotated[Path | None, typer.Option(metavar="FILE", help="A classifier: ONNX or LiteRT.")]
 _DpSgd = Annotated[
-    bool, typer.Option("--dp-sgd", help="With --full: DP-SGD on the private rows, too.")
+    bool, typer.Option("--dp-sgd", help="With --full: DP-SGD on the private records, too.")
 ]
 _Lpips = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A perceptual distance, as TorchScript.")
@@ -119,7 +119,7 @@ def _require_writable(json_file: Path | None, table: Path | None) -> None:
 
 def _show(evaluation: Evaluation) -> None:
     """The verdicts, then the metric values of all rows and their baselines."""
-    _console.print("owner only: measured on private rows without noise; do not pass it on")
+    _console.print("owner only: measured on private records without noise; do not pass it on")
     if claim := evaluation.settings.get("claim"):
         _console.print(f"guarantee: {claim}")
     for verdict in evaluation.verdicts:

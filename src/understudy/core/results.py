@@ -14,8 +14,8 @@ EVALUATION_SCHEMA = "understudy-evaluation/1"
 """Name and version of the form of ``evaluation.json``."""
 
 ValueKind = Literal["dp", "public", "owner-only"]
-"""May it be published? ``dp``: released with noise; ``public``: no private row took part;
-``owner-only``: measured on private rows without noise."""
+"""May it be published? ``dp``: released with noise; ``public``: no private record took part;
+``owner-only``: measured on private records without noise."""
 
 Group = Literal["fidelity", "utility", "leakage", "attack", "audit"]
 
@@ -71,7 +71,7 @@ class Metric:
         thresholds: The limits of the verdict that goes by it; None: no verdict does.
         subject: What it is about, where every value is about the same.
         compares: What `function` compares, twice each, so that the second is the baseline:
-            ``"features"``: private rows with the release, and with held-out rows;
+            ``"features"``: private records with the release, and with held-out records;
             ``"nearest pairs"``: images with the private images nearest to them.
             Empty: it is computed together with others of its family.
         full: Whether `function` is called only where everything was asked for.
@@ -152,7 +152,7 @@ class MetricValue:
         kind: Whether it may be published.
         low: Lower end of its 95 % interval; None: not known.
         high: Upper end.
-        baseline: The same of real rows that were held out: what nothing to do with the private
+        baseline: The same of real records that were held out: what nothing to do with the private
             rows comes to. None where there is none.
         measured: With what: ``"features embedded:studio"``, ``"ResNet-9"``.
         label: The class it is of; empty: of all rows.
@@ -242,7 +242,7 @@ class Pairs:
         synthetic: (k, height, width, channels) uint8.
         real: The same shape.
         distances: (k,) as `how` says.
-        rows: (k, 2) synthetic row, private row.
+        rows: (k, 2) sample, private record.
         how: What the distance is of: ``"pixels"``.
     """
 

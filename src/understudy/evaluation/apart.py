@@ -1,4 +1,4 @@
-"""Whether a test set is apart: no row of it is a private row, or a row of the release."""
+"""Whether a test set is apart: no row of it is a private record, or a row of the release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_apart_rows(
         ConfigError: Too many are; or the test set holds private images that were stored anew.
     """
     images = release.source.kind == "images"
-    sides = {"private rows": private, "rows of the release": release}
+    sides = {"private records": private, "rows of the release": release}
     shared = require_few_shared(
         _digests(test, images),
         {words: _digests(side, images) for words, side in sides.items()},
@@ -58,8 +58,8 @@ def require_few_shared(
         if same.mean() > _FEW:
             raise ConfigError(
                 f"{int(same.sum()):,} of {len(same):,} rows of the test set ({name}) are {words}: "
-                "a test set is of real rows that were in neither, or nothing that is measured on "
-                "it means anything. Leave them out, or name another (--test)"
+                "a test set is of real records that were in neither, or nothing that is measured "
+                "on it means anything. Leave them out, or name another (--test)"
             )
         shared |= same
     return shared

@@ -1,4 +1,4 @@
-"""Quick attacks: are private rows told from non-members by the release, and not without it?"""
+"""Quick attacks: are private records told from non-members by the release, and not without it?"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from understudy.run.progress import Bars
 
 _POINTS = 200
 _LOSS_ROWS = 10_000  # of each side
-_INFERRED_ROWS = 5_000  # private rows whose class is inferred, at most, and held-out ones
+_INFERRED_ROWS = 5_000  # private records whose class is inferred, at most, and held-out ones
 _LEAST = 20  # rows of non-members and of a reference, each
 _BLIND_SIDE = 16  # pixels of an image that a blind classifier looks at
 
@@ -70,15 +70,15 @@ def attack_release(
 ) -> AttackResults:
     """Attack a release with its features, and again without it.
 
-    As many private rows as there are non-members, or 10,000, are the members.
+    As many private records as there are non-members, or 10,000, are the members.
 
     Args:
         private: (p, d) the members.
         release: (n, d).
-        non_members: (m, d) real rows that took no part.
+        non_members: (m, d) real records that took no part.
         measured: With what features, as a value says it.
         bars: Progress.
-        reference: (r, d) further real rows that took no part, which some attacks need; None: a
+        reference: (r, d) further real records that took no part, which some attacks need; None: a
             half of the non-members, which then are the other half.
         held_out: Whether the non-members are a random part of the private dataset.
     """
@@ -191,7 +191,7 @@ def attack_trained_model(
     classes: Sequence[str],
     measured: str,
 ) -> AttackResults:
-    """Attack a model that was trained on the release by its loss on real rows (Yeom et al. 2018).
+    """Attack a model trained on the release by its loss on real records (Yeom et al. 2018).
 
     The loss knows a row's class, so the blind attack knows it as well.
 
@@ -230,12 +230,12 @@ def _small(values: np.ndarray) -> np.ndarray:
 def infer_classes(
     private: EmbeddedDataset, release: EmbeddedDataset, test: EmbeddedDataset, measured: str
 ) -> list[MetricValue]:
-    """What an attacker with a row's features learns of its class from the nearest synthetic row.
+    """What an attacker with a row's features learns of its class from the nearest sample.
 
     Args:
-        private: The private rows.
+        private: The private records.
         release: The release; its labels index the same classes.
-        test: Held-out real rows.
+        test: Held-out real records.
         measured: With what features, as a value says it.
     """
     inferred = infer_attribute(

@@ -1,6 +1,6 @@
 """How well the images of a release fit the captions that it keeps beside them.
 
-Only the release is looked at, and no private row: these values are covered by its guarantee, and
+Only the release is looked at, and no private record: these values are covered by its guarantee, and
 may be published as it may.
 """
 

@@ -37,9 +37,9 @@ def compare_features(
     """Every declared metric that compares features.
 
     Args:
-        private: The private rows.
+        private: The private records.
         release: The release.
-        test: Held-out real rows, which give the baseline.
+        test: Held-out real records, which give the baseline.
         measured: With what features, as a value says it.
         full: Whether everything was asked for.
     """
@@ -56,7 +56,7 @@ def compare_features(
 
 @dataclass(frozen=True, slots=True)
 class NearestPairs:
-    """Pairs of a row and its nearest private row by pixels: those with the smallest ratios.
+    """Pairs of a row and its nearest private record by pixels: those with the smallest ratios.
 
     The same rule on both sides, among equally many rows, so that they compare.
 
@@ -83,10 +83,10 @@ class NearestPairs:
         """Read their images.
 
         Args:
-            private: The private rows.
+            private: The private records.
             release: The release.
-            test: Held-out real rows.
-            closeness: Nearest private rows by pixels.
+            test: Held-out real records.
+            closeness: Nearest private records by pixels.
         """
         rows = min(len(closeness.ratios), len(closeness.baseline_ratios))
         ours = _smallest(closeness.ratios, rows)

@@ -43,7 +43,7 @@ _MANY = 1000
 """Held-out rows that say how near chance brings a row, where the test set has more."""
 
 _Sides = tuple[EmbeddedDataset, EmbeddedDataset, EmbeddedDataset]
-"""The private rows, the release, held-out rows."""
+"""The private records, the release, held-out records."""
 
 
 def evaluate(
@@ -90,7 +90,7 @@ def evaluate(
         encoder: What embeds real images, for a release of embeddings; None: the one it names.
         skip_bad: Pass over unreadable files.
         lpips: A TorchScript file of a perceptual distance.
-        dp_sgd: Train by DP-SGD on the private rows, too.
+        dp_sgd: Train by DP-SGD on the private records, too.
         label: The column that holds the class; None: the one that the run was told.
         progress: Where events go, as for `understudy.synthesize`.
 
@@ -209,11 +209,11 @@ class _Measurement:
         )
 
     def _sides(self) -> _Sides:
-        """The private rows, the release, the test set."""
+        """The private records, the release, the test set."""
         return (
-            self._read(self.inputs.real, "private rows"),
+            self._read(self.inputs.real, "private records"),
             self._read(self.inputs.release, "the release"),
-            self._read(self.inputs.test, "test rows"),
+            self._read(self.inputs.test, "test records"),
         )
 
     def _apart(self, sides: _Sides) -> _Sides:
@@ -224,12 +224,12 @@ class _Measurement:
         if apart.all():
             return sides
         self.notes.append(
-            f"{(~apart).sum():,} of {len(apart):,} test rows, which are private rows or in the "
-            "release too"
+            f"{(~apart).sum():,} of {len(apart):,} test records, which are private records or in "
+            "the release too"
         )
         source = PartSource(self.inputs.test, apart)
         self.inputs = replace(self.inputs, test=source)
-        return (*sides[:2], self._read(source, "test rows that are apart"))
+        return (*sides[:2], self._read(source, "test records that are apart"))
 
     def _read(self, source: Source, words: str) -> EmbeddedDataset:
         features = self.inputs.features
@@ -239,11 +239,11 @@ class _Measurement:
         return embed_dataset(source, features, self._classes(), self.options.rows, bar)
 
     def _non_members(self, test: EmbeddedDataset) -> EmbeddedDataset:
-        """What private rows are told from: the part that the run held out, or the test set."""
+        """What private records are told from: the part that the run held out, or the test set."""
         held_out = self.inputs.held_out
         if held_out is None or held_out is self.inputs.test:
             return test
-        return self._read(held_out, "held-out rows")
+        return self._read(held_out, "held-out records")
 
     def _attacked(self, sides: _Sides, non_members: EmbeddedDataset) -> AttackResults:
         """The quick attacks; a test set that is not the non-members is the reference."""
@@ -355,7 +355,7 @@ class _Measurement:
         if not self.options.attacks:
             left_out.append("attacks: left out by you (--no-attacks)")
         if not self._classes():
-            left_out.append("classes: the release has none, or other ones than the private rows")
+            left_out.append("classes: the release has none, or other ones than the private records")
         if self.inputs.release.kind == "embeddings":
             left_out.append("copies in pixels and pairs: the release holds embeddings")
         names = ("private", "release", "held_out")

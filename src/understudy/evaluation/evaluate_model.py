@@ -38,7 +38,7 @@ _LEAST = 20  # rows of a side that a model is attacked with
 def evaluate_model(
     file: str | Path, real: str, test: str | None, options: EvaluationOptions, events: Events
 ) -> Evaluation:
-    """Measure a classifier on a real test set, and attack it by its losses on private rows.
+    """Measure a classifier on a real test set, and attack it by its losses on private records.
 
     Args:
         file: ONNX or LiteRT.
@@ -52,7 +52,7 @@ def evaluate_model(
     """
     if test is None:
         raise ConfigError(
-            "a classifier is measured on a test set: say --test, real rows that were not in the "
+            "a classifier is measured on a test set: say --test, real records that were not in the "
             "private dataset"
         )
     start = time.perf_counter()
@@ -62,7 +62,7 @@ def evaluate_model(
     encoder = _encoder(model, private, options.encoder)
     sides = [collect(source, encoder, bars) for source in (private, held_out)]
     digests = [record_digests(side.values) for side in sides]
-    apart = ~require_few_shared(digests[1], {"private rows": digests[0]}, held_out.name)
+    apart = ~require_few_shared(digests[1], {"private records": digests[0]}, held_out.name)
     rows = Labelled(sides[1].values[apart], sides[1].labels[apart], sides[1].classes)
     classes = model.classes or sides[0].classes
     _require_known(model, classes, rows)
@@ -77,7 +77,9 @@ def evaluate_model(
         "real": private.name,
         "test": held_out.name,
         "rows": {"private": len(sides[0].labels), "held_out": len(rows.labels)},
-        "left_out": [] if apart.all() else [f"{(~apart).sum():,} test rows that are private rows"],
+        "left_out": []
+        if apart.all()
+        else [f"{(~apart).sum():,} private records among the test set"],
     }
     seconds = {"the classifier": round(time.perf_counter() - start, 2)}
     values = (*_values(model, result), *attacked.values)
@@ -151,9 +153,9 @@ def _judged(model: ClassifierFile, result: UtilityResult) -> Verdict:
     return Verdict(
         "utility",
         "unknown",
-        f"{model.path.name} reaches a balanced accuracy of {result.balanced:.1%} on real test rows "
-        f"(accuracy {result.accuracy:.1%}); one class for all: {result.majority_balanced:.1%} "
-        f"({result.majority:.1%}). The class that it finds least is {lowest}: "
-        f"{known[lowest]:.1%} of its rows.",
-        "Not graded: nothing was trained on the private rows to compare it with.",
+        f"{model.path.name} reaches a balanced accuracy of {result.balanced:.1%} on real test "
+        f"records (accuracy {result.accuracy:.1%}); one class for all: "
+        f"{result.majority_balanced:.1%} ({result.majority:.1%}). The class that it finds least is "
+        f"{lowest}: {known[lowest]:.1%} of its rows.",
+        "Not graded: nothing was trained on the private records to compare it with.",
     )

@@ -1,4 +1,4 @@
-"""How alike the release is to the private rows, and how alike held-out real rows are."""
+"""How alike the release is to the private records, and how alike held-out real records are."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class FidelityAdapter:
 
     Attributes:
         features: The extractor of the datasets' features.
-        private: The private rows.
+        private: The private records.
         release: The release.
-        test: Held-out real rows.
+        test: Held-out real records.
         classes: Names of the classes that the datasets share; fewer than two: none.
         bars: Progress.
     """

@@ -59,9 +59,9 @@ class Inputs:
     """Three sets of rows that compare, and what they are compared with.
 
     Attributes:
-        release: The synthetic rows.
+        release: The samples.
         captioned: Its images with their captions, where it has some.
-        real: The private rows that the run used.
+        real: The private records that the run used.
         test: Real rows that it did not.
         features: What they are compared in.
         encoder: Embeds real images where the release holds embeddings.
@@ -191,13 +191,13 @@ def _open_outside(path: Path, options: EvaluationOptions) -> Source:
 
 
 def _of_classes(release: Source, real: Source) -> Source:
-    """Somebody else's samples, under the class names of the real rows; any class may have none.
+    """Somebody else's samples, under the class names of the real records; any class may have none.
 
     Whole-number labels are indices into names that are no numbers, in order, as in every reader of
     class folders.
 
     Raises:
-        ConfigError: Some labels are of no class of the real rows: the samples are mislabelled.
+        ConfigError: Some labels are of no class of the real records: the samples are mislabelled.
     """
     ours, names = set(release.classes), set(real.classes)
     indexed = all(map(str.isdecimal, ours)) and not any(map(str.isdecimal, names))
@@ -254,12 +254,12 @@ def _real(
         hold_out = None
         if test is None:
             raise ConfigError(
-                "say --test: real rows that were not in the private dataset. What a selection "
+                "say --test: real records that were not in the private dataset. What a selection "
                 "without a guarantee set aside may have had a part in its candidates"
             )
     if test is None and hold_out is None:
         raise ConfigError(
-            "say --test: real rows that were not in the private dataset. This run held none out "
+            "say --test: real records that were not in the private dataset. This run held none out "
             "(understudy synthesize --hold-out 5%)"
         )
     unit = _unit_rule(path) if hold_out is None else hold_out.unit
@@ -298,7 +298,7 @@ def _guarantee(
     from understudy.backends.plugin import installed
 
     if not installed("opacus"):
-        raise MissingExtra("DP-SGD on the private rows (--dp-sgd)", "bench")
+        raise MissingExtra("DP-SGD on the private records (--dp-sgd)", "bench")
     return epsilon, delta
 
 

@@ -1,4 +1,4 @@
-"""How near the release comes to private rows, and what chance and held-out rows come to."""
+"""How near the release comes to private records, and what chance and held-out records come to."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class LeakageAdapter:
     """Measures leakage.
 
     Attributes:
-        private: The private rows.
+        private: The private records.
         release: The release.
-        test: Held-out real rows.
+        test: Held-out real records.
         measured: With what features, as a value says it.
         bars: Progress.
     """
@@ -77,7 +77,7 @@ class LeakageAdapter:
     bars: Bars
 
     def distances(self) -> dict[str, Closeness]:
-        """Nearest private rows, by what they are near in: ``pixels`` (of images) and features."""
+        """Nearest private records, by what they are near in: ``pixels`` of images, and features."""
         distances = {}
         sides = (self.private, self.release, self.test)
         small = [side.small for side in sides if side.small is not None]
@@ -88,7 +88,7 @@ class LeakageAdapter:
 
     def _nearest(self, space: str, sides: list[Embeddings]) -> Closeness:
         total = 2 * len(sides[1]) + len(sides[2])
-        bar = self.bars(f"nearest private rows by {space}", total)
+        bar = self.bars(f"nearest private records by {space}", total)
         return closeness(sides[0], sides[1], sides[2], bar)
 
     def judge(self, distances: dict[str, Closeness]) -> Leakage:
@@ -100,7 +100,7 @@ class LeakageAdapter:
         return Leakage(self._exact(), near, distances)
 
     def _exact(self) -> tuple[Excess, Excess] | None:
-        """Exact copies against held-out rows, and against all real rows; None without images."""
+        """Exact copies against held-out and against all real records; None without images."""
         if self.release.small is None:
             return None
         hits = int(copied(self.release.digests, self.private.digests).sum())
@@ -162,7 +162,7 @@ class LeakageAdapter:
         return Pairs(synthetic[order], real[order], apart[order], rows[order], HOW)
 
     def _same(self) -> Labels:
-        """A few exact copies: (k, 2) synthetic and private row."""
+        """A few exact copies: (k, 2) synthetic and private record."""
         copies = np.flatnonzero(copied(self.release.digests, self.private.digests))[:_SHORTLIST]
         values, first = np.unique(self.private.digests, return_index=True)
         at = np.searchsorted(values, self.release.digests[copies]) if len(copies) else copies
@@ -170,10 +170,10 @@ class LeakageAdapter:
 
 
 def _of_distances(measured: str, distances: Closeness) -> Iterable[MetricValue]:
-    """Medians of the distance and the ratio, and how many are nearer than held-out rows are.
+    """Medians of the distance and the ratio, and how many are nearer than held-out records are.
 
-    The baseline of the last is the same of private rows among the other private rows: 1 % where
-    held-out rows are drawn like them, more where the two differ by themselves.
+    The baseline of the last is the same of private records among the other private records: 1 %
+    where held-out records are drawn like them, more where the two differ by themselves.
     """
     for metric, release, held_out in (
         (NEAREST_DISTANCE, distances.distances, distances.baseline),
@@ -191,13 +191,13 @@ def _medians(metric: Metric, values: Vector, usual: Vector, measured: str) -> Me
 
 
 def _candidates(distances: Iterable[Closeness]) -> Labels:
-    """(k, 2) synthetic and private rows, those with the smallest ratios first."""
+    """(k, 2) synthetic and private records, those with the smallest ratios first."""
     rows: list[Labels] = []
     ratios: list[Vector] = []
     for one in distances:
         at = np.argsort(one.ratios, kind="stable")[:_SHORTLIST]
         rows.append(np.stack([at, one.nearest[at]], axis=1))
-        # Against the same part of held-out rows, so that pixels and features compare.
+        # Against the same part of held-out records, so that pixels and features compare.
         order = np.sort(one.baseline_ratios)
         usual = np.maximum(order[np.minimum(np.arange(len(at)), len(order) - 1)], 1e-9)
         ratios.append(one.ratios[at] / usual)
@@ -205,7 +205,7 @@ def _candidates(distances: Iterable[Closeness]) -> Labels:
 
 
 def _distinct(rows: Labels, most: int) -> Labels:
-    """The first pairs, no synthetic row twice; a private one again only if there are too few."""
+    """The first pairs, no sample twice; a private one again only if there are too few."""
     chosen: list[int] = []
     for again in (False, True):
         for at, (synthetic, private) in enumerate(rows.tolist()):

@@ -79,7 +79,7 @@ def _training(
     options: EvaluationOptions,
     sides: Sequence[Source],
 ) -> float:
-    """Seconds of training a network on the release, on the private rows and, if so, on both."""
+    """Seconds of training a network on the release, on the private records and, if so, on both."""
     release, private, _ = rows
     trainings = [release, private]
     if options.full:

@@ -1,4 +1,4 @@
-"""What the release is good for: models trained on it, on the private rows, and on both."""
+"""What the release is good for: models trained on it, on the private records, and on both."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def measure_utility(
         networks: Which; the confusion is of the first.
         seeds: Trainings of each to average over.
         epochs: Passes over the training set, where not the usual number.
-        both: Also train on the release and the private rows together.
+        both: Also train on the release and the private records together.
         released: The classifier of the released statistics, which is tested where a discriminant
-            of the private rows stands beside it.
+            of the private records stands beside it.
         facts: Public facts of the release.
     """
     part, encoder = Part(), front_end(synthetic.values.shape[1:])
@@ -203,7 +203,7 @@ def measure_dp_sgd(
     epochs: int | None,
     without_noise: Sequence[MetricValue],
 ) -> Part:
-    """What the owner could do instead: DP-SGD on the private rows, at the release's guarantee.
+    """What the owner could do instead: DP-SGD on the private records, at the release's guarantee.
 
     Args:
         private: The private training set.

@@ -33,7 +33,7 @@ ReleaseAttack = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Vector]
 
 
 def by_distance(candidates: NDArray[Any], release: NDArray[Any]) -> Vector:
-    """Minus the distance to the nearest synthetic row (Chen et al. 2020, GAN-Leaks, black box).
+    """Minus the distance to the nearest sample (Chen et al. 2020, GAN-Leaks, black box).
 
     Args:
         candidates: (n, d) embeddings, or flattened images.
@@ -53,7 +53,7 @@ def by_calibrated_distance(
     Args:
         candidates: (n, d).
         release: (m, d).
-        reference: (r, d) real rows that were not in the private data.
+        reference: (r, d) real records that were not in the private data.
     """
     return by_distance(candidates, release) - by_distance(candidates, reference)
 
@@ -69,7 +69,7 @@ def by_distance_ratio(
     Args:
         candidates: (n, d).
         release: (m, d).
-        reference: (r, d) real rows that were not in the private data.
+        reference: (r, d) real records that were not in the private data.
     """
     to_release, to_reference = (-by_distance(candidates, rows) for rows in (release, reference))
     typical = float(np.median(to_reference)) or 1.0
@@ -89,7 +89,7 @@ def by_density_ratio(
     Args:
         candidates: (n, d).
         release: (m, d).
-        reference: (r, d) real rows that were not in the private data.
+        reference: (r, d) real records that were not in the private data.
 
     Raises:
         InputError: Not more rows than axes.

@@ -24,21 +24,21 @@ from understudy.metrics.roc import clopper_pearson
 INFERRED = Metric(
     key="attribute_inference",
     group="attack",
-    name="attribute inference of the class: private rows",
-    explanation="How often the class of a private row is inferred from the rest of it with the "
-    "release's help. What works as well on held-out rows is knowledge of the population, not of a "
-    "person.",
+    name="attribute inference of the class: private records",
+    explanation="How often the class of a private record is inferred from the rest of it with the "
+    "release's help. What works as well on held-out records is knowledge of the population, not of "
+    "a person.",
     better="lower",
     unit="%",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 INFERRED_MORE = Metric(
     key="attribute_inference_above_held_out",
     group="attack",
-    name="attribute inference of the class: more than of held-out rows",
-    explanation="How much more often the class of a private row is inferred than that of a "
-    "held-out row: the leak. 0: none.",
+    name="attribute inference of the class: more than of held-out records",
+    explanation="How much more often the class of a private record is inferred than that of a "
+    "held-out record: the leak. 0: none.",
     better="lower",
     unit="%",
     baseline="0",
@@ -68,7 +68,7 @@ def infer_attribute(
     """Guess a secret of private and of held-out records as that of the nearest row of a release.
 
     Args:
-        release: (m, d) what the attacker knows of each synthetic row, and (m,) its secret, counted
+        release: (m, d) what the attacker knows of each sample, and (m,) its secret, counted
             from 0.
         private: The same of the private records.
         held_out: The same of real records drawn like them that were not in the private data.

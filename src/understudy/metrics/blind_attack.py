@@ -40,7 +40,7 @@ BLIND_AUC = Metric(
     group="attack",
     name="{subject}: AUC",
     subject="blind classifier",
-    explanation="An attack that never sees the release: it learns from some private rows and "
+    explanation="An attack that never sees the release: it learns from some private records and "
     "non-members what tells them apart, and is asked about others. Above 0.5 the two differ by "
     "themselves, in light, sharpness or kind, say; a random split does not.",
     baseline="a guess",
@@ -63,13 +63,13 @@ BLIND_DISTANCE_AUC = Metric(
     key="blind_distance_auc",
     group="attack",
     name="blind distance to the reference: AUC",
-    explanation="The distance to real rows that took no part, without the release. Away from 0.5 "
-    "private rows and non-members differ by themselves.",
+    explanation="The distance to real records that took no part, without the release. Away from "
+    "0.5 private records and non-members differ by themselves.",
     baseline="a guess",
 )
 
 _ADDED = (
-    "What an attack gains from the release: the same classifier of private rows and non-members "
+    "What an attack gains from the release: the same classifier of private records and non-members "
     "with the attack's score and without it. 0: nothing."
 )
 

@@ -13,7 +13,7 @@ from understudy.core.types import Labels, Vector
 from understudy.metrics.leakage import Closeness
 
 _TAILS = (0.0, 0.001, 0.01)
-"""Parts of the held-out rows that may lie below a threshold: none, one in 1,000, one in 100."""
+"""Parts of the held-out records that may lie below a threshold: none, one in 1,000, one in 100."""
 
 _TIMES = 2.0
 """Near-copies are at least so many times as frequent as chance makes them."""
@@ -29,15 +29,15 @@ EXACT_COPIES = Metric(
     explanation="Part of the synthetic images that equal a private one, pixel for pixel.",
     better="lower",
     unit="%",
-    baseline="chance: held-out real rows",
+    baseline="chance: held-out real records",
 )
 
 HELD_OUT_COPIES = Metric(
     key="exact_copies_of_held_out",
     group="leakage",
-    name="exact copies of held-out rows",
-    explanation="Part of the synthetic images that equal a held-out one. Such a held-out row is a "
-    "private row too: the test set is not apart.",
+    name="exact copies of held-out records",
+    explanation="Part of the synthetic images that equal a held-out one. Such a held-out record is "
+    "a private record too: the test set is not apart.",
     better="lower",
     unit="%",
 )
@@ -46,11 +46,11 @@ NEAR_COPIES = Metric(
     key="near_copies",
     group="leakage",
     name="near-copies",
-    explanation="Synthetic images far nearer to one private row than to any other, more often "
-    "than held-out rows are and than private rows are to one another.",
+    explanation="Synthetic images far nearer to one private record than to any other, more often "
+    "than held-out records are and than private records are to one another.",
     better="lower",
     unit="%",
-    baseline="chance: held-out real rows",
+    baseline="chance: held-out real records",
 )
 
 
@@ -61,7 +61,7 @@ class Excess:
     Attributes:
         hits: How often in the release.
         rows: Rows of the release.
-        chance_hits: How often where no private row can be the cause.
+        chance_hits: How often where no private record can be the cause.
         chance_rows: Rows looked at there.
         p_value: How likely so many hits or more are where both have one probability.
     """
@@ -100,7 +100,7 @@ def excess(hits: int, rows: int, chance_hits: int, chance_rows: int) -> Excess:
 
 @dataclass(frozen=True, slots=True)
 class NearCopies:
-    """Rows that come nearer to one private row than chance explains.
+    """Rows that come nearer to one private record than chance explains.
 
     Attributes:
         rows: Which of the release; empty where `sure` is False.
@@ -121,21 +121,21 @@ class NearCopies:
 
 
 def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
-    """Look for rows whose nearest private row is far nearer than the second nearest (NNDR).
+    """Look for rows whose nearest private record is far nearer than the second nearest (NNDR).
 
-    A copy, changed a little or not, lies beside one private row: its ratio is near 0, wherever
+    A copy, changed a little or not, lies beside one private record: its ratio is near 0, wherever
     among the images it lies and however blurred all of the release is. What ratio is small is
-    said by three sets in which no private row can have been copied: held-out rows, with their
-    ratios to the private ones; private rows, with their ratios to the other private ones; and the
-    release itself, with its ratios to the held-out ones. Near-twins in the data lower the first,
-    or the second where held-out rows are of another origin than the private rows; an unlike
-    release lowers the third. Only what is more frequent than in all three counts. Hits of the
-    release are the private rows that are lain beside, not the rows that lie there: many synthetic
-    rows that are all alike are one witness.
+    said by three sets in which no private record can have been copied: held-out records, with their
+    ratios to the private ones; private records, with their ratios to the other private ones; and
+    the release itself, with its ratios to the held-out ones. Near-twins in the data lower the
+    first, or the second where held-out records are of another origin than the private records; an
+    unlike release lowers the third. Only what is more frequent than in all three counts. Hits of
+    the release are the private records that are lain beside, not the rows that lie there: many
+    synthetic rows that are all alike are one witness.
 
-    The thresholds are the smallest ratio of held-out rows and half of it, and those that 0.1 % and
-    1 % of them lie below; or those of private rows among themselves, where they are smaller. If
-    the release is drawn like them, the number of its rows below the (j + 1)-th of them is
+    The thresholds are the smallest ratio of held-out records and half of it, and those that 0.1 %
+    and 1 % of them lie below; or those of private records among themselves, where they are smaller.
+    If the release is drawn like them, the number of its rows below the (j + 1)-th of them is
     hypergeometric (a precedence test), and below half of it smaller; p-values are multiplied by
     the number of thresholds.
 

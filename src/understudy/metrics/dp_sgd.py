@@ -32,12 +32,12 @@ _GRADIENTS = 2**26
 DP_SGD_ACCURACY = Metric(
     key="dp_sgd_balanced_accuracy",
     group="utility",
-    name="balanced accuracy, DP-SGD on the private rows",
-    explanation="Balanced accuracy of the network when it is trained on the private rows with "
+    name="balanced accuracy, DP-SGD on the private records",
+    explanation="Balanced accuracy of the network when it is trained on the private records with "
     "noise (DP-SGD), at the release's epsilon and delta, instead of on a release.",
     better="higher",
     unit="%",
-    baseline="the same network trained on the private rows without noise",
+    baseline="the same network trained on the private records without noise",
 )
 
 

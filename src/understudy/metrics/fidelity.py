@@ -21,11 +21,11 @@ FRECHET_DISTANCE = Metric(
     key="frechet_distance",
     group="fidelity",
     name="Frechet distance",
-    explanation="How far the cloud of synthetic rows is from the cloud of real ones, by mean and "
+    explanation="How far the cloud of samples is from the cloud of real ones, by mean and "
     "spread of their features. 0: the same. It depends on the features, so compare only like with "
     "like.",
     better="lower",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 FID = replace(
@@ -42,7 +42,7 @@ KERNEL_DISTANCE = Metric(
     name="kernel distance",
     explanation="Like the Frechet distance, by kernels; fair for few rows. 0: the same.",
     better="lower",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 KID = replace(
@@ -57,7 +57,7 @@ KERNEL_DISTANCE_ERROR = Metric(
     group="fidelity",
     name="standard error of kernel distance",
     explanation="How far the kernel distance would move if other rows had been drawn.",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 KID_ERROR = replace(
@@ -73,7 +73,7 @@ INCEPTION_SCORE = Metric(
     name="Inception score",
     explanation="Whether rows are clear and of many kinds, by the standard Inception network.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 CLASS_SCORE = replace(

@@ -34,7 +34,7 @@ NEAR_DUPLICATES = Metric(
     explanation="Synthetic images that look the same as a private one to a perceptual hash.",
     better="lower",
     unit="%",
-    baseline="chance: held-out real rows",
+    baseline="chance: held-out real records",
 )
 
 

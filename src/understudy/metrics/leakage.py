@@ -1,4 +1,4 @@
-"""How near a release comes to private rows, and how near real rows come that took no part.
+"""How near a release comes to private records, and how near real records come that took no part.
 
 Nothing in here is DP: what it finds is for the owner alone.
 """
@@ -27,42 +27,42 @@ WITHIN = 10_000
 NEAREST_DISTANCE = Metric(
     key="nearest_distance",
     group="leakage",
-    name="distance to the nearest private row, median",
-    explanation="Distance of a synthetic row to the closest private one. Held-out real rows have "
+    name="distance to the nearest private record, median",
+    explanation="Distance of a sample to the closest private one. Held-out real records have "
     "the distance that has nothing to do with copying: copies are much closer.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 NEAREST_RATIO = Metric(
     key="nearest_over_second_nearest",
     group="leakage",
-    name="nearest over second nearest private row, median",
-    explanation="Distance to the closest private row over that to the second closest. Near 0: one "
-    "private row was hit, as a copy would; near 1: none stands out.",
+    name="nearest over second nearest private record, median",
+    explanation="Distance to the closest private record over that to the second closest. Near 0: "
+    "one private record was hit, as a copy would; near 1: none stands out.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 NEARER_THAN_HELD_OUT = Metric(
     key="nearer_than_held_out",
     group="leakage",
-    name="nearer than all but 1 % of held-out rows",
-    explanation="Part of the release nearer to a private row than 99 % of held-out real rows are. "
-    "The baseline is the part of the private rows that are so near to another one: about 1 % where "
-    "held-out rows are drawn like them, more where the two differ by themselves.",
+    name="nearer than all but 1 % of held-out records",
+    explanation="Part of the release nearer to a private record than 99 % of held-out real records "
+    "are. The baseline is the part of the private records that are so near to another one: about 1 "
+    "% where held-out records are drawn like them, more where the two differ by themselves.",
     better="lower",
     unit="%",
-    baseline="private rows among themselves",
+    baseline="private records among themselves",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Distances from private rows to the nearest other private row.
+    """Distances from private records to the nearest other private record.
 
     Attributes:
-        nearest: (k,) the nearest other private row.
+        nearest: (k,) the nearest other private record.
         distances: (k,) how far it is.
         ratios: (k,) nearest over second nearest.
     """
@@ -74,18 +74,18 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """Distances to the nearest private row, of the release and of held-out real rows.
+    """Distances to the nearest private record, of the release and of held-out real records.
 
     Attributes:
-        nearest: (n,) the nearest private row of each synthetic row.
+        nearest: (n,) the nearest private record of each sample.
         distances: (n,) how far it is (DCR, distance to the closest record).
         ratios: (n,) nearest over second nearest (NNDR); near 0 where one row alone is close.
-        baseline: (m,) distances of held-out real rows: what rows that took no part come to.
-        baseline_nearest: (m,) the nearest private row of each of them.
+        baseline: (m,) distances of held-out real records: what rows that took no part come to.
+        baseline_nearest: (m,) the nearest private record of each of them.
         baseline_ratios: (m,) their ratios.
-        within: Private rows, some of them, among the other private rows: what real rows of the
-            same origin come to. Held-out rows may be of another.
-        held_out_ratios: (n,) nearest over second nearest held-out row: what the ratios of such a
+        within: Private rows, some of them, among the other private records: what real records of
+            the same origin come to. Held-out rows may be of another.
+        held_out_ratios: (n,) nearest over second nearest held-out record: what the ratios of such a
             release come to where nothing was copied.
     """
 
@@ -100,21 +100,21 @@ class Closeness:
 
     @property
     def closer(self) -> float:
-        """Part of the release that is nearer than all but 1 % of held-out rows."""
+        """Part of the release that is nearer than all but 1 % of held-out records."""
         return float((self.distances < np.quantile(self.baseline, 0.01)).mean())
 
     @property
     def closer_within(self) -> float:
-        """The same of private rows among the others; 0.01 where held-out rows are drawn alike."""
+        """The same of private records among the others; 0.01 if held-out ones are drawn alike."""
         return float((self.within.distances < np.quantile(self.baseline, 0.01)).mean())
 
     @property
     def median_ratio(self) -> float:
-        """Median distance of the release over that of held-out rows; below 1: it comes nearer."""
+        """Median distance of the release over that of held-out records; below 1: it is nearer."""
         return float(np.median(self.distances) / max(float(np.median(self.baseline)), 1e-12))
 
     def closest(self, count: int) -> Labels:
-        """The synthetic rows that come nearest to a private one, nearest first."""
+        """The samples that come nearest to a private one, nearest first."""
         return np.asarray(np.argsort(self.distances, kind="stable")[:count])
 
 
@@ -124,16 +124,16 @@ def closeness(
     held_out: NDArray[Any],
     progress: RowProgress = lambda done: None,
 ) -> Closeness:
-    """Nearest private rows of the release, of held-out real rows, and of private rows themselves.
+    """Nearest private records of the release, of held-out real ones, and of themselves.
 
     Args:
         private: (p, d) embeddings or flattened images.
         release: (n, d).
-        held_out: (m, d) real rows that were not in the private data.
+        held_out: (m, d) real records that were not in the private data.
         progress: Told of rows; in all, of those of the release twice and of the held-out ones once.
 
     Raises:
-        InputError: Fewer than two private or held-out rows, or embeddings that do not compare.
+        InputError: Fewer than two private or held-out records, or embeddings that do not compare.
     """
     chosen = np.arange(len(private))[some(len(private), WITHIN)]
     real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
@@ -153,7 +153,7 @@ def closeness(
 
 
 def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
-    """The two nearest of some private rows, without themselves."""
+    """The two nearest of some private records, without themselves."""
     count = min(3, len(real))
     nearest, distances = nearest_rows(asked, real, count)
     # A row is its own nearest; among many equal ones it may be none of the first.
@@ -228,7 +228,7 @@ MUTUAL_INFORMATION = Metric(
     name="mutual information in bits, mean of the {subject} pairs that stand out most",
     explanation="How much of an image can be read off another, in bits.",
     better="lower",
-    baseline="as many pairs of held-out rows",
+    baseline="as many pairs of held-out records",
     compares="nearest pairs",
     full=True,
     function=mutual_information,
@@ -241,7 +241,7 @@ REGIONAL_MUTUAL_INFORMATION = Metric(
     explanation="How much of an image can be read off another, in bits, part by part: shapes that "
     "stayed in place count.",
     better="lower",
-    baseline="as many pairs of held-out rows",
+    baseline="as many pairs of held-out records",
     compares="nearest pairs",
     full=True,
     function=regional_mutual_information,

@@ -258,12 +258,12 @@ class Coverage:
     """Where two sets of embeddings lie in each other.
 
     Attributes:
-        precision: Part of the synthetic rows inside some real row's ball (Kynkäänniemi et al. 2019,
+        precision: Part of the samples inside some real record's ball (Kynkäänniemi et al. 2019,
             Eq. 1 and 2); a ball reaches to the k-th nearest other row of its own side.
-        recall: Part of the real rows inside some synthetic row's ball.
-        density: Real balls around a synthetic row, over k, on average (Naeem et al. 2020, Eq. 5).
-        coverage: Part of the real balls with a synthetic row inside (Eq. 6).
-        density_error: Standard error of the density, the real rows taken as given.
+        recall: Part of the real records inside some sample's ball.
+        density: Real balls around a sample, over k, on average (Naeem et al. 2020, Eq. 5).
+        coverage: Part of the real balls with a sample inside (Eq. 6).
+        density_error: Standard error of the density, the real records taken as given.
     """
 
     precision: float
@@ -319,16 +319,16 @@ def coverage(
 
 
 _OF_HELD_OUT = Thresholds(
-    good=0.8, fair=0.5, better="higher", of="the part reached of what held-out real rows reach"
+    good=0.8, fair=0.5, better="higher", of="the part reached of what held-out real records reach"
 )
 
 PRECISION = Metric(
     key="precision",
     group="fidelity",
     name="precision",
-    explanation="Part of the synthetic rows that lie among real ones: realism.",
+    explanation="Part of the samples that lie among real ones: realism.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
     thresholds=_OF_HELD_OUT,
 )
 
@@ -336,9 +336,9 @@ RECALL = Metric(
     key="recall",
     group="fidelity",
     name="recall",
-    explanation="Part of the real rows that lie among synthetic ones: variety.",
+    explanation="Part of the real records that lie among synthetic ones: variety.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 DENSITY = Metric(
@@ -347,15 +347,15 @@ DENSITY = Metric(
     name="density",
     explanation="Like precision, but counts how crowded it is there; may exceed 1.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 COVERAGE = Metric(
     key="coverage",
     group="fidelity",
     name="coverage",
-    explanation="Part of the real rows with a synthetic row near by: variety.",
+    explanation="Part of the real records with a sample near by: variety.",
     better="higher",
-    baseline="held-out real rows",
+    baseline="held-out real records",
     thresholds=_OF_HELD_OUT,
 )

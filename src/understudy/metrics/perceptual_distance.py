@@ -25,7 +25,7 @@ PERCEPTUAL_DISTANCE = Metric(
     name="perceptual distance, mean of the {subject} pairs that stand out most",
     explanation="Distance between images as people judge it, by a trained network (LPIPS).",
     better="higher",
-    baseline="as many pairs of held-out rows",
+    baseline="as many pairs of held-out records",
 )
 
 
@@ -54,7 +54,7 @@ def nearest_pair_distances(
     """
     if nearest.ndim != 2 or len(nearest) != len(samples) or nearest.shape[1] == 0:
         raise InputError(
-            f"each of {len(samples)} samples needs one private row or more to compare, found "
+            f"each of {len(samples)} samples needs one private record or more to compare, found "
             f"{nearest.shape}"
         )
     least = np.full(len(samples), np.inf)

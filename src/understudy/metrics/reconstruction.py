@@ -34,7 +34,7 @@ MATCH_PSNR = Metric(
     explanation=f"{_MATCHES}PSNR: how alike two images are by squared error, in decibels; "
     "infinite: equal.",
     better="lower",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 MATCH_SSIM = Metric(
@@ -44,13 +44,13 @@ MATCH_SSIM = Metric(
     explanation=f"{_MATCHES}SSIM: how alike two images are in brightness, contrast and structure. "
     "1: equal.",
     better="lower",
-    baseline="held-out real rows",
+    baseline="held-out real records",
 )
 
 MATCHED_BETTER = Metric(
     key="reconstruction_matched_better",
     group="leakage",
-    name="reconstruction: matched better than 99 % of held-out rows are",
+    name="reconstruction: matched better than 99 % of held-out records are",
     explanation=f"{_MATCHES}Part of the private images that are matched better than 99 % of "
     "held-out ones: 1 % where nothing was copied.",
     better="lower",

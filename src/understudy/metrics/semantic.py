@@ -88,8 +88,8 @@ SEMANTIC_SIMILARITY = Metric(
     group="leakage",
     name="semantic similarity (SIM)",
     explanation="Mean cosine of private and synthetic features, over all pairs. It is as high for "
-    "good releases as for held-out rows: only what is above those is a leak.",
-    baseline="held-out real rows",
+    "good releases as for held-out records: only what is above those is a leak.",
+    baseline="held-out real records",
     compares="features",
     full=True,
     function=_of_directed,

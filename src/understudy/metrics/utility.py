@@ -60,7 +60,7 @@ OwnerOnly = Literal["owner-only"]
 """The mark of a number that was measured on private data without noise."""
 
 
-TRAINED_ON_PRIVATE = "the same network trained on the private rows"
+TRAINED_ON_PRIVATE = "the same network trained on the private records"
 
 BALANCED_ACCURACY = Metric(
     key="balanced_accuracy",
@@ -80,8 +80,8 @@ ACCURACY = Metric(
     key="accuracy",
     group="utility",
     name="accuracy, trained on the release",
-    explanation="Part of all real test rows whose class a model finds. Large classes decide it: a "
-    "class of 2 % may never be found at 98 %.",
+    explanation="Part of all real test records whose class a model finds. Large classes decide it: "
+    "a class of 2 % may never be found at 98 %.",
     better="higher",
     unit="%",
     baseline=TRAINED_ON_PRIVATE,
@@ -96,7 +96,7 @@ RELEASED_ACCURACY = Metric(
     "classifiers trained on the samples fall short of it, drawing and decoding samples has lost.",
     better="higher",
     unit="%",
-    baseline="the discriminant of the private rows",
+    baseline="the discriminant of the private records",
 )
 
 CALIBRATION_ERROR = Metric(
@@ -111,9 +111,9 @@ CALIBRATION_ERROR = Metric(
 BALANCED_ACCURACY_WITH_PRIVATE = Metric(
     key="balanced_accuracy_with_private",
     group="utility",
-    name="balanced accuracy, trained on the release and the private rows",
+    name="balanced accuracy, trained on the release and the private records",
     explanation="Balanced accuracy of a model that is trained on both together: whether the "
-    "release adds anything for an owner of the private rows.",
+    "release adds anything for an owner of the private records.",
     better="higher",
     unit="%",
     baseline=TRAINED_ON_PRIVATE,
@@ -123,7 +123,7 @@ CLASS_RECALL = Metric(
     key="class_recall",
     group="utility",
     name="recall of the class, trained on the release",
-    explanation="Part of a class's real test rows that a model finds.",
+    explanation="Part of a class's real test records that a model finds.",
     better="higher",
     unit="%",
     baseline=TRAINED_ON_PRIVATE,
@@ -133,7 +133,7 @@ MAJORITY_BALANCED_ACCURACY = Metric(
     key="majority_balanced_accuracy",
     group="utility",
     name="balanced accuracy, the majority class for every row",
-    explanation="What naming one class for all test rows comes to: one over the number of classes.",
+    explanation="What naming one class for all records comes to: one over the number of classes.",
     unit="%",
 )
 
@@ -141,7 +141,7 @@ MAJORITY_ACCURACY = Metric(
     key="majority_accuracy",
     group="utility",
     name="accuracy, the majority class for every row",
-    explanation="What naming the most frequent class for all test rows comes to.",
+    explanation="What naming the most frequent class for all test records comes to.",
     unit="%",
 )
 
@@ -151,8 +151,8 @@ class UtilityResult:
     """How well one trained network does on the real test split.
 
     Attributes:
-        accuracy: Part of the test rows whose class was found, in [0, 1]. Large classes decide it.
-        per_class: The same within each class, its recall; None for a class without test rows.
+        accuracy: Part of the test records whose class was found, in [0, 1]; large classes decide.
+        per_class: The same within each class, its recall; None for a class without test records.
         balanced: Balanced accuracy, the mean of ``per_class`` over the classes that have test
             rows. This is the one to go by.
         n_train: Rows it was trained on.
@@ -180,13 +180,13 @@ class UtilityResult:
 
     @property
     def majority(self) -> float:
-        """Accuracy of naming the most frequent class for every test row; NaN: not known."""
+        """Accuracy of naming the most frequent class for every test record; NaN: not known."""
         rows = [sum(line) for line in self.confusion]
         return max(rows) / sum(rows) if rows else math.nan
 
     @property
     def majority_balanced(self) -> float:
-        """Balanced accuracy of the same: one over the number of classes that have test rows."""
+        """Balanced accuracy of the same: one over the number of classes that have test records."""
         return 1 / sum(recall is not None for recall in self.per_class.values())
 
 
@@ -423,7 +423,7 @@ def utility_report(
 
 
 def _rows(side: TrainingSet, synthetic: Labelled, real: Labelled, seed: int) -> Labelled:
-    """What is trained on: no more synthetic rows than there are real ones."""
+    """What is trained on: no more samples than there are real ones."""
     if side == "real":
         return real
     release = synthetic.at_most(len(real.labels), seed)

@@ -261,7 +261,7 @@ class PrivateVault(Sealed):
                 batch=batch,
                 spent="Nothing was released by it",
             )
-        bar = inside.progress("reading and embedding private rows") if inside.progress else None
+        bar = inside.progress("reading and embedding private records") if inside.progress else None
         unit, engine = inside.account.unit, inside.engine
         rows: RecordBlocks
         if isinstance(engine, DistantEngine):

@@ -239,14 +239,14 @@ class ModelScore:
     # balanced accuracy when trained on the release, 0 to 1: the mean of the recalls
     synthetic: float
     real: float | None = None  # the same when trained on the real data; None where not measured
-    # part of all test rows whose class is found, trained on the release; None: not known
+    # part of all test records whose class is found, trained on the release; None: not known
     accuracy: float | None = None
     accuracy_real: float | None = None  # the same when trained on the real data
     # balanced accuracy of one class for all rows: 1 over their number
     majority_balanced: float | None = None
     # accuracy of naming the most frequent class of the test set for all rows
     majority: float | None = None
-    recalls: tuple[Recall, ...] = ()  # of every class that has test rows, the lowest first
+    recalls: tuple[Recall, ...] = ()  # of every class that has test records, the lowest first
     released: bool = False  # whether it is of what the run released, and no sample had a part in it
 
 

@@ -35,7 +35,7 @@ class MetricRow:
     name: str  # what it is
     measured: str  # with what
     value: Cell  # the number
-    baseline: str  # the same of real rows that were held out; empty where there is none
+    baseline: str  # the same of real records that were held out; empty where there is none
     baseline_of: str  # what the baseline is of, in words; may be empty
     better: str  # which way is better, in words
     kind: ValueKind  # whether it may be published

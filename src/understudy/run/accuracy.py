@@ -109,7 +109,7 @@ def measure(
     """Train on a release and on the real data, test both on real data.
 
     Args:
-        release: The synthetic rows: images or embeddings.
+        release: The samples: images or embeddings.
         real: The private training set.
         test: The real test set.
         encoder: Embeds real images where the release holds embeddings.
@@ -268,10 +268,10 @@ def collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
 
 
 class Watch:
-    """Compares with the private rows themselves, without noise: for the owner alone.
+    """Compares with the private records themselves, without noise: for the owner alone.
 
     Args:
-        source: The private rows.
+        source: The private records.
         encoder: Images to embeddings; None where the source holds embeddings.
         owner: The owner's folder; every comparison is added to ``watch.jsonl`` there.
         events: Where the distance is reported.

@@ -100,7 +100,7 @@ def input_statistics(x: NDArray[Any]) -> tuple[Tensor, Tensor]:
     """Mean of each feature or channel, and what its difference from it is multiplied by."""
     mean, deviation = statistics(x)
     # A feature that never changes in training says nothing of the class: it is left out rather
-    # than divided by zero, and a real row that differs there is not thrown off.
+    # than divided by zero, and a real record that differs there is not thrown off.
     alive = deviation > 1e-6 * deviation.max(initial=0.0)
     gain = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=alive)
     return torch.from_numpy(mean).float(), torch.from_numpy(gain).float()
