@@ -6,6 +6,7 @@ command; what it forks is a whole process that runs `understudy.cli.main.main` a
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -116,7 +117,12 @@ def serve(preload: str) -> None:
         importlib.import_module(name)
     from PIL import Image
 
+    from understudy.report.rendering import environment
+
     Image.preinit()  # the readers of formats, which are imported by the first image
+    for name in environment().list_templates(extensions=["html", "md"]):
+        environment().get_template(name)  # compiled, which takes a second of a run
+    gc.freeze()  # the collector of a fork need not look at what all share
     for line in sys.stdin:
         order = json.loads(line)
         if "modules" in order:
