@@ -500,7 +500,7 @@ def test_defect_09_every_other_option_changes_what_is_made(tmp_path: Path) -> No
 
 
 def test_defect_09_a_seed_and_a_cap_are_used(tmp_path: Path) -> None:
-    people = with_manifest(tmp_path / "people", per_unit=30)
+    people = with_manifest(tmp_path / "people", per_unit=12)
     settings = {"covariance": "spherical", "clusters": 1, "components": 4}
     common = {"unit": "patient", "epsilon": 1e4, "settings": settings, "count": None}
     rows = {}

@@ -62,7 +62,9 @@ def with_manifest(folder: Path, per_unit: int = 4, seed: int = 0) -> Path:
         table.writerow(["path", "label", "patient"])
         for number, (name, image) in enumerate(pictures(SIZES, (8, 8, 1), seed)):
             save(image, folder / f"{number}.png")
-            table.writerow([f"{number}.png", name, f"p{number % (sum(SIZES.values()) // per_unit)}"])
+            table.writerow(
+                [f"{number}.png", name, f"p{number % (sum(SIZES.values()) // per_unit)}"]
+            )
     return folder
 
 

@@ -206,7 +206,9 @@ def rate_at_least(hits: int, tries: int, miss: float) -> float:
 
 def rate_at_most(hits: int, tries: int, miss: float) -> float:
     """One-sided upper bound of a probability, below the truth with probability ``miss`` at most."""
-    return 1.0 if hits == tries else float(scipy.special.betaincinv(hits + 1, tries - hits, 1 - miss))
+    return (
+        1.0 if hits == tries else float(scipy.special.betaincinv(hits + 1, tries - hits, 1 - miss))
+    )
 
 
 def clopper_pearson(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:
