@@ -36,16 +36,25 @@ Missing = Callable[[str, str], NoReturn]
 
 
 def pytest_configure() -> None:
-    """Tests write into memory where there is room: each commit of a ledger waits for a disk."""
+    """Tests write into memory where there is room: each commit of a ledger waits for a disk.
+
+    The garbage collector waits until all tests are collected: what is imported stays.
+    """
+    gc.disable()
     memory = Path("/dev/shm")
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def pytest_collection_finish() -> None:
-    """What collecting has imported stays, so the garbage collector need not look at it again."""
+    """What collecting has imported stays, so the garbage collector need not look at it again.
+
+    It looks at the rest a tenth as often as usual, which a suite of short tests has memory for.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(7_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

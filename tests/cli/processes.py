@@ -6,6 +6,7 @@ command; what it forks is a whole process that runs `understudy.cli.main.main` a
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -31,6 +32,7 @@ PRELOADED = (
     *("understudy.run.synthesize", "understudy.cli.synthesize_command", "understudy.cli.show"),
     *("understudy.methods.clustering.algorithm", "understudy.backends.embedded.dct"),
     *("understudy.backends.option_reading", "understudy.release.run_file"),
+    "understudy.run.select",
 )
 """What most commands import: once, before they are forked."""
 
@@ -116,7 +118,13 @@ def serve(preload: str) -> None:
         importlib.import_module(name)
     from PIL import Image
 
+    from understudy.report.rendering import environment
+
     Image.preinit()  # the readers of formats, which are imported by the first image
+    for name in environment().list_templates(extensions=["html", "md"]):
+        environment().get_template(name)  # compiled, which takes a second of a run
+    gc.freeze()  # the collector of a fork need not look at what all share
+    gc.set_threshold(7_000, 10, 10)
     for line in sys.stdin:
         order = json.loads(line)
         if "modules" in order:

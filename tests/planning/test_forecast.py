@@ -350,8 +350,8 @@ def test_units_are_counted_as_they_are_declared_or_proposed(tmp_path: Path) -> N
     scans = with_manifest(tmp_path / "scans", per_unit=4)
     given = {"source": str(scans), "out": "out", "epsilon": 1.0, "label": "label"}
     proposed = check_source(make_config(given))
-    assert (proposed.images, proposed.units, proposed.options["unit"]) == (180, 45, "patient")
-    assert check_source(make_config({**given, "unit": "patient"})).units == 45
+    assert (proposed.images, proposed.units, proposed.options["unit"]) == (72, 18, "patient")
+    assert check_source(make_config({**given, "unit": "patient"})).units == 18
 
 
 def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) -> None:

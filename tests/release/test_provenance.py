@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.cli.processes import Commands, commands
+from tests.cli.processes import Commands
 from tests.run.copied_images import CHANGES, copies, jpeg, photographs, with_a_byte
 from tests.run.samples import QUICK, embeddings, tree
 
@@ -32,12 +31,6 @@ from understudy.steps.niqe_model import SMALLEST_BLOCK
 
 SILENT: dict[str, Any] = {"progress": "none"}
 STEERED = {"steps": 20, "rounds": 2}
-
-
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands"), "understudy.run.select") as started:
-        yield started
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from PIL import Image
 import understudy
 from understudy.run.run_result import Result
 
-SIZES = {"cat": 60, "dog": 60, "eel": 60}
+SIZES = {"cat": 24, "dog": 24, "eel": 24}
 QUICK = {"clusters": 1, "components": 12}
 
 
@@ -62,7 +62,9 @@ def with_manifest(folder: Path, per_unit: int = 4, seed: int = 0) -> Path:
         table.writerow(["path", "label", "patient"])
         for number, (name, image) in enumerate(pictures(SIZES, (8, 8, 1), seed)):
             save(image, folder / f"{number}.png")
-            table.writerow([f"{number}.png", name, f"p{number % (180 // per_unit)}"])
+            table.writerow(
+                [f"{number}.png", name, f"p{number % (sum(SIZES.values()) // per_unit)}"]
+            )
     return folder
 
 

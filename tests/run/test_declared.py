@@ -192,7 +192,7 @@ def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str) -> None:
     assert data["classes"] == ["owl", "eel", "dog", "cat"]
     rows = data["facts"]["rows_per_class"]
     assert rows["owl"] <= 2
-    assert all(abs(rows[name] - 60) <= 2 for name in ("cat", "dog", "eel"))
+    assert all(abs(rows[name] - 24) <= 2 for name in ("cat", "dog", "eel"))
     # A release is evaluated with what its owner declared.
     found = understudy.evaluate(
         tmp_path / "a",

@@ -17,11 +17,11 @@ import understudy
 from understudy.core.phrases import people_of
 from understudy.data.units import person_columns
 
-PATIENTS = 45
+PATIENTS = 18
 
 
 def rows():
-    """(class, image, patient) of 180 images, four of a patient."""
+    """(class, image, patient) of 72 images, four of a patient."""
     for number, (name, image) in enumerate(pictures(SIZES, (8, 8, 1), 0)):
         yield name, image, f"p{number % PATIENTS}"
 
@@ -81,7 +81,7 @@ def test_check_and_plan_say_how_many_people_there_are(kind, tmp_path):
     make, column, people = FORMATS[kind]
     source, ledger = str(make(tmp_path)), str(tmp_path / "ledger.db")
     label = {} if kind != "tar" else {"label": "label"}
-    words = f"180 images of {PATIENTS} {people}: add --unit {column}"
+    words = f"72 images of {PATIENTS} {people}: add --unit {column}"
     checked = understudy.check(source, progress="none", **label)
     assert next(one.message for one in checked.problems if one.kind == "units").startswith(words)
     assert f"--unit {column} " in checked.command
@@ -126,7 +126,7 @@ def test_no_repeats_no_values_no_persons(tmp_path):
     """A column of different values, an empty one and the class itself say nothing."""
     names, images, _ = zip(*rows(), strict=True)
     content = {"images": np.stack(images), "labels": np.array(names)}
-    np.savez(tmp_path / "d.npz", **content, patient=np.arange(180))
+    np.savez(tmp_path / "d.npz", **content, patient=np.arange(72))
     checked = understudy.check(tmp_path / "d.npz", progress="none")
     assert not [one for one in checked.problems if one.kind == "units"]
     assert checked.people is None
@@ -143,7 +143,7 @@ def test_images_without_a_patient_are_counted_and_no_command_leaves_them_out(tmp
     (scans / "manifest.csv").write_text("\n".join(lines) + "\n")
     checked = understudy.check(scans, progress="none")
     (problem,) = (one for one in checked.problems if one.kind == "units")
-    assert problem.message.startswith("179 images of 45 patients: add --unit patient")
+    assert problem.message.startswith("71 images of 18 patients: add --unit patient")
     assert "1 images have no patient" in problem.message
     assert "--unit" not in checked.command
 

@@ -9,11 +9,10 @@ import csv
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.processes import Commands, commands
+from tests.cli.processes import Commands
 from tests.run.samples import embeddings
 
 from understudy.privacy.budget import Budget
@@ -25,12 +24,6 @@ FORMS = {
     "no guarantee": ["--no-guarantee", "--reference", "others.npz"],
     "differential privacy": ["--epsilon", "1", "--candidates-public", "--set", "steps=20"],
 }
-
-
-@pytest.fixture(scope="module")
-def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with commands(tmp_path_factory.mktemp("commands"), "understudy.run.select") as started:
-        yield started
 
 
 @pytest.fixture

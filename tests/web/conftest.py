@@ -27,7 +27,7 @@ from tests.web.web_site import (
 PRELOADED = (
     *("understudy.cli.main", "understudy.run.session", "understudy.backends.embedded.dct"),
     *("understudy.planning.recommendation", "understudy.cli.plan_command"),
-    *("understudy.cli.check_command", "dp_accounting", "opendp.prelude"),
+    *("understudy.cli.check_command", "dp_accounting"),
     *("understudy.cli.device_command", "understudy.device.preview"),
     *("understudy.cli.web_command", "understudy.web.studio_app"),
     *("cryptography.x509", "PIL.Image", "torch"),

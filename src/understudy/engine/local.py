@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@lru_cache(maxsize=1)
+def _blas_libraries(modules: int) -> ThreadpoolController:
+    """The libraries that are loaded, looked for anew where modules were imported since."""
+    return ThreadpoolController()
 
 
 class LocalEngine:
@@ -28,7 +36,7 @@ class LocalEngine:
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)  # starts a thread when it first needs one
-        self._blas = ThreadpoolController()
+        self._blas = _blas_libraries(len(sys.modules))
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of the items; the first error ends the map."""

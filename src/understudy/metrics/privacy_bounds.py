@@ -311,7 +311,7 @@ def mu_from_pairs(
     low, high = rate_at_least(right_in, tries_in, miss), rate_at_most(wrong_out, tries_out, miss)
     if low == 0 or high == 1:
         return 0.0
-    return max(0.0, float(scipy.stats.norm.ppf(low) - scipy.stats.norm.ppf(high)))
+    return max(0.0, float(scipy.special.ndtri(low) - scipy.special.ndtri(high)))
 
 
 def _check_counts(right_in: int, tries_in: int, wrong_out: int, tries_out: int) -> None:

@@ -201,12 +201,14 @@ def _tpr_at(fpr: Vector, tpr: Vector, rate: float, members: int, confidence: flo
 
 def rate_at_least(hits: int, tries: int, miss: float) -> float:
     """One-sided lower bound of a probability, above the truth with probability ``miss`` at most."""
-    return 0.0 if hits == 0 else float(scipy.stats.beta.ppf(miss, hits, tries - hits + 1))
+    return 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, tries - hits + 1, miss))
 
 
 def rate_at_most(hits: int, tries: int, miss: float) -> float:
     """One-sided upper bound of a probability, below the truth with probability ``miss`` at most."""
-    return 1.0 if hits == tries else float(scipy.stats.beta.ppf(1 - miss, hits + 1, tries - hits))
+    return (
+        1.0 if hits == tries else float(scipy.special.betaincinv(hits + 1, tries - hits, 1 - miss))
+    )
 
 
 def clopper_pearson(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -126,7 +126,7 @@ def leading_axes(samples: NDArray[np.float32], keep: int) -> tuple[Vector, Vecto
         return np.maximum(values[::-1][:keep], 0.0), axes[:, ::-1][:, :keep]
     start = np.random.default_rng(0).standard_normal((dim, size)).astype(np.float32)
     basis = np.linalg.qr(start)[0]
-    for _ in range(6):
+    for _ in range(6 if count > size else 1):  # the first finds all that so few samples span
         basis = np.linalg.qr(samples.T @ (samples @ basis))[0]
     projected = (samples @ basis).astype(np.float64)
     values, rotation = np.linalg.eigh(projected.T @ projected / max(count - 1, 1))
