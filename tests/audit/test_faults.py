@@ -459,10 +459,10 @@ def test_noise_that_is_not_as_stated_is_caught(request, fault, name, sentence):
 
 
 def test_noise_that_repeats_after_a_chunk_is_caught(noise_in_chunks):
-    (counts, *_) = mechanisms(slots=CHUNK + 3000)
+    (counts, *_) = mechanisms(slots=2 * CHUNK)
     faults = audit_mechanism(counts, PLAN, counts.query.slots).noise.faults
     (repeats,) = [fault for fault in faults if "pairs of noise values are the same" in fault]
-    assert repeats.startswith("3,0")  # and what is the same by chance
+    assert repeats.startswith(("2,04", "2,05"))  # and what is the same by chance
 
 
 @pytest.mark.parametrize("how", ["pairs", "canaries"])
