@@ -249,7 +249,13 @@ class OutputOptions:
     """What a run writes, and how it goes on."""
 
     out: Annotated[Path, Option("Folder of the result.")]
-    count: Annotated[int | None, Option("Number of synthetic images to make.", least=1)] = None
+    count: Annotated[
+        int | None,
+        Option(
+            "Number of synthetic images; by default as many as records or, with --unit, units.",
+            least=1,
+        ),
+    ] = None
     seed: Annotated[int, Option("Seed of the sampling; the noise has none.")] = 0
     format: Annotated[ReleaseFormat, Option("Write images as png, parquet or npz.")] = "png"
     licence: Annotated[str, Option("Licence of the release.")] = "unknown"
