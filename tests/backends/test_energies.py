@@ -117,3 +117,29 @@ def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyP
     assert np.abs(together[7] - alone[0]).max() <= 2
     other = images(slice(7, 8), seeds[:1])
     assert np.abs(other[0] - alone[0]).max() > 2
+
+
+def test_fine_colours_are_those_of_the_coarse_ones() -> None:
+    """Energies tell no colour from its opposite: brown fingers came back partly blue."""
+    rng = np.random.default_rng(0)
+    rows, columns = np.mgrid[:64, :64]
+    hands, images = [], []
+    for shift in rng.integers(-6, 7, 16):
+        palm = np.hypot(rows - 50, columns - 26 - shift) < 15
+        fingers = (rows > 14) & (rows < 50) & ((columns - 13 - shift) % 9 < 5)
+        hand = palm | (fingers & (abs(columns - 26 - shift) < 15))
+        hands.append(hand)
+        light = 1 + 0.1 * rng.standard_normal((64, 64, 1))
+        images.append(np.where(hand[..., None], (150, 95, 60) * light, (185, 185, 190)))
+    encoder, decoder = EnergyEncoder((64, 64, 3)), EnergyDecoder((64, 64, 3))
+    layout = encoder.layout(90)
+    decoded = decoder.match(
+        encoder.encode(np.stack(images).astype(np.uint8))[:, layout.columns],
+        layout,
+        np.eye(layout.dim),
+        np.ones(len(layout.blocks)),
+        np.ones((len(images), len(layout.blocks))),
+        seeds=np.arange(len(images), dtype=np.uint64),
+    ).astype(float)
+    blue = decoded[..., 2] > decoded[..., 0]
+    assert blue[np.stack(hands)].mean() < 0.05

@@ -44,6 +44,8 @@ _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
 _DETAIL = 0.7  # of the usual size of public images' frequencies, for those that are not measured
 _DETAIL_WEIGHT = 0.1
 _LEAST_DETAIL = 1e-3
+_OWN_CHROMA = 0.2  # of that, for chroma beyond a multiple of luma
+_CHROMA_RIDGE = 2.0  # added to the squares of luma that chroma's slope is taken over
 _GRADIENT = 0.12  # mean length of a gradient of public photographs' luma, in steps of one pixel
 _GRADIENT_WEIGHT = 0.2  # of the logarithm of its density
 
@@ -228,7 +230,10 @@ class EnergyDecoder:
     The search begins at the wanted cosines, with a random texture above them, and descends by Adam
     on the metric's squared distance. What no number measures is held near the texture's size, and
     gradients are taken to be few and long, as in photographs: exp(-2 |g| / mean length), the total
-    variation of Rudin, Osher and Fatemi (1992).
+    variation of Rudin, Osher and Fatemi (1992). Energies do not tell a colour from its opposite, so
+    chroma that no number measures is a multiple of luma, the one of what is measured of both in
+    this image, and a little of its own: pixels near by of one luma are mostly of one colour (Levin,
+    Lischinski and Weiss 2004).
     """
 
     stochastic = True
@@ -286,6 +291,7 @@ class _Search:
         self._cosines = torch.from_numpy(numbers.cosines[columns[is_cosine]])
         self._measured = torch.zeros(deviations.size, dtype=torch.bool)
         self._measured[self._cosines] = True
+        self._measured = self._measured.reshape(self._channels, COSINES, COSINES)
         luma = columns[(columns >= first) & (columns < last)] - first
         chroma = columns[columns >= last] - last
         self._luma = _axes_of(numbers.principal_luma, luma)
@@ -299,15 +305,17 @@ class _Search:
         scale = torch.from_numpy(widths[:, self._layout.block_of_column].astype(np.float32))
         detail = torch.from_numpy(self._numbers.detail(self._layout, self._sizes * widths))
         detail = detail[:, :, None, None]
+        detail[:, 1:] *= _OWN_CHROMA
         start = self._begin(wanted, detail, seeds)
+        slopes = self._slopes(start)
         free = start[:, : self._free].clone().requires_grad_(True)
         fixed = start[:, self._free :]
-        unmeasured = ~self._measured.reshape(self._channels, COSINES, COSINES)[: self._free]
+        unmeasured = ~self._measured[: self._free]
         optimiser = torch.optim.Adam([free], lr=_RATE, betas=_BETAS)
         for step in range(_STEPS):
             for group in optimiser.param_groups:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
-            numbers = self._embeddings(torch.cat([free, fixed], dim=1))
+            numbers = self._embeddings(self._coloured(torch.cat([free, fixed], dim=1), slopes))
             loss = ((numbers - wanted) / scale @ self._metric.T).square().sum()
             texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
@@ -316,8 +324,22 @@ class _Search:
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-        values = torch.cat([free.detach(), fixed], dim=1) * self._deviations
-        return np.asarray(values.numpy())
+        values = self._coloured(torch.cat([free.detach(), fixed], dim=1), slopes)
+        return np.asarray((values * self._deviations).numpy())
+
+    def _slopes(self, start: Tensor) -> Tensor:
+        """The multiple of luma that chroma is where both are measured: (n, c), 0 of luma itself."""
+        both = self._measured[:1] & self._measured
+        both[:, 0, 0] = False
+        luma = start[:, :1] * both
+        products = (luma * start).sum(dim=(2, 3))
+        slopes = products / (luma.square().sum(dim=(2, 3)) + _CHROMA_RIDGE)
+        slopes[:, 0] = 0
+        return slopes
+
+    def _coloured(self, values: Tensor, slopes: Tensor) -> Tensor:
+        """Values with the multiple of luma added to the chroma that is not measured."""
+        return values + values[:, :1] * slopes[:, :, None, None] * ~self._measured
 
     def _begin(self, wanted: Tensor, detail: Tensor, seeds: Seeds) -> Tensor:
         """The wanted cosines with a random texture above them, over public deviations."""
