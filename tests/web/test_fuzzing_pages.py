@@ -22,7 +22,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "/runs/cancel": ("run",),
     "/runs/resume": ("run",),
     "/result/do": ("run", "action", "count", "out", "real", "test", "seed", "full"),
-    "/ledger/budget": ("dataset", "source", "epsilon", "delta"),
+    "/ledger/budget": ("dataset", "source", "size", "fit", "skip_bad", "epsilon", "delta"),
 }
 DEVICE_FORMS: Mapping[str, tuple[str, ...]] = {
     "/do": (

@@ -383,7 +383,8 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
 
 
 def test_a_dataset_gets_a_total_before_its_first_run(site: Site, with_pages: Commands) -> None:
-    draw_dataset(site.root / "new")
+    folder = draw_dataset(site.root / "new")
+    Image.new("L", (9, 11)).save(folder / "boots" / "of-another-size.png")
     site.commands, token = with_pages, site.enter()
     site.get("/data", source="data/new")
     site.work()

@@ -131,7 +131,7 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
     first, or the second where held-out records are of another origin than the private records; an
     unlike release lowers the third. Only what is more frequent than in all three counts. Hits of
     the release are the private records that are lain beside, not the rows that lie there: many
-    synthetic rows that are all alike are one witness.
+    samples that are all alike are one witness.
 
     The thresholds are the smallest ratio of held-out records and half of it, and those that 0.1 %
     and 1 % of them lie below; or those of private records among themselves, where they are smaller.

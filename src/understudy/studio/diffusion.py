@@ -118,7 +118,7 @@ class _Noised:
         return self.studied.text_states(torch.where(dropped[:, None], self.silence, tokens))
 
     def shown(self) -> tuple[torch.Tensor, Images, torch.Tensor, torch.Tensor]:
-        """Eight held-out rows with their images, and their captions and silence as texts."""
+        """Eight held-out records with their images, and their captions and silence as texts."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
         silence = self.studied.text_states(self.silence.expand(8, -1))
         states = self.studied.text_states(self.tokens[rows, 0])

@@ -75,7 +75,7 @@ class DataPages:
                 name: value for name, value in check["options"].items() if name.startswith("unit")
             }
         )
-        pairs = [*values.items()]
+        pairs, planned = [*values.items()], _planned(values, check, units)
         return studio.page(
             request,
             "data.html",
@@ -87,7 +87,11 @@ class DataPages:
             fields=reading_fields(values),
             asked_unit=any(name.startswith("unit") for name in values),
             unit_options=units,
-            plan_link=link("/plan", *_planned(values, check, units), source=source),
+            plan_link=link("/plan", *planned, source=source),
+            of_total={
+                "source": source,
+                **{name: value for name, value in planned if name in ("size", "fit", "skip_bad")},
+            },
             sheet=link("/data/sheet", *pairs, source=source) if sheet.is_file() else "",
             command_words=command_line_of(words),
         )

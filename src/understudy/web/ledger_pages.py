@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from understudy.core.errors import ConfigError
+from understudy.data.reading_options import ImageFit
 from understudy.run import books
 from understudy.run.books import DatasetAccount
 from understudy.web.plan_pages import BarPart
@@ -69,19 +70,28 @@ class LedgerPages:
         form = form_of(request)
         try:
             epsilon, delta = float(needed(form, "epsilon")), float(form.get("delta") or "1e-5")
+            size = int(form["size"]) if form.get("size") else None
         except ValueError:
-            raise ConfigError("a budget is two numbers, such as epsilon 3 and delta 1e-5") from None
+            raise ConfigError(
+                "a budget is two numbers, such as epsilon 3 and delta 1e-5, and a size is a number "
+                "of pixels"
+            ) from None
         if place := form.get("source"):
-            path = str(self.studio.roots.dataset(place))
-            account = books.set_dataset_budget(
-                path, epsilon, delta, self.studio.ledger, skip_bad="skip_bad" in form
-            )
-            return moved("/ledger", dataset=account.dataset.id)
-        id = needed(form, "dataset")
-        if all(one.dataset.id != id for one in books.overview(self.studio.ledger)):
-            raise ConfigError("the ledger knows no dataset of that id")
-        books.set_dataset_budget(id, epsilon, delta, self.studio.ledger)
-        return moved("/ledger", dataset=id)
+            dataset = str(self.studio.roots.dataset(place))
+        else:
+            dataset = needed(form, "dataset")
+            if all(one.dataset.id != dataset for one in books.overview(self.studio.ledger)):
+                raise ConfigError("the ledger knows no dataset of that id")
+        account = books.set_dataset_budget(
+            dataset,
+            epsilon,
+            delta,
+            self.studio.ledger,
+            size=size,
+            fit=cast(ImageFit, form.get("fit") or "stretch"),  # anything else is refused
+            skip_bad="skip_bad" in form,
+        )
+        return moved("/ledger", dataset=account.dataset.id)
 
 
 def _bar(account: DatasetAccount) -> list[BarPart]:

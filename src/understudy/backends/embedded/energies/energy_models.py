@@ -127,7 +127,8 @@ class _Numbers:
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of images with blocks of sizes (n, blocks), the deviation of what is not measured.
 
-        Of each channel's unmeasured frequencies: (n, c) float32.
+        Of each channel's unmeasured frequencies, of chroma beyond a multiple of luma: (n, c)
+        float32.
         """
         detail = np.full((len(sizes), self.channels), _LEAST_DETAIL, dtype=np.float32)
         detail[:, 1:] *= layout.colours is not None
@@ -136,6 +137,7 @@ class _Numbers:
                 channel = self.cosines[column] // (COSINES * COSINES)
                 part = slice(0, 1) if channel == 0 else slice(1, None)
                 detail[:, part] = np.maximum(detail[:, part], _DETAIL * size[:, None])
+        detail[:, 1:] *= _OWN_CHROMA
         return detail
 
 
@@ -305,7 +307,6 @@ class _Search:
         scale = torch.from_numpy(widths[:, self._layout.block_of_column].astype(np.float32))
         detail = torch.from_numpy(self._numbers.detail(self._layout, self._sizes * widths))
         detail = detail[:, :, None, None]
-        detail[:, 1:] *= _OWN_CHROMA
         start = self._begin(wanted, detail, seeds)
         slopes = self._slopes(start)
         free = start[:, : self._free].clone().requires_grad_(True)
