@@ -52,9 +52,9 @@ def add_discrete_gaussian(total: NDArray[np.int64], scale: float) -> NDArray[np.
     mechanism = make_gaussian(
         vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale
     )
+    if len(total) <= _CHUNK:  # starting threads for it takes longer than a small draw
+        return np.array(mechanism(total.tolist()), dtype=np.int64)
     chunks = [total[i : i + _CHUNK] for i in range(0, len(total), _CHUNK)]
-    if len(chunks) <= 1:  # starting threads for it takes longer than a small draw
-        return np.array(mechanism(total.tolist()) if chunks else total, dtype=np.int64)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         noisy = list(pool.map(lambda chunk: mechanism(chunk.tolist()), chunks))
     return np.concatenate([np.asarray(part, dtype=np.int64) for part in noisy])
