@@ -252,7 +252,7 @@ class OutputOptions:
     count: Annotated[
         int | None,
         Option(
-            "Number of synthetic images; by default as many as records or, with --unit, units.",
+            "Number of synthetic images; by default one per record or unit.",
             least=1,
         ),
     ] = None
