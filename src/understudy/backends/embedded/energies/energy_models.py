@@ -44,7 +44,7 @@ _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
 _DETAIL = 0.7  # of the usual size of public images' frequencies, for those that are not measured
 _DETAIL_WEIGHT = 0.1
 _LEAST_DETAIL = 1e-3
-_OWN_CHROMA = 0.2  # of that, for chroma beyond a multiple of luma
+_OWN_CHROMA = 0.2  # of that, for chroma beyond a multiple of luma where the search begins
 _CHROMA_RIDGE = 2.0  # added to the squares of luma that chroma's slope is taken over
 _GRADIENT = 0.12  # mean length of a gradient of public photographs' luma, in steps of one pixel
 _GRADIENT_WEIGHT = 0.2  # of the logarithm of its density
@@ -127,8 +127,7 @@ class _Numbers:
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of images with blocks of sizes (n, blocks), the deviation of what is not measured.
 
-        Of each channel's unmeasured frequencies, of chroma beyond a multiple of luma: (n, c)
-        float32.
+        Of each channel's unmeasured frequencies: (n, c) float32.
         """
         detail = np.full((len(sizes), self.channels), _LEAST_DETAIL, dtype=np.float32)
         detail[:, 1:] *= layout.colours is not None
@@ -137,7 +136,6 @@ class _Numbers:
                 channel = self.cosines[column] // (COSINES * COSINES)
                 part = slice(0, 1) if channel == 0 else slice(1, None)
                 detail[:, part] = np.maximum(detail[:, part], _DETAIL * size[:, None])
-        detail[:, 1:] *= _OWN_CHROMA
         return detail
 
 
@@ -235,7 +233,7 @@ class EnergyDecoder:
     variation of Rudin, Osher and Fatemi (1992). Energies do not tell a colour from its opposite, so
     chroma that no number measures is a multiple of luma, the one of what is measured of both in
     this image, and a little of its own: pixels near by of one luma are mostly of one colour (Levin,
-    Lischinski and Weiss 2004).
+    Lischinski and Weiss 2004). From there it departs as far as energies of chroma ask for.
     """
 
     stochastic = True
@@ -347,6 +345,7 @@ class _Search:
         shape = (self._channels, COSINES, COSINES)
         drawn = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
         start = detail * torch.from_numpy(np.stack(drawn).astype(np.float32))
+        start[:, 1:] *= _OWN_CHROMA
         flat = start.reshape(len(start), -1)
         flat[:, self._cosines] = wanted[:, self._cosine_targets]
         return flat.reshape(len(start), *shape)
