@@ -123,6 +123,17 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def short_search() -> Iterator[None]:
+    """Images are searched for in a few steps: for tests of all but how near they come."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.backends.embedded.energies.energy_models._STEPS", 20)
+        yield
+
+
+@pytest.fixture(scope="module")
 def quick_networks() -> Iterator[None]:
     """The small network for images takes a few steps: for tests of all but what it learns."""
     from understudy.metrics.networks.recipes import IMAGES

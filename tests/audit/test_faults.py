@@ -369,15 +369,16 @@ SLOW = pytest.mark.slow
     [
         ("half_the_noise", "clustering", ["the noise is 0.[45]"]),
         pytest.param("half_the_noise", "selection", ["the noise is 0.[45]"], marks=SLOW),
-        ("votes_count_twice", "evolution", ["a record adds 2 times"]),
+        pytest.param("votes_count_twice", "evolution", ["a record adds 2 times"], marks=SLOW),
         ("gradients_unclipped", "selection", ["a record adds "]),
         pytest.param(
             "noise_used_twice", "clustering", ["pairs of noise values are the same"], marks=SLOW
         ),
-        (
+        pytest.param(
             "noise_used_twice_at_its_own_scale",
             "clustering",
             ["the noise is correlated of a stage with the next"],
+            marks=SLOW,
         ),
         pytest.param(
             "the_same_noise_in_every_run",

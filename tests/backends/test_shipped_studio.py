@@ -105,6 +105,7 @@ def test_it_draws_in_four_steps_at_any_strength():
     assert load_model(Generator, "embedded:studio?steps=10").sampling == "10 steps, guidance 3"
 
 
+@pytest.mark.slow
 def test_its_four_steps_come_nearer_to_many_than_six_even_ones():
     prompts = [picture.caption for picture in pictures("dog", "person", count=8)]
     drawn = {

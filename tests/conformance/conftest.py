@@ -4,5 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick(one_thread: None) -> None:
+def quick(one_thread: None, short_search: None) -> None:
     """Every test of this folder runs tiny networks."""

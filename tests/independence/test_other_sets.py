@@ -24,7 +24,7 @@ from understudy.methods.clustering.samplers import tied_gaussian
 from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.privacy import account
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "short_search")
 __all__ = ["onnx_cases"]
 
 UNLABELLED = {

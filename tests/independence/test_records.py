@@ -34,7 +34,7 @@ from understudy.methods.selection.algorithm import METHOD as SELECTION
 from understudy.methods.selection.algorithm import SelectionParams
 from understudy.privacy.queries import ClippedGradients
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "short_search")
 
 BORDERS = (9, 65)
 """Records of D: one more than the 8 and the 64 at which libraries change their kernels."""
