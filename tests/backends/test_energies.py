@@ -7,7 +7,7 @@ import torch
 from understudy.backends.embedded.energies import energy_models, transform
 from understudy.backends.embedded.energies.energy_models import EnergyDecoder, EnergyEncoder
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.matching import BlockEncoder, MatchingDecoder
+from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
 
 SHAPES = [(16, 16, 1), (28, 28, 1), (48, 64, 3), (128, 128, 3)]
 
@@ -20,6 +20,14 @@ def bars(shape: tuple[int, int, int], angle: float, count: int = 4) -> np.ndarra
     wave = np.sin(2 * np.pi * 6 * (columns * np.cos(angle) + rows * np.sin(angle)) + phase)
     pixels = np.rint(127.5 + 100 * wave).astype(np.uint8)
     return np.repeat(pixels[..., None], channels, axis=3)
+
+
+def matched(
+    decoder: MatchingDecoder, wanted: np.ndarray, layout: Layout, metric: np.ndarray
+) -> np.ndarray:
+    """Images for numbers, (n, d), of records that are as wide as public images."""
+    ones, seeds = np.ones((len(wanted), len(layout.blocks))), np.arange(len(wanted))
+    return decoder.match(wanted, layout, metric, ones[0], ones, seeds=seeds.astype(np.uint64))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -35,14 +43,7 @@ def test_encoder_and_decoder_take_every_size(
     assert embeddings.shape == (4, encoder.dim)
     assert embeddings.dtype == np.float32
     layout = encoder.layout(60)
-    images = decoder.match(
-        embeddings[:, layout.columns],
-        layout,
-        np.eye(layout.dim),
-        np.ones(len(layout.blocks)),
-        np.ones((4, len(layout.blocks))),
-        seeds=np.arange(4, dtype=np.uint64),
-    )
+    images = matched(decoder, embeddings[:, layout.columns], layout, np.eye(layout.dim))
     assert images.shape == (4, *shape)
     assert images.dtype == np.uint8
 
@@ -90,9 +91,7 @@ def test_a_match_is_near_its_target() -> None:
     encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
     layout = encoder.layout(120)
     wanted = encoder.encode(bars(shape, 0.6))[:, layout.columns]
-    seeds = np.arange(4, dtype=np.uint64)
-    sizes, widths = np.ones(len(layout.blocks)), np.ones((4, len(layout.blocks)))
-    images = decoder.match(wanted, layout, np.eye(120) / 0.3, sizes, widths, seeds=seeds)
+    images = matched(decoder, wanted, layout, np.eye(120) / 0.3)
     reached = encoder.encode(images)[:, layout.columns]
     others = encoder.encode(bars(shape, 2.2))[:, layout.columns]
     assert np.square(reached - wanted).mean() < 0.1 * np.square(others - wanted).mean()
@@ -133,14 +132,8 @@ def test_fine_colours_are_those_of_the_coarse_ones() -> None:
         images.append(np.where(hand[..., None], (150, 95, 60) * light, (185, 185, 190)))
     encoder, decoder = EnergyEncoder((64, 64, 3)), EnergyDecoder((64, 64, 3))
     layout = encoder.layout(90)
-    decoded = decoder.match(
-        encoder.encode(np.stack(images).astype(np.uint8))[:, layout.columns],
-        layout,
-        np.eye(layout.dim),
-        np.ones(len(layout.blocks)),
-        np.ones((len(images), len(layout.blocks))),
-        seeds=np.arange(len(images), dtype=np.uint64),
-    ).astype(float)
+    wanted = encoder.encode(np.stack(images).astype(np.uint8))[:, layout.columns]
+    decoded = matched(decoder, wanted, layout, np.eye(layout.dim)).astype(float)
     blue = decoded[..., 2] > decoded[..., 0]
     assert blue[np.stack(hands)].mean() < 0.08
 
@@ -157,10 +150,8 @@ def test_fine_colours_depart_from_the_coarse_ones_where_energies_say_so() -> Non
     encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
     layout = encoder.layout(90)
     wanted = encoder.encode(images)[:, layout.columns]
-    ones = np.ones((count, len(layout.blocks)))
     metric = np.diag(1 / np.maximum(wanted.std(axis=0), 0.05))
-    seeds = np.arange(count, dtype=np.uint64)
-    decoded = decoder.match(wanted, layout, metric, ones[0], ones, seeds=seeds)
+    decoded = matched(decoder, wanted, layout, metric)
     chroma = layout.blocks[-1]
     reached = encoder.encode(decoded)[:, layout.columns[chroma]]
     spread = wanted[:, chroma] - wanted[:, chroma].mean(axis=0)

@@ -314,7 +314,8 @@ class _Search:
         for step in range(_STEPS):
             for group in optimiser.param_groups:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
-            numbers = self._embeddings(self._coloured(torch.cat([free, fixed], dim=1), slopes))
+            values = torch.cat([free, fixed], dim=1)
+            numbers = self._embeddings(values + values[:, :1] * slopes)
             loss = ((numbers - wanted) / scale @ self._metric.T).square().sum()
             texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
@@ -323,22 +324,21 @@ class _Search:
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-        values = self._coloured(torch.cat([free.detach(), fixed], dim=1), slopes)
-        return np.asarray((values * self._deviations).numpy())
+        values = torch.cat([free.detach(), fixed], dim=1)
+        return np.asarray(((values + values[:, :1] * slopes) * self._deviations).numpy())
 
     def _slopes(self, start: Tensor) -> Tensor:
-        """The multiple of luma that chroma is where both are measured: (n, c), 0 of luma itself."""
+        """The multiple of luma in what is not measured of chroma: (n, c, COSINES, COSINES).
+
+        It is the one where both are measured, and 0 of luma itself.
+        """
         both = self._measured[:1] & self._measured
         both[:, 0, 0] = False
         luma = start[:, :1] * both
         products = (luma * start).sum(dim=(2, 3))
         slopes = products / (luma.square().sum(dim=(2, 3)) + _CHROMA_RIDGE)
         slopes[:, 0] = 0
-        return slopes
-
-    def _coloured(self, values: Tensor, slopes: Tensor) -> Tensor:
-        """Values with the multiple of luma added to the chroma that is not measured."""
-        return values + values[:, :1] * slopes[:, :, None, None] * ~self._measured
+        return slopes[:, :, None, None] * ~self._measured
 
     def _begin(self, wanted: Tensor, detail: Tensor, seeds: Seeds) -> Tensor:
         """The wanted cosines with a random texture above them, over public deviations."""
