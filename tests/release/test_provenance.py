@@ -198,6 +198,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
         private=site / "private",
         keep="50%",
         no_guarantee=True,
+        hold_out="50%",  # of 24 images: at the usual 20 % one draw in 200 holds out none
         settings=STEERED,
         out=site / "open",
         **given,
