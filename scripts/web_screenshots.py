@@ -1,14 +1,16 @@
-"""Draws the studio's pages for docs/web.md: ``python -m scripts.web_screenshots docs/images``.
+"""Draws every page of the studio: ``python -m scripts.web_screenshots OUT``.
 
-Four kinds of public clothes are planned and released on one site, and drawn photos of a home are
-searched on a device's; Chromium looks at every page in light and dark, wide and narrow. Pictures
-are reduced to 128 colours.
+Four kinds of public clothes are planned and released twice on one site; drawn photos of a home are
+searched, sent to a server on this machine and answered with a model on a device's. Chromium looks
+at every page in light and dark, wide and narrow. Pictures are reduced to 128 colours.
+``docs/images`` holds the wide light ones (`docs/web-pages.md`) and one dark one.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,21 +18,25 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from tests.cli.processes import Commands, commands
-from tests.conftest import FASHION_MNIST
+from tests.conftest import FASHION_MNIST, REPOSITORY
 from tests.web.browser_site import CHROMIUM, LiveSite
+from tests.web.colour_server import colour_server
 
 from understudy.data import open_source
+from understudy.run import books
 
 KINDS, EACH = 4, 300
 LOOKS = {"light": 1000, "dark": 1000, "narrow": 390}
 CHARGE = "source=data%2Fclothes&epsilon=2&out=second&size=28&channels=1&encoder=embedded:dct"
 STUDIO = {
+    "home": "/",
     "data": "/data?source=data%2Fclothes",
     "plan": "/plan?source=data%2Fclothes&stop=5",
     "charge": f"/charge?{CHARGE}",
     "run": "/run?run=data%2Frelease",
     "result": "/result?run=data%2Frelease",
     "runs": "/runs",
+    "compare": "/compare?run=data%2Frelease&run=data%2Fmore",
     "ledger": "/ledger",
     "verify": "/verify?file=data%2Frelease",
 }
@@ -39,6 +45,8 @@ DEVICE = {
     "device-correct": "/correct?number=2",
     "device-request": "/request?part=dog",
     "device-preview": "/preview",
+    "device-history": "/history",
+    "device-model": "/model",
 }
 HEIGHT, HEIGHTS = 1000, {"device-request": 1300, "result": 1150}  # pixels of a page that are stored
 
@@ -89,21 +97,45 @@ def wait(page: Any) -> None:
     page.locator("[data-events]:not([data-events=''])").first.wait_for(state="detached")
 
 
-def prepare_device(site: LiveSite, run: Commands) -> None:
-    """Photos of a drawn home, a request, and the objects found."""
+def prepare_studio(site: LiveSite, run: Commands) -> dict[str, str]:
+    """Clothes, and two releases of them on one ledger, one evaluated: the pages of all that."""
+    clothes, ledger = site.root / "clothes", site.folder / "ledger.db"
+    draw(str(FASHION_MNIST), clothes, EACH)
+    for epsilon, name in ((2, "release"), (1, "more")):
+        words = ["synthesize", clothes, f"--epsilon={epsilon}", "--hold-out=10%", "--yes"]
+        words += ["--encoder=embedded:dct", f"--ledger={ledger}"]
+        done(run, *words, f"--out={site.root / name}")
+    done(run, "evaluate", site.root / "release", f"--real={clothes}")
+    (account,) = books.overview(str(ledger))
+    return STUDIO | {"timeline": f"/ledger?dataset={account.dataset.id}"}
+
+
+def prepare_device(site: LiveSite, run: Commands, pairing: str) -> None:
+    """Photos of a drawn home, what a server was sent of them, its model, and what it may get."""
     draw("playhouse:pet-status?homes=1&per_home=8", site.root / "photos", 2, labelled=False)
+    draw("playhouse:pet-status?homes=2&per_home=40", site.root / "labelled", 8)
     home = f"--home={site.folder / 'device'}"
     words = ["--target=dog", "--background=bedroom", "--classes=eating,sleeping", "--references=4"]
     levels = ["--level=dog=edges", "--level=background=segment"]
-    for command in (
-        ["add", home, f"--ledger={site.folder / 'ledger.db'}", str(site.root / "photos")],
-        ["request", home, *words, *levels],
-        ["segment", home, "--hide=2=A8,B8", "--belongs=3:dog=D5"],
-        ["preview", home, "--no-measure"],
-    ):
-        ended = run.run("device", *command)
-        if ended.code:
-            print(ended.err)
+    done(run, "device", "add", home, f"--ledger={site.folder / 'ledger.db'}", site.root / "photos")
+    done(run, "device", "add", home, "--labelled", site.root / "labelled")
+    done(run, "device", "request", home, *words, *levels)
+    done(run, "device", "segment", home, "--hide=2=A8,B8", "--belongs=3:dog=D5")
+    done(run, "device", "pair", home, "--", pairing)
+    shown = done(run, "device", "preview", home, "--no-measure")
+    code = re.search(r"Code of exactly this: (\w+)", shown)
+    assert code
+    done(run, "device", "send", home, f"--yes={code[1]}")
+    done(run, "device", "status", home, "--wait")
+    done(run, "device", "model", home)
+    done(run, "device", "preview", home, "--no-measure")
+
+
+def done(run: Commands, *words: object) -> str:
+    """What a command prints, which must do what it is asked for."""
+    ended = run.run(*words)
+    assert not ended.code, ended.err
+    return ended.out
 
 
 def main() -> None:
@@ -121,15 +153,12 @@ def main() -> None:
         if not arguments.device:
             (folder / "studio").mkdir()
             site = LiveSite(folder / "studio", run)
-            draw(str(FASHION_MNIST), site.root / "clothes", EACH)
-            clothes, out = str(site.root / "clothes"), f"--out={site.root / 'release'}"
-            words = ["synthesize", clothes, "--epsilon=2", "--encoder=embedded:dct", out]
-            run.run(*words, f"--ledger={site.folder / 'ledger.db'}", "--yes")
-            look(site, browser, STUDIO, arguments.out)
+            look(site, browser, prepare_studio(site, run), arguments.out)
         (folder / "household").mkdir()
         site = LiveSite(folder / "household", run, device=True)
-        prepare_device(site, run)
-        look(site, browser, DEVICE, arguments.out)
+        with colour_server(folder / "server", REPOSITORY) as pairing:
+            prepare_device(site, run, pairing)
+            look(site, browser, DEVICE, arguments.out)
         browser.close()
 
 

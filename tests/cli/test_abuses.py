@@ -129,7 +129,11 @@ SLOW_ABUSES: list[tuple[str, int, str]] = [
     (f"synthesize {{dicom}} {OF}", 2, r"1.dcm: holds no image"),
     (RUN + "--encoder onnx:{onnx}", 2, "not a readable ONNX model"),
     (RUN + "--test {other}", 2, "at least 16 pixels a side"),
-    (RUN + "--method selection --candidates {other} --candidates-public", 2, "lacks: eel, fox"),
+    (
+        RUN + "--method selection --candidates {other} --candidates-public",
+        2,
+        "it has eel, fox besides",
+    ),
     (RUN + "--method evolution --generator embedded:dct", 2, "there is no generator embedded:dct"),
     ("ledger list --ledger postgresql://nobody@localhost:1/x", 2, "cannot be used"),
     ("audit {scans} --method nothing --epsilon 1", 2, "unknown method 'nothing'"),

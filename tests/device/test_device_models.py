@@ -24,6 +24,7 @@ from understudy.device.photo_store import labelled_photos
 OFFERED = DeviceModel("", "server", "classifier", CLASSES, SIDE, 0.9)
 
 
+@pytest.mark.slow
 def test_a_model_replaces_another_only_where_it_is_better(site: DeviceSite) -> None:
     site.add_labelled()
     for wish in (False, True):
@@ -48,6 +49,7 @@ def test_a_model_replaces_another_only_where_it_is_better(site: DeviceSite) -> N
     assert len(model_index(site.home).models) == 4
 
 
+@pytest.mark.slow
 def test_without_labels_the_first_is_installed_and_others_on_wish(site: DeviceSite) -> None:
     first = offer_model(site.home, colour_model(), OFFERED)
     assert (first.installed, first.model.accuracy) == (True, None)
@@ -78,7 +80,9 @@ def test_a_classifier_learns_on_the_device_from_labels_alone(
     assert result.model.origin.endswith("nothing left")
     assert len(lines) == 4
     photos, path = labelled_photos(site.home), model_path(site.home, result.model.digest)
-    scores = OnnxModel(str(path), OnnxOptions()).run(photos.images.transpose(0, 3, 1, 2))
+    scores = OnnxModel(str(path), OnnxOptions()).run(
+        photos.images.transpose(0, 3, 1, 2).astype(np.float32)
+    )
     assert [result.model.classes[row.argmax()] for row in scores] == list(photos.labels)
     assert path.stat().st_size < 2_500_000
 

@@ -159,6 +159,18 @@ def test_attacks_are_judged_by_the_lower_bounds_of_what_they_add(move, found, gr
     assert verdicts.judge_attacks(Attacks()).grade == "unknown"
 
 
+@pytest.mark.parametrize(("count", "said"), [(800, True), (100, False)])
+def test_what_no_grade_goes_by_is_not_said_beside_it(count, said):
+    rng = np.random.default_rng(0)
+    members, non_members = rng.normal(size=800), rng.normal(size=count)
+    members[:100] = 9.0
+    verdict = verdicts.judge_attacks(
+        attacked(members, non_members, (rows(24, 800), rows(25, count)))
+    )
+    assert ("points to the private records" in verdict.sentence) is said
+    assert ("Of 100 non-members 1 % is too few" in verdict.sentence) is not said
+
+
 def test_a_difference_of_origin_is_said_and_not_charged_to_the_release():
     described = rows(20, 800) + 0.4, rows(21, 800)
     style = [one.sum(axis=1) + rows(22, 800)[:, 0] for one in described]  # nothing but the origin

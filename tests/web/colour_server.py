@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.device.device_site import ColourPipeline
@@ -16,6 +22,29 @@ class ColourOptions(ServerOptions):
 
     def pipeline(self) -> ColourPipeline:
         return ColourPipeline()
+
+
+@contextmanager
+def colour_server(folder: Path, repository: Path) -> Iterator[str]:
+    """Such a server in a process of its own: the line that it prints for a device to pair."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    known = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join([str(repository), str(repository / "src"), known])
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.web.colour_server", str(folder), str(port)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert server.stdout
+    try:
+        yield next(
+            found[1] for line in server.stdout if (found := re.search(r"15 minutes: (\S+)", line))
+        )
+    finally:
+        server.terminate()
+        server.communicate()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +28,7 @@ from tests.web.browser_site import (
     tab_to,
     violations,
 )
+from tests.web.colour_server import colour_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -57,24 +54,8 @@ def household(
 @pytest.fixture(scope="module")
 def pairing_code(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[str]:
     """What `understudy serve` prints."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    known = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join([str(repository), str(repository / "src"), known])
-    words = [sys.executable, "-m", "tests.web.colour_server"]
-    server = subprocess.Popen(
-        [*words, str(tmp_path_factory.mktemp("server")), str(port)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert server.stdout
-    for line in server.stdout:
-        if found := re.search(r"15 minutes: (\S+)", line):
-            yield found[1]
-            break
-    server.terminate()
-    server.communicate()
+    with colour_server(tmp_path_factory.mktemp("server"), repository) as code:
+        yield code
 
 
 def press(page: Any, name: str) -> None:

@@ -19,6 +19,7 @@ from understudy.device.preferences import stored_preferences
 from understudy.device.review import standing_corrections
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_on_every_page_of_the_device(
     tmp_path: Path, with_pages: Commands
 ) -> None:
@@ -52,6 +53,7 @@ def test_hostile_names_are_text_on_every_page_of_the_device(
     assert any("&lt;script&gt;alert(2)" in answer.text for answer in pages)
 
 
+@pytest.mark.slow
 def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
     tmp_path: Path, with_pages: Commands, plugins: Path
 ) -> None:

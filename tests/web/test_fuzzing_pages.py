@@ -119,6 +119,7 @@ def test_the_forms_are_those_of_the_pages(site: Site) -> None:
     assert FORM_TOKEN not in {name for names in FORMS.values() for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [False, True])
 def test_no_request_breaks_a_page(tmp_path: Path, device: bool) -> None:
     site = Site(tmp_path, device=device)

@@ -171,6 +171,7 @@ def check_pages(
     assert not found
 
 
+@pytest.mark.slow
 def test_everybody_can_use_the_first_pages(
     entered: Watched, live: LiveSite, missing: Missing
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import html
 import io
 import json
@@ -26,8 +27,13 @@ from tests.cli.processes import Commands
 from tests.web.web_site import CHARGE, HOSTILE_CLASS, Site, Story, draw_dataset, hidden_fields
 
 import understudy
+from understudy.core.results import Evaluation
 from understudy.data import open_source
+from understudy.metrics.copies import NEAR_COPIES
+from understudy.metrics.fidelity import FRECHET_DISTANCE
+from understudy.metrics.utility import BALANCED_ACCURACY
 from understudy.planning.benchmark_results import accuracy_over_epsilon, comparable_results
+from understudy.release.outputs import write_json
 from understudy.run import books
 from understudy.web.copy_texts import copy_texts
 from understudy.web.option_forms import form_options, reading_fields, run_fields
@@ -64,6 +70,7 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
     assert not started
 
 
+@pytest.mark.slow
 def test_whose_images_they_are_is_asked_before_a_plan(story: Story) -> None:
     site, _ = story
     scans = draw_dataset(site.root / "scans", each=4)
@@ -114,6 +121,7 @@ def copied(page: str, kind: str) -> str:
     return html.unescape(text)
 
 
+@pytest.mark.slow
 def test_what_is_copied_as_python_or_as_a_recipe_runs(
     story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +203,7 @@ def read_all(folder: Path) -> Counter[tuple[str, bytes]]:
     )
 
 
+@pytest.mark.slow
 def test_figures_are_given_as_svg_and_csv(story: Story) -> None:
     """With what was published of such data beside, where there is any."""
     site, token = story
@@ -380,6 +389,36 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     assert "The total is 50" in page
     assert account.spent.runs[0][:8] in page
     assert "epsilon 2, for " in page
+    assert f"by {getpass.getuser()}" in page
+    (answers,) = re.findall(r"<strong>release</strong>.*?<small>(.*?)</small>", page)
+    assert {"class sizes", "centre", "covariance"} < set(answers.split(", "))
+
+
+def test_runs_stand_in_a_table_by_what_was_measured(story: Story, site: Site) -> None:
+    evaluations = {
+        "a": FRECHET_DISTANCE.value(3.25),
+        "b": FRECHET_DISTANCE.value(0.75),
+        "c": BALANCED_ACCURACY.value(0.5, measured="cnn"),
+    }
+    for name, value in evaluations.items():
+        run = shutil.copytree(story[0].root / "run 1", site.root / name)
+        written = Evaluation((value, NEAR_COPIES.value(0.25, label="boots")), (), ())
+        write_json(run / "owner" / "evaluation.json", written.as_dict())
+    site.enter()
+    listed = {}
+    for order in ("", "frechet_distance", "balanced_accuracy", "recall", "nothing"):
+        answer = site.get("/runs", order=order)
+        assert answer.status_code == 200
+        listed[order] = re.findall(r'href="/result\?run=data/(\w)"', answer.text)
+    assert listed[""] == listed["recall"] == listed["nothing"] == ["a", "b", "c"]
+    assert listed["frechet_distance"] == ["b", "a", "c"]
+    assert listed["balanced_accuracy"] == ["c", "a", "b"]
+    cells = re.findall(r'<td class="n">([^<]*)</td>', answer.text)
+    assert [cells[k : k + 6][2:] for k in (0, 6, 12)] == [
+        ["", "3.25", "", ""],
+        ["", "0.75", "", ""],
+        ["50.0\u00a0%", "", "", ""],
+    ]
 
 
 def test_a_dataset_gets_a_total_before_its_first_run(site: Site, with_pages: Commands) -> None:

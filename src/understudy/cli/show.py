@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
+from understudy.core.errors import escaped
 
 if TYPE_CHECKING:  # importing it takes a second, which every command would pay
     from understudy.run.books import DatasetAccount
@@ -56,7 +57,7 @@ def dataset_charges(entry: DatasetAccount) -> None:
     if entry.concerned:
         names = ", ".join(f"{other.name} ({other.id})" for other in entry.concerned)
         _console.print(f"shares records with, so that a run on it is charged to them too: {names}")
-    table = _table("row", "time", "what", "run", "stage", "event")
+    table = _table("row", "time", "by", "what", "run", "stage", "event")
     for row in entry.rows:
         event = row.data.get("event") or {
             k: row.data[k] for k in ("epsilon", "delta") if k in row.data
@@ -66,6 +67,7 @@ def dataset_charges(entry: DatasetAccount) -> None:
         table.add_row(
             str(row.seq),
             row.time,
+            escaped(row.by),
             row.kind,
             str(row.data.get("run", ""))[:8],
             str(row.data.get("stage", "")),

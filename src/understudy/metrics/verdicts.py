@@ -223,14 +223,24 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
     words = (
         f"The best of {len(results.rocs)} attacks ({name}) tells private records from non-members "
         f"with an area of {best.auc.value:.3f} (a guess: 0.5); without the release it is "
-        f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area, and "
-        f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private records found at 1 % false "
-        f"alarms.{_direction(best)}{_difference(results)}"
+        f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area"
+        f"{_found(added, best.others)}{_direction(best)}{_difference(results)}"
     )
     grade = _grade_of(added, best.others)
     if grade == "good" and results.hopeless:
         grade = "unknown"
     return grade, words
+
+
+def _found(added: Added, non_members: int) -> str:
+    """How many more are found at 1 % false alarms, as far as a grade goes by it."""
+    if non_members < _MANY:
+        return (
+            f". Of {non_members:,} non-members 1 % is too few to say how many private records are "
+            "found at so few false alarms."
+        )
+    points = _signed(added.tpr_at[0.01], 1, 100)
+    return f", and {points} points to the private records found at 1 % false alarms."
 
 
 def _direction(best: Roc) -> str:
@@ -299,9 +309,7 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
                 f"No single copies stand out, but private records lie {where} the release than "
                 f"held-out records do: the attack by {name} tells them apart with an area of "
                 f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
-                "the area that is reached without it, and "
-                f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private records found at 1 % "
-                "false alarms."
+                f"the area that is reached without it{_found(added, best.others)}"
             )
     return Verdict("leakage", grade, words, rule)
 

@@ -201,11 +201,22 @@ def require_table(path: Path) -> None:
 
 
 def stored_evaluation(root: Path) -> Evaluation | None:
-    """What was measured of a run's release; what the run itself measured if nothing else was."""
+    """What an evaluation measured of a run's release; None where there was none."""
     path = root / "owner" / "evaluation.json"
     if not path.is_file():
         return None
     return read_evaluation(read_json(path))
+
+
+def measured_of_run(root: Path) -> Evaluation | None:
+    """What an evaluation measured of a run's release, beside what the run measured by itself."""
+    evaluation, path = stored_evaluation(root), root / "owner" / "run.json"
+    if not path.is_file():
+        return evaluation
+    from understudy.release.run_file import read_run_file
+
+    own = evaluation_of_scores(read_owner(read_run_file(path).as_dict()).scores)
+    return own.and_also(evaluation) if own and evaluation else own or evaluation
 
 
 def read_pairs(path: Path) -> Pairs | None:
@@ -270,12 +281,7 @@ def _released(folder: Path, name: str) -> Released:
     record = read_record(read_json(place / "privacy.json"))
     if place.name != "release":
         return Released(name, record)
-    evaluation, path = stored_evaluation(place.parent), place.parent / "owner" / "run.json"
-    if evaluation is None and path.is_file():
-        from understudy.release.run_file import read_run_file
-
-        evaluation = evaluation_of_scores(read_owner(read_run_file(path).as_dict()).scores)
-    return Released(name, record, evaluation)
+    return Released(name, record, measured_of_run(place.parent))
 
 
 def _public(folder: str | Path) -> tuple[RunRecord, Path]:

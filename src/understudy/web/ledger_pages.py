@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Query
@@ -29,6 +29,7 @@ class TimelineRow:
     what: str
     run: str
     details: str
+    by: str
 
 
 class LedgerPages:
@@ -117,11 +118,15 @@ def _timeline(account: DatasetAccount) -> list[TimelineRow]:
             if run in charges:
                 stages, epsilon = charges.pop(run)
                 words = strings()["ledger"]["charged"].format(epsilon=f"{epsilon:.3g}", n=stages)
-                rows.append(TimelineRow(row.time, row.kind, run[:8], words))
+                rows.append(TimelineRow(row.time, row.kind, run[:8], words, row.by))
+            continue
+        if row.kind == "release" and rows and (rows[-1].what, rows[-1].run) == (row.kind, run[:8]):
+            stages = dict.fromkeys([*rows[-1].details.split(", "), str(row.data["stage"])])
+            rows[-1] = replace(rows[-1], details=", ".join(stages))
             continue
         numbers = {k: v for k, v in row.data.items() if k in ("epsilon", "delta", "stage", "what")}
         words = ", ".join(
             f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in numbers.items()
         )
-        rows.append(TimelineRow(row.time, row.kind, run[:8], words))
+        rows.append(TimelineRow(row.time, row.kind, run[:8], words, row.by))
     return rows

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -15,9 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.core.results import MetricValue
 from understudy.release.outputs import RunPaths
 from understudy.release.runs import RunState, RunSummary, list_runs
-from understudy.report import read_score
+from understudy.run import report as reports
 from understudy.web.child_jobs import ChildJob, JobReport, required_job
 from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName
@@ -34,6 +36,9 @@ from understudy.web.studio import (
 _LOOK_SECONDS = 0.5
 _LONGEST_STREAM = 1200  # looks; the browser asks again by itself
 
+MEASURES = ("balanced_accuracy", "frechet_distance", "recall", "near_copies")
+"""Keys of the metrics by which runs stand beside each other and are put in order."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
@@ -46,7 +51,7 @@ class ListedRun:
     samples: int | None
     date: str | None
     problem: str | None
-    accuracy: float | None
+    measured: Mapping[str, MetricValue]
 
 
 class RunPages:
@@ -69,8 +74,9 @@ class RunPages:
         request: Request,
         word: Annotated[str, Query(max_length=200)] = "",
         state: Annotated[str, Query(max_length=20)] = "",
+        order: Annotated[str, Query(max_length=40)] = "",
     ) -> Response:
-        """A table of the runs in the roots and of those that wait."""
+        """A table of the runs in the roots and of those that wait, the best of a metric first."""
         studio, roots = self.studio, self.studio.roots
         listed = [
             _listed(studio, one) for root in roots.folders.values() for one in list_runs(root)
@@ -87,12 +93,16 @@ class RunPages:
             if (not state or one.state == state)
             and word.lower() in f"{one.place} {one.method} {one.epsilon}".lower()
         ]
+        if order in MEASURES:
+            shown.sort(key=lambda one: _place_by(one.measured.get(order)))
         return studio.page(
             request,
             "runs.html",
             runs=shown,
             word=word,
             state=state,
+            order=order,
+            measures=MEASURES,
             states=(*get_args(RunState), "queued"),
             command_words=command_line_of(["runs", *map(str, roots.folders.values())]),
         )
@@ -202,30 +212,41 @@ def _summary(path: Path) -> RunSummary | None:
 
 
 def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
-    state = one.state
     return ListedRun(
         studio.roots.place(one.folder),
-        state,
+        one.state,
         one.method,
         one.epsilon,
         one.samples,
         one.date,
         one.problem,
-        best_accuracy(one.folder) if state == "finished" else None,
+        measured(one.folder) if one.state == "finished" else {},
     )
 
 
 def _waiting(place: str, report: JobReport) -> ListedRun:
-    return ListedRun(place, report.state, None, None, None, None, None, None)
+    return ListedRun(place, report.state, None, None, None, None, None, {})
 
 
-def best_accuracy(folder: Path) -> float | None:
-    """The best balanced accuracy that a run measured; owner-only."""
-    from understudy.release.run_file import read_run_file
+def measured(folder: Path) -> dict[str, MetricValue]:
+    """Values of `MEASURES` that a run or an evaluation of it measured, by key; owner-only.
 
-    path = RunPaths(folder).record
+    Of several networks' accuracies it is the best.
+    """
     try:
-        scores = read_run_file(path).accuracy if path.is_file() else []
-        return max((read_score(one.model_dump()).synthetic for one in scores), default=None)
+        evaluation = reports.measured_of_run(folder)
     except (UnderstudyError, LookupError, ArithmeticError):
-        return None
+        return {}
+    found: dict[str, MetricValue] = {}
+    for value in evaluation.values if evaluation else ():
+        key = value.metric.key
+        if key in MEASURES and not value.label and _place_by(value) < _place_by(found.get(key)):
+            found[key] = value
+    return found
+
+
+def _place_by(value: MetricValue | None) -> float:
+    """Where a value stands, the best first; what was not measured is last."""
+    if value is None or not math.isfinite(value.value):
+        return math.inf
+    return -value.value if value.better == "higher" else value.value

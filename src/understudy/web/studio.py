@@ -18,6 +18,7 @@ from understudy.core.errors import ConfigError, escaped, packages_for
 from understudy.privacy.ledger.database import default_path
 from understudy.report.meaning import unit_in_words
 from understudy.report.rendering import environment as report_environment
+from understudy.report.tables import shown
 from understudy.run.books import ledger_rows
 from understudy.run.progress import duration
 from understudy.web.child_jobs import ChildJob, ChildJobs, JobReport
@@ -83,6 +84,7 @@ def page_environment() -> Environment:
         "command_line": command_line_of,
         "copy_texts": copy_texts,
         "line": progress_line,
+        "shown": shown,
         "time_left": time_left,
         "unit_words": unit_in_words,
         "visible": escaped,

@@ -354,7 +354,8 @@ def row_of(link: Link) -> LedgerRow:
     entry = _object(link.entry)
     entry.pop("sketch", None)
     time, kind, dataset = (str(entry.pop(name, "?")) for name in ("time", "kind", "dataset"))
-    return LedgerRow(link.seq, time, kind, dataset, entry, link.hash)
+    by = str(entry.pop("by", ""))
+    return LedgerRow(link.seq, time, kind, dataset, entry, link.hash, by)
 
 
 def row_label(link: Link) -> str:

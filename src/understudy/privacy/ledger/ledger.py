@@ -15,6 +15,8 @@ than half of the smaller of the two; and the holder of the database holds its ke
 
 from __future__ import annotations
 
+import getpass
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -447,13 +449,21 @@ class Ledger:
 
     def _append(self, connection: Connection, entries: Sequence[LedgerEntry]) -> None:
         """Add rows. They enter the book once they are committed, on the next transaction."""
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        written = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "by": _user()}
         head, links = self._book.head, []
         for entry in entries:
-            link = chain.link_after(self.key, head, chain.canonical({"time": time, **entry}))
+            link = chain.link_after(self.key, head, chain.canonical({**written, **entry}))
             links.append(link)
             head = chain.Head(link.seq, link.hash, "")
         self._database.append(connection, links)
+
+
+def _user() -> str:
+    """The account that this process runs under, as the system calls it."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
 def _page(book: Book, dataset_id: str) -> Page:
