@@ -18,11 +18,12 @@ from PIL import Image
 from tests.backends.tiny_onnx import block_fill, block_means
 from tests.documents import Command
 from tests.reading import NUMBERS, PROGRAM, refusal_of
-from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
 
 CLASSES = ("cat", "dog", "eel")
 EACH = 24
 _FOLDERS = ("--test", "--base", "--public")
+_SHIPPED = {"embedded:photo?folder": PHOTO_WEIGHTS, "embedded:studio?folder": STUDIO_WEIGHTS}
 _GIVEN = ("procedural:", "playhouse:", "none")
 
 
@@ -66,8 +67,9 @@ class Standins:
             elif model.startswith("onnx:"):
                 file = place / model.removeprefix("onnx:")
                 (block_fill if "dec" in file.name else block_means)(file)
-            elif word.startswith("embedded:photo?folder="):
-                shutil.copytree(PHOTO_WEIGHTS, place / word.partition("=")[2])
+            elif word.startswith(tuple(_SHIPPED)):
+                kind, _, folder = word.partition("=")
+                shutil.copytree(_SHIPPED[kind], place / folder, dirs_exist_ok=True)
             elif model.startswith("niqe:"):
                 _pristine_model(place, model.removeprefix("niqe:"))
             elif model.startswith("hf:"):

@@ -145,7 +145,7 @@ def test_the_mini_studio_says_what_it_draws(tmp_path, classes, warns, capsys):
     )
     whole_plan(plan)
     printed = capsys.readouterr().out
-    assert ("playhouse" in printed.split("settings")[1]) == warns
+    assert ("playhouse" in printed.split("\nsettings:")[1]) == warns
     (words,) = plan.fits
     assert (words.warning is not None) == warns
     assert words.value == (0.0 if warns else 1.0)

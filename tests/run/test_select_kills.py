@@ -57,6 +57,7 @@ def check_once(ledger: Path) -> None:
         assert max(Counter(named).values(), default=1) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "death",
     [
@@ -126,7 +127,7 @@ def test_thirty_kills_at_random_moments(understudy: Commands, site: Path, form: 
         with Ledger(str(ledger)) as book:
             spent = [book.spent(one.id) for one in book.datasets()]
         if form == "no guarantee":
-            assert [len(one.disclosures) for one in spent] == [1, 1]
+            assert [len(one.disclosures) for one in spent] == [1, 1, 1]
             assert choice(out) == choice(site / "whole")
         else:
             assert [one.epsilon <= 1.0 for one in spent] == [True]

@@ -217,10 +217,10 @@ class Fingerprints:
         return _keyed(self.digests.tolist(), key)
 
     def keyed_looks(self, key: bytes) -> Iterator[bytes]:
-        """The same of what images look like, which many keep when they are stored anew."""
+        """The same of what images look like, mirrored or not, which many keep if stored anew."""
         if not self.hashes.size:
             return self.keyed(key)
-        return _keyed((each.tobytes() for each in self.hashes[:, 0]), key)
+        return _keyed((each.tobytes() for each in self.hashes.min(axis=1)), key)
 
     def and_those_of(self, other: Fingerprints) -> Fingerprints:
         """Those of both, these first; both of images or both of embeddings."""
