@@ -22,6 +22,7 @@ PARAMETERS = {  # He et al. 2016, Zagoruyko and Komodakis 2016, Xie et al. 2017,
 }
 
 
+@pytest.mark.slow
 def test_networks_have_as_many_parameters_as_their_papers_say() -> None:
     for network in (*GREY, *COLOUR):
         count = sum(each.numel() for each in network.build(3, 10).parameters()) / 1e6
@@ -51,6 +52,7 @@ def test_the_central_square_is_what_is_shrunk() -> None:
     assert (resized(images, 16) == 255).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [("dark", "bright"), ("bright", "dark")])
 def test_the_quick_form_learns_what_is_plain_to_see(classes: tuple[str, str]) -> None:
     training = Training("adam", 3e-4, 4, 6, 16)  # its average is over 24 steps, not 10,000

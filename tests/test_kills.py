@@ -167,6 +167,7 @@ def check_killed_at_random(
         check_complete(site)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_clustering_killed_at_random_moments(
     understudy: Commands, tmp_path: Path, kills: int
@@ -328,6 +329,7 @@ def test_the_tied_gaussian_killed_at_random_moments(
         check_sampled_again(with_energies, Tied(place))
 
 
+@pytest.mark.slow
 def test_the_tied_gaussian_killed_after_a_stage_and_while_it_samples(
     with_energies: Commands, tmp_path: Path
 ) -> None:
@@ -397,6 +399,7 @@ MORE_RETURNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment", with_slow(RETURNS, MORE_RETURNS), ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
 )
@@ -464,7 +467,6 @@ BETWEEN = [
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
     ("understudy.privacy.account:np.savez", 2, "before"),  # an empty .part
     ("understudy.privacy.account:np.savez", 2, "after"),  # a whole one that nobody knows of
-    ("understudy.run.run_record:write_json", 1, "before"),  # run.json, the last file
     ("understudy.release.outputs:write_json", 1, "before"),  # start.json
     ("understudy.release.outputs:write_json", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
@@ -480,6 +482,7 @@ BETWEEN = [
 """Moments at which nothing is paid or drawn that is not at one of the others."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment", with_slow(MOMENTS, BETWEEN), ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
 )
@@ -493,6 +496,7 @@ def test_killed_at_a_chosen_moment(
     check_complete(site)
 
 
+@pytest.mark.slow
 def test_killed_at_the_same_moment_of_the_resumed_run(understudy: Commands, site: Site) -> None:
     """A stage a time: every run pays for nothing, draws nothing anew and adds one release."""
     moment = ("understudy.privacy.account:Account._store", 1, "after")

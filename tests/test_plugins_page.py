@@ -59,6 +59,7 @@ def test_the_modules_of_the_page_have_about_forty_lines(site: Path) -> None:
         assert len(code) <= 48
 
 
+@pytest.mark.slow
 def test_the_methods_and_the_backends_are_listed(understudy: Commands) -> None:
     methods = output(understudy, "methods")
     assert "class-means: a Gaussian of one width" in methods

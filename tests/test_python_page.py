@@ -21,6 +21,7 @@ def test_every_public_name_is_on_the_page(repository: Path) -> None:
     assert not [name for name in functions if f"understudy.{name}(" not in text]
 
 
+@pytest.mark.slow
 def test_the_examples_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

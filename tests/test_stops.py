@@ -64,6 +64,7 @@ def check_message(said: str, fault: str, *, charged: bool) -> None:
     assert re.search(reasons.get(fault, "stopped"), words), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["disk full", "memory short", "SIGTERM"])
 def test_a_stopped_run(understudy: Commands, tmp_path: Path, fault: str) -> None:
     check_stopped(understudy, Site(tmp_path), "before the release is written", fault)

@@ -36,6 +36,7 @@ def test_an_audit_comes_back_as_figures_for_the_owner(source):
     assert again.values == found.values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "runs"), [("pairs", 40), ("canaries", 40), ("canaries", 100)])
 def test_where_little_could_be_found_nothing_is_called_good(source, how, runs):
     """So few runs, at a confidence of one in a million: had every guess been right, no proof."""
@@ -82,6 +83,7 @@ def test_many_canaries_prove_more_than_nothing(tmp_path):
     assert 0.02 < bound < 1
 
 
+@pytest.mark.slow
 def test_the_bound_grows_with_what_is_spent(tmp_path):
     """At epsilon 100 a hundred canaries at once are hard to miss: seen, 2.3."""
     it = ready("clustering", tmp_path, epsilon=100.0)
@@ -89,6 +91,7 @@ def test_the_bound_grows_with_what_is_spent(tmp_path):
     assert found.find("epsilon, lower bound").value > 1.3
 
 
+@pytest.mark.slow
 def test_mechanisms_are_audited_without_data():
     found = audit_mechanisms(draws=4000, epsilon=2.0)
     names = [one.measured for one in found.values if one.name == "epsilon, lower bound"]

@@ -30,6 +30,8 @@ from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import Plan
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 20_000
 CHUNK = noise._CHUNK
 PLAN = one_stage(Plan.of(Budget(1.0, 1e-5), {"one": 1.0}))
@@ -341,7 +343,6 @@ def refuted(method, tmp_path, runs, confidence=0.95, **options):
 K_MEANS = {"settings": {"clusters": 2, "lloyd_steps": 0}}
 
 
-@pytest.mark.slow
 def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):
     """Every run with the row gives itself away, and none without it.
 
@@ -428,7 +429,6 @@ def test_nothing_is_caught_in_the_default_method_as_it_is(tmp_path):
     assert told.find("runs whose questions tell who was in").value == 0
 
 
-@pytest.mark.slow
 def test_a_missing_block_scale_alone_is_clipped_by_the_sums(monkeypatch, tmp_path):
     """It costs utility and no privacy, and no audit calls it a fault."""
     block_scale_missing(monkeypatch)
@@ -437,7 +437,6 @@ def test_a_missing_block_scale_alone_is_clipped_by_the_sums(monkeypatch, tmp_pat
     assert longest <= 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", MISSING_SCALES)
 def test_a_missing_scale_is_caught_by_pairs(fault, monkeypatch, tmp_path):
     MISSING_SCALES[fault](monkeypatch)
@@ -477,7 +476,6 @@ def test_a_record_that_moves_another_is_caught(embeddings_centred_by_their_batch
     assert told.find(name).value > 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_shipped_methods_hold(method, tmp_path):
     """Two audits of each; all ten together refute what holds in at most 10 of 10,000."""

@@ -139,6 +139,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_found(
     fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -155,6 +156,7 @@ def test_canaries_alone_refute_steps_that_everybody_is_in(
     assert "epsilon" in findings(tmp_path, 10)
 
 
+@pytest.mark.slow
 def test_nothing_is_found_in_the_code_as_it_is(tmp_path: Path) -> None:
     assert findings(tmp_path, 2) == set()
 

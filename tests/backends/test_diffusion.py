@@ -147,6 +147,7 @@ def test_noise_depends_on_seed_row_and_task() -> None:
     assert len(set(everything)) == len(everything)
 
 
+@pytest.mark.slow
 def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) -> None:
     folder = tiny.saved("sd21-unclip", models)
 

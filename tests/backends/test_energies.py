@@ -118,6 +118,7 @@ def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyP
     assert np.abs(other[0] - alone[0]).max() > 2
 
 
+@pytest.mark.slow
 def test_fine_colours_are_those_of_the_coarse_ones() -> None:
     """Energies tell no colour from its opposite: brown fingers came back partly blue."""
     rng = np.random.default_rng(0)
@@ -138,6 +139,7 @@ def test_fine_colours_are_those_of_the_coarse_ones() -> None:
     assert blue[np.stack(hands)].mean() < 0.08
 
 
+@pytest.mark.slow
 def test_fine_colours_depart_from_the_coarse_ones_where_energies_say_so() -> None:
     """Bound to a multiple of luma, samples had other energies of chroma than the records."""
     rng = np.random.default_rng(0)

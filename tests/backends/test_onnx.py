@@ -189,6 +189,7 @@ def eurosat(shared_data: Path, rows: int) -> Images:
     return np.stack([np.asarray(Image.open(file).convert("RGB")) for file in files])
 
 
+@pytest.mark.slow
 def test_the_tiny_autoencoder_keeps_satellite_pictures(shared_data: Path) -> None:
     images = eurosat(shared_data, 20)
     models = shared_data / "models"

@@ -55,6 +55,7 @@ def test_a_changed_or_missing_file_is_found(tmp_path):
     assert sorted(damaged(copy)) == ["clip/config.json", "vae/diffusion_pytorch_model.safetensors"]
 
 
+@pytest.mark.slow
 def test_it_draws_what_it_is_asked_for():
     wanted = [("brown", "sleeping"), ("black", "sitting")]
     prompts = [f"a {coat} dog {status} on the floor, blue wall" for coat, status in wanted]
@@ -64,6 +65,7 @@ def test_it_draws_what_it_is_asked_for():
         assert np.mean([one.get("status") == status for one in said[row::2]]) >= 0.7
 
 
+@pytest.mark.slow
 def test_an_image_comes_back_from_its_embedding():
     encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
     decoder = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
@@ -75,6 +77,7 @@ def test_an_image_comes_back_from_its_embedding():
     assert (own > others).mean() >= 0.9
 
 
+@pytest.mark.slow
 def test_an_embedding_without_a_prompt_tells_its_own():
     encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
     there = encoder.encode(stack(pictures("dog", count=2)))
@@ -92,6 +95,7 @@ def test_an_embedding_without_a_prompt_tells_its_own():
     assert (with_caption != without).any()
 
 
+@pytest.mark.slow
 def test_it_draws_in_four_steps_at_any_strength():
     generator, passes = load_model(Generator, "embedded:studio"), []
     generator._pipelines.network.register_forward_hook(lambda *_: passes.append(1))

@@ -73,6 +73,7 @@ def loss_of(pipeline, lesson: Lesson, draws: int = 32) -> float:
         return float(task.losses(0, 3)["denoising"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
 def test_a_tuned_model_denoises_the_subject_better(pipeline, latents, settings) -> None:
     lesson = Lesson(latents, (PROMPT,))
@@ -139,6 +140,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
 def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
     pipeline, latents, tmp_path: Path, settings: TuningSettings
@@ -221,6 +223,7 @@ class TestMerging:
         assert torch.equal(merged["conv_in.weight"][:, 4:], before["conv_in.weight"][:, 4:])
         assert same(weights(inpainting), before)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("full", [True, False], ids=["full", "lora"])
     def test_a_tuned_generator_inpaints_what_it_learned(
         self, models: Path, tmp_path: Path, full: bool

@@ -98,6 +98,7 @@ def test_segformers_map_is_that_of_the_library(models: Path) -> None:
     assert segmenter.classes == ("background", "dog", "person", "bottle", "frame")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mask2former", "oneformer"])
 def test_queries_become_the_map_that_the_library_makes(name: str, models: Path) -> None:
     folder = built(name, models)

@@ -35,6 +35,7 @@ def books(tmp_path: Path) -> list[Any]:
     return ["--ledger", tmp_path / "ledger.db"]
 
 
+@pytest.mark.slow
 def test_a_run_says_where_everything_lies(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_a_run_says_where_everything_lies(
     assert "understudy ledger set-budget" in ended.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -133,6 +135,7 @@ def test_a_dry_run_says_what_would_be_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
@@ -194,6 +197,7 @@ def test_bad_files_stop_a_run_or_are_counted(
     assert listed.code == 0, listed.err
 
 
+@pytest.mark.slow
 def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     with_torch: Commands, books: list[Any], tmp_path: Path
 ) -> None:
@@ -226,6 +230,7 @@ def test_evaluate_prints_verdicts_and_figures_for_the_owner(
 # The ledger
 
 
+@pytest.mark.slow
 def test_the_ledger_from_the_command_line(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
 ) -> None:

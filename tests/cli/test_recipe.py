@@ -70,6 +70,7 @@ def changed(number: int, **options: Any) -> list[dict[str, dict[str, Any]]]:
     return steps
 
 
+@pytest.mark.slow
 def test_a_recipe_runs_each_step_once(site: Path) -> None:
     names = ["step 1 (synthesize)", "step 2 (select)", "step 3 (evaluate)", "step 4 (report)"]
     assert run(site) == names

@@ -50,6 +50,7 @@ def charges(tmp_path):
         return len({row.data["run"] for row in ledger.rows() if row.kind == "charge"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rest", [">&- 2>&- <&-", "2> errors | true; exit ${PIPESTATUS[0]}"], ids=repr
 )
@@ -64,6 +65,7 @@ def test_a_closed_stream_stops_no_run(rest, scans, tmp_path):
     assert charges(tmp_path) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_letters_that_a_terminal_lacks_are_escaped(encoding, scans, tmp_path):
     done = shell(tmp_path, scans, "", PYTHONUTF8="1", PYTHONIOENCODING=encoding)
@@ -73,6 +75,7 @@ def test_letters_that_a_terminal_lacks_are_escaped(encoding, scans, tmp_path):
     assert (tmp_path / "out" / "release" / "PRIVACY.md").exists()
 
 
+@pytest.mark.slow
 def test_names_that_a_locale_cannot_write_are_refused_before_the_charge(scans, tmp_path):
     """It failed behind the charge, while the release was written."""
     variables = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
@@ -85,6 +88,7 @@ def test_names_that_a_locale_cannot_write_are_refused_before_the_charge(scans, t
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_json_stays_json_where_letters_are_escaped(scans, tmp_path):
     command = [sys.executable, "-c", WHOLE, "check", str(scans), "--json", "--progress", "none"]
     variables = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "latin-1"}

@@ -11,6 +11,8 @@ from understudy.testing import GeneratorSuite, PromptedDecoderSuite
 from understudy.testing.embedding_suites import decoder_once
 from understudy.testing.sample_inputs import load_once
 
+pytestmark = pytest.mark.slow
+
 GENERATORS: list[str] = [
     "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:{models}/edges",
     "hf:{models}/sd15?steps=2&batch=3&guidance=1&inpainting={models}/sd15-inpainting",

@@ -15,6 +15,8 @@ from understudy.core.ports import Tuner, Writer
 from understudy.testing import TunerSuite, WriterSuite
 from understudy.testing.sample_inputs import load_once
 
+pytestmark = pytest.mark.slow
+
 WRITERS: list[tuple[str, str]] = [  # a name, and a class that it can be asked for
     ("embedded:writer", "sleeping"),
     ("embedded:writer?target=dog&keep=target", "a brown dog"),

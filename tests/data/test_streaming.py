@@ -72,6 +72,7 @@ def peak(path: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folders", "parquet", "tar", "npy", "stored.npz", "packed.npz"])
 def test_reading(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.data.stored.BLOCK_BYTES", 1 << 18)
@@ -80,6 +81,7 @@ def test_reading(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert peak(path) < ROOM or peak(path) < ROOM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["png", "parquet"])
 def test_writing(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.data.release._ROWS", 16)

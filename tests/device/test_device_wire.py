@@ -94,6 +94,7 @@ class Terminal:
         return " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> None:
     device = Terminal(site.home.folder)
     place, homes = site.public()

@@ -137,6 +137,7 @@ def disclosure_lines(home: DeviceSite) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_two_servers_three_sends_one_deletion_one_withdrawal(
     site: DeviceSite, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_two_servers_three_sends_one_deletion_one_withdrawal(
     assert len(set(datasets)) > 1  # the photos are another dataset by now
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "moment"), [("DELETE", "before"), ("DELETE", "after"), ("note_deleted", "before")]
 )

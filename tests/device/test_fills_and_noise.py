@@ -248,6 +248,7 @@ def figures(text: str) -> dict[str, float]:
     return result
 
 
+@pytest.mark.slow
 def test_a_preview_measures_all_that_was_disclosed_so_far(site: DeviceSite, server: Server) -> None:
     """Boxes after segments: alone they tell little, and the server has the segments already."""
     rng = np.random.default_rng(1)

@@ -56,6 +56,7 @@ def add_and_die(site: DeviceSite, folder: Path, renames: int) -> None:
         add(site, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [False, True])
 def test_a_process_that_is_killed_leaves_a_home_that_works(site: DeviceSite, settled: bool) -> None:
     """Killed before each of its writes, when the folder is new and when it is not."""

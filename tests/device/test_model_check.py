@@ -132,6 +132,7 @@ def test_what_passes_the_check_stays_within_the_bounds_of_a_trial(tmp_path: Path
         assert peak < GIGABYTE, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "code"),
     [
@@ -236,6 +237,7 @@ HONEST: list[tuple[ModelKind, int, Callable[..., Any]]] = [
 """The networks that `serve` and the device itself train."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "side", "network"), HONEST)
 def test_what_a_server_trains_is_installed(
     site: DeviceSite, kind: ModelKind, side: int, network: Callable[..., Any]

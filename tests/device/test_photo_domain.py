@@ -63,6 +63,7 @@ def clouds(count: int, side: int = 64) -> Images:
     return np.clip(128 + noise, 0, 255).round().astype(np.uint8).transpose(0, 2, 3, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "taken"),
     [
@@ -93,6 +94,7 @@ def test_what_is_no_drawn_room_is_unknown(studio: Segmenter) -> None:
         assert photo_domain(images, studio).unknown.all()
 
 
+@pytest.mark.slow
 def test_real_photos_are_unknown(studio: Segmenter, shared_data: Path, missing: Any) -> None:
     """It found a dog in 57 of 65 of them, and hid nothing else."""
     paths = sorted((shared_data / "images" / "photos" / "img").glob("*.jpg"))
@@ -113,6 +115,7 @@ def added(site: DeviceSite, images: Images) -> Terminal:
     return Terminal(site.home.folder)
 
 
+@pytest.mark.slow
 def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: DeviceSite) -> None:
     device = added(site, clouds(4))
     asked = (*REQUEST, "--level", "dog=edges", "--references", 3)
@@ -129,6 +132,7 @@ def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: Devic
         device("preview", "--no-measure")
 
 
+@pytest.mark.slow
 def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) -> None:
     device = added(site, np.concatenate([homes("pet-status", 2).reshape(10, 64, 64, 3), clouds(1)]))
     device(*REQUEST, "--level", "dog=edges", "--references", 2)

@@ -22,6 +22,7 @@ from understudy.methods.sanitize.wire_items import BackgroundItem, EdgesItem, de
 LEVELS = {"dog": "edges", "background": "segment"}
 
 
+@pytest.mark.slow
 def test_a_model_from_photos_to_receipt(paired: DeviceSite, server: Server) -> None:
     paired.add()
     paired.add_labelled()

@@ -83,6 +83,7 @@ def clip(tmp_path_factory):
     return f"hf:{clip(tmp_path_factory.mktemp('clip'))}"
 
 
+@pytest.mark.slow
 @FORMATS
 @pytest.mark.usefixtures("one_thread")
 def test_an_evaluation_has_the_score_of_a_captioned_release(tmp_path, clip, format):

@@ -61,6 +61,7 @@ def evaluate(world, name, **options):
     return understudy.evaluate(world / name, real=world / "real", test=world / "test", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "grade", "words"),
     [
@@ -172,6 +173,7 @@ def vectors(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
     pytest.importorskip("torch")
     options = {"real": vectors / "real.npz", "test": vectors / "test.npz", "epochs": 30}
@@ -205,6 +207,7 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
         understudy.evaluate(vectors / "out", networks=["cnn"], **options)
 
 
+@pytest.mark.slow
 def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
     understudy.synthesize(
         world / "real",

@@ -50,6 +50,7 @@ def verdict(evaluation: Evaluation, group: str) -> Verdict:
 # Copies bound the grade of attacks
 
 
+@pytest.mark.slow
 def test_an_attack_is_not_good_beside_many_copies(world: Path) -> None:
     for options in ({}, {"attacks": False}):
         attack = verdict(evaluate(world, "half", **options), "attack")
@@ -79,6 +80,7 @@ def mixed(world: Path, tmp_path: Path, shared: Rows, count: int) -> Path:
     return folder_of(tmp_path / "mixed", [*shared, *list(blobs(3, count))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("origin", ["private records", "rows of the release"])
 @pytest.mark.parametrize("shared", [3, 120])
 def test_a_test_set_that_overlaps_is_refused(
@@ -125,6 +127,7 @@ def test_a_duplicate_or_so_is_left_out_and_said(world: Path, tmp_path: Path) -> 
 # Attacks below a half
 
 
+@pytest.mark.slow
 def test_an_attack_below_a_half_is_asked_the_other_way_round(world: Path, tmp_path: Path) -> None:
     """A release from which everything near to a private image was taken away."""
     private = np.stack([image for _, image in blobs(0, 200)]).reshape(200, -1).astype(float)
@@ -171,6 +174,7 @@ def test_what_a_selection_set_aside_is_no_test_set(tmp_path: Path) -> None:
 # Sets of somebody else's
 
 
+@pytest.mark.slow
 def test_a_set_without_a_statement_is_measured_and_its_claim_is_unverified(
     world: Path, tmp_path: Path
 ) -> None:
@@ -192,6 +196,7 @@ def test_a_set_without_a_statement_is_measured_and_its_claim_is_unverified(
     assert not list(tmp_path.rglob("privacy.json"))
 
 
+@pytest.mark.slow
 def test_a_statement_that_does_not_add_up_is_said_to_be_unverified(
     world: Path, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path
     assert value(evaluation, ACCURACY.key) < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.onnx", "model.tflite"])
 def test_a_classifier_of_images_is_given_them_in_its_own_size(tmp_path: Path, name: str) -> None:
     if name.endswith("tflite"):

@@ -56,6 +56,7 @@ def evaluate(world, name):
     return found, {one.group: one for one in found.verdicts}
 
 
+@pytest.mark.slow
 def test_an_honest_release_is_not_accused_of_the_origin_of_the_private_images(world):
     found, verdict = evaluate(world, "honest")
     assert verdict["leakage"].grade == "good"
@@ -71,6 +72,7 @@ def test_an_honest_release_is_not_accused_of_the_origin_of_the_private_images(wo
         assert added.low < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["exact", pytest.param("tenth", marks=pytest.mark.slow), "changed"]
 )
@@ -81,6 +83,7 @@ def test_copies_are_found_whatever_the_origin(world, name):
         assert verdict["attack"].grade == "poor", verdict["attack"].sentence
 
 
+@pytest.mark.slow
 def test_records_that_the_run_held_out_are_the_non_members(world, tmp_path):
     """Drawn like the private images, so that no difference is left, and nothing is advised."""
     folder_of(tmp_path / "held-out", darkened(blobs(3, 300)))

@@ -177,6 +177,7 @@ def errors_of_gaps(tmp_path, dim, spread, own_gap=1.0, **settings):
     return np.array(errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "spread"), [(4, 1.0), (400, 1.5)])
 def test_gaps_are_right_to_two_percent_where_the_norm_is_unknown(tmp_path, dim, spread):
     """Private rows vary less than the base set, as much or more: their distances are measured."""
@@ -260,6 +261,7 @@ def brightness(source):
     return [batch.values[batch.labels == label].mean() for label in (0, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_images_come_out_as_bright_as_the_private_ones(scans, tmp_path, adjacency):
     source, base = scans
@@ -271,6 +273,7 @@ def test_images_come_out_as_bright_as_the_private_ones(scans, tmp_path, adjacenc
     assert np.abs(np.subtract(brightness(base), brightness(source))).max() > 40
 
 
+@pytest.mark.slow
 def test_a_partition_of_its_own_encoder(scans, tmp_path):
     source, base = scans
     options = {**DCT, "cluster_encoder": "embedded:dct?coefficients=9"}

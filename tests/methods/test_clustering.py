@@ -169,6 +169,7 @@ def test_samples_of_small_classes_are_as_smooth_as_the_images(scarce_release):
         assert steps < 20, f"class {label} is static"  # the images' own: about 12
 
 
+@pytest.mark.slow
 def test_samples_of_few_images_are_no_blurs_and_not_grey(tmp_path):
     rng, labels = np.random.default_rng(3), np.repeat([0, 1], 500)
     images = np.zeros((1000, 16, 16, 1), dtype=np.uint8)
@@ -186,6 +187,7 @@ def test_samples_of_few_images_are_no_blurs_and_not_grey(tmp_path):
         assert white > 0.2  # not grey
 
 
+@pytest.mark.slow
 def test_only_grey_images_get_a_contrast(tmp_path, monkeypatch):
     def asked(pixels, mean, square):
         raise AssertionError("a contrast was asked for")
@@ -209,6 +211,7 @@ def test_each_class_gets_what_its_noise_allows_and_the_facts_say_so(scarce_relea
         assert any("scarce" in note for note in made.warnings)
 
 
+@pytest.mark.slow
 def test_with_little_noise_every_class_keeps_its_clusters_and_covariances_are_its_own(
     tmp_path, unbalanced
 ):
@@ -317,6 +320,7 @@ def test_latents_on_a_grid_have_their_own_defaults(pair):
     assert METHOD.settle(ClusteringParams(power=1.0), context).clusters == 150
 
 
+@pytest.mark.slow
 def test_images_have_finer_clusters_where_the_budget_allows(pair):
     params = ClusteringParams(components=9)
     budgets = (0.3, 1.0, 1.5, 2.0, 5.0)
@@ -369,6 +373,7 @@ def tile_moments(folder):
     return found
 
 
+@pytest.mark.slow
 def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_their_class(
     tiles, pair, tmp_path
 ):

@@ -197,6 +197,7 @@ def test_people_with_several_images_and_both_adjacencies(tmp_path, adjacency, co
     assert dog["green"] > 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("candidates", ["captions", "images"])
 def test_a_run_killed_again_and_again_ends_as_one_that_nobody_killed(squares, tmp_path, candidates):
     settings = {**QUICK, "candidates": candidates, "lookahead": 2, "release": "both"}

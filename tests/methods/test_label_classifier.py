@@ -45,6 +45,7 @@ def astray(rows, labels):
     return float(((rows[:, 0] > 0) != (labels == 1)).mean())
 
 
+@pytest.mark.slow
 def test_samples_end_where_private_records_say_that_a_class_ends(sides, tmp_path):
     plain, plain_labels, _ = released(sides, tmp_path / "plain", normalise=False)
     rows, labels, _ = released(sides, tmp_path / "by", normalise=False, **CLASSIFIER)
@@ -75,6 +76,7 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeypatch):
     source = embeddings(tmp_path / "small.npz")
     rows, _, made = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)

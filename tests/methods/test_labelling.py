@@ -283,6 +283,7 @@ def world(images: Path, tmp_path: Path, one_thread: None) -> World:
     return World(images, tmp_path)
 
 
+@pytest.mark.slow
 def test_samples_are_public_images_with_the_private_ones_classes(world: World) -> None:
     result = world.run()
     public, truth = {}, {}
@@ -308,6 +309,7 @@ def test_samples_are_public_images_with_the_private_ones_classes(world: World) -
         world.run("second", public=str(result.release))
 
 
+@pytest.mark.slow
 def test_unlike_images_stop_the_run_and_cost_a_tenth_at_most(world: World) -> None:
     world.set_budget(8.0)
     with pytest.raises(MethodStopped, match=r"do not look like.*Epsilon 0\.\d+ .* was spent"):
@@ -323,6 +325,7 @@ def test_unlike_images_stop_the_run_and_cost_a_tenth_at_most(world: World) -> No
     assert world.spent() == pytest.approx(8.0, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: World) -> None:
     world.set_budget(8.0)
     result = world.run(public=str(world.unlike), otherwise="clustering")
@@ -348,6 +351,7 @@ def test_too_few_public_images_are_refused_before_anything_is_spent(world: World
     assert not (world.folder / "out").exists()
 
 
+@pytest.mark.slow
 def test_public_images_like_the_contrast_are_refused_before_anything_is_spent(world: World) -> None:
     with pytest.raises(ConfigError, match=r"look like those.*Nothing was spent.*--contrast"):
         world.run(contrast=str(world.public))

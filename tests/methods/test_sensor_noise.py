@@ -96,6 +96,7 @@ def level(homes, out, epsilon=20.0, **settings):
     return noise_levels(batch.values).mean(axis=0), [stage.stage for stage in made.receipt.stages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"clusters": 2}, {"conditional": False}])
 def test_a_release_has_as_much_noise_as_the_private_images(homes, tmp_path, settings):
     found, stages = level(homes, tmp_path, **settings)
@@ -111,6 +112,7 @@ def test_a_gap_that_may_be_privacy_noise_is_not_drawn(homes, tmp_path):
     assert np.median(levels) < 2.0
 
 
+@pytest.mark.slow
 def test_clean_images_stay_clean(homes, tmp_path):
     clean = gradients(tmp_path / "clean", 150, 2, 0.0)
     assert level((clean, homes[1]), tmp_path)[0].max() < 2.0

@@ -218,6 +218,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.method.name)
 def test_what_is_planned_is_what_is_released(case: Case, tmp_path: Any) -> None:
     stages = case.planned()

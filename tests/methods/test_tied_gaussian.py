@@ -140,6 +140,7 @@ def test_samples_lie_as_unevenly_far_from_their_mean_as_the_records(tmp_path: An
         assert np.log(widths[mine]).std() == pytest.approx(gaussian.spreads[label], abs=0.05)
 
 
+@pytest.mark.slow
 def test_noise_in_widths_is_not_drawn(tmp_path: Any) -> None:
     """Where the noise is as large as a width, samples have the usual one: nearly always."""
     records, _, _ = clouds(400)

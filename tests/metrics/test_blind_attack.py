@@ -64,6 +64,7 @@ def test_copies_add_to_what_is_known_however_different_the_origins_are(shift):
     assert added.tpr_at[0.01].low > 0.04
 
 
+@pytest.mark.slow
 def test_noise_is_rarely_said_to_add_anything():
     """Scores that add nothing: of 24 intervals at least 20 do not lie above 0."""
     held = 0

@@ -62,6 +62,7 @@ LONG = {"resnet50": 6, "mobilenetv2": 20}
 """Networks that take too long to be trained by every run of the tests, and their epochs."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "network",
     [

@@ -47,6 +47,7 @@ def test_the_photo_itself_discloses_all_but_the_bias() -> None:
     assert whole.photos == 40
 
 
+@pytest.mark.slow
 def test_no_message_and_a_constant_message_disclose_nothing_at_all() -> None:
     black = np.zeros_like(PHOTOS), np.zeros_like(PHOTOS)
     for messages in ((), (black,), (black, black)):
@@ -77,6 +78,7 @@ def test_two_messages_together_disclose_what_neither_does_alone() -> None:
     assert read(key, secret ^ key) > 0.95
 
 
+@pytest.mark.slow
 def test_nothing_is_disclosed_of_a_part_that_was_not_sent() -> None:
     rest = ~part(40)
     sent = PHOTOS * rest[..., None], OTHERS * rest[..., None]
@@ -84,6 +86,7 @@ def test_nothing_is_disclosed_of_a_part_that_was_not_sent() -> None:
     assert disclosed(sent, parts=rest).corrected.value > 0.5
 
 
+@pytest.mark.slow
 def test_what_was_not_sent_of_homes_reads_within_half_a_percent() -> None:
     """Other homes' photos tell nothing of a dog, and the estimate says so."""
     homes = [Home(number).draw(0) for number in range(60)]

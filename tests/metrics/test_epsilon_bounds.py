@@ -39,6 +39,7 @@ def test_the_answer_out_counts_as_much_as_in():
     assert epsilon_from_pairs(100, 1000, 500, 1000, delta=0) == 0
 
 
+@pytest.mark.slow
 def test_one_run_of_randomised_response():
     q = 1 / (1 + np.exp(-1))
     rng = np.random.default_rng(1)

@@ -38,6 +38,8 @@ from understudy.run.config import make_config
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import SilentEvents
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch")
 
 SIZES = {"cat": 40, "dog": 24}

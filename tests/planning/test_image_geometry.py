@@ -124,6 +124,7 @@ def test_arrays_in_colour_whose_channels_are_equal_are_grey(tmp_path: Path) -> N
     assert checked(tmp_path / "colour.npz").options["channels"] == 3
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Path) -> None:
     result = planned(scans, tmp_path / "l.db")
     reasons = {choice.option: choice.reason for choice in result.choices}
@@ -201,6 +202,7 @@ def test_scans_stored_in_colour_make_the_release_that_was_declared(
     assert origins["colour channels"] == ((1, "declared") if channels else (3, "inferred"))
 
 
+@pytest.mark.slow
 def test_a_plan_and_a_check_change_nothing_that_a_run_does(scans: Path, tmp_path: Path) -> None:
     given = {"source": str(scans), "out": tmp_path / "out", "epsilon": 8.0, "size": 48}
     given |= {"ledger": str(tmp_path / "l.db")}

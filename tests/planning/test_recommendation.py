@@ -112,6 +112,7 @@ def test_embeddings_of_large_classes_get_a_classifier_and_images_do_not(
     assert "--set labels=classifier" not in chosen(planned(scans, epsilon=90.0))
 
 
+@pytest.mark.slow
 def test_images_that_nothing_decodes_are_released_as_embeddings(
     scans: Path, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_private_images_are_no_public_candidates_however_they_are_stored(
     check_refused(site, match, select, pool, settings=STEERED, **open_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("role", "change"),
     [
@@ -418,6 +419,7 @@ def test_a_file_fitted_to_images_brings_the_statement_beside_it(site: Path, rele
 # Recognised by what is decoded
 
 
+@pytest.mark.slow
 def test_a_dataset_has_no_fresh_budget_in_other_files(site: Path) -> None:
     with Ledger(str(site / "ledger.db")) as ledger:
         first = ledger.register(open_source(site / "private"))

@@ -61,6 +61,7 @@ def test_what_a_run_states_is_balanced_accuracy_with_its_baselines(accuracy: Acc
     assert score.recalls[0].real > 0.9
 
 
+@pytest.mark.slow
 def test_an_evaluation_goes_by_balanced_accuracy_and_holds_every_recall() -> None:
     options = {"networks": ["two-layer"], "seeds": 1, "epochs": 60, "both": False}
     found = measure_utility(

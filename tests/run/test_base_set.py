@@ -69,6 +69,7 @@ def test_its_papers_say_that_nothing_private_was_used(made: BaseSet, tmp_path: P
     assert "epsilon 0" not in page.read_text()
 
 
+@pytest.mark.slow
 def test_it_is_compared_and_evaluated_like_any_other(
     model: str, tmp_path: Path, quick_networks: None
 ) -> None:
@@ -88,6 +89,7 @@ def test_it_is_compared_and_evaluated_like_any_other(
     assert not compared.notes
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_no_two_parts_share_their_noise(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_what_is_inferred_is_listed_and_what_is_declared_too(
     assert "inferred from the private records: nothing" in (made.release / "PRIVACY.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_class_of_one_image_is_said_to_be_outside_of_the_guarantee(
     tmp_path: Path, ledger: str
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
     assert len(identifiers(tmp_path)) == len(files) * len(CANARIES)
 
 
+@pytest.mark.slow
 def test_three_modalities_become_a_release_without_an_identifier(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

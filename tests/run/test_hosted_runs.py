@@ -138,6 +138,7 @@ def check_private_images_stay(server: StubServer, data: Path) -> None:
 # End to end
 
 
+@pytest.mark.slow
 def test_captions_evolve_by_a_server(server: StubServer, site: Site) -> None:
     result = site.run(roles(server))
     assert result.facts["rows"] == 6
@@ -198,6 +199,7 @@ def test_a_run_that_a_fault_stops_goes_on_and_asks_and_pays_nothing_twice(
     assert not first & answered(server.log[cut:])
 
 
+@pytest.mark.slow
 def test_an_embedding_that_fails_stops_before_the_charge(server: StubServer, site: Site) -> None:
     models = roles(server)
     server.spared, server.faults["wrong dimension"] = 8, 1
@@ -288,6 +290,7 @@ def test_workers_of_a_cluster_send_a_server_nothing(server: StubServer, site: Si
     assert not site.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["generator", "renderer", "writer"])
 def test_a_role_that_sees_public_images_sees_no_private_one(
     elsewhere: StubServer, server: StubServer, site: Site, role: str
@@ -337,6 +340,7 @@ def test_other_commands_send_no_private_images_elsewhere(
     assert not elsewhere.log
 
 
+@pytest.mark.slow
 def test_a_host_that_is_permitted_is_recorded_and_stated(
     elsewhere: StubServer, server: StubServer, site: Site
 ) -> None:

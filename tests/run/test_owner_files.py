@@ -31,6 +31,7 @@ def open_to_others(owner):
     ]
 
 
+@pytest.mark.slow
 def test_every_file_of_the_owner_is_for_the_owner_alone(umask, tmp_path):
     """Whichever command wrote it, and in a folder of an earlier version that is resumed."""
     scans, ledger = class_folders(tmp_path / "scans", shape=(16, 16, 1)), str(tmp_path / "l.db")
@@ -106,6 +107,7 @@ def released_bytes(folder):
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     ["clustering", "alignment", "selection", pytest.param("labelling", marks=pytest.mark.slow)],

@@ -76,6 +76,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_check_and_plan_say_how_many_people_there_are(kind, tmp_path):
     make, column, people = FORMATS[kind]
@@ -103,6 +104,7 @@ def test_check_and_plan_say_how_many_people_there_are(kind, tmp_path):
     assert facts["class sizes"].endswith(people)
 
 
+@pytest.mark.slow
 def test_what_a_class_carries_goes_by_people_and_not_by_images(tmp_path):
     """600 images of ten patients carry no mean of their own."""
     (tmp_path / "scans").mkdir()
@@ -148,6 +150,7 @@ def test_images_without_a_patient_are_counted_and_no_command_leaves_them_out(tmp
     assert "--unit" not in checked.command
 
 
+@pytest.mark.slow
 def test_dicom_files_are_of_patients(tmp_path):
     pytest.importorskip("pydicom")
     from tests.data.dicom_files import hospital

@@ -125,6 +125,7 @@ def test_shapes_of_images_must_agree_without_size(tmp_path):
     assert prepared(mixed, tmp_path, size=8).source.shape == (8, 8, 1)
 
 
+@pytest.mark.slow
 def test_public_images_suit_what_is_made_of_them(images, tmp_path):
     """All drawings where a decoder makes images of a grid, leaves where features are released."""
     encoder = f"onnx:{block_means(tmp_path / 'enc.onnx')}"

@@ -18,6 +18,7 @@ from understudy.steps.piqe import piqe
 LEAVES = "procedural:leaves?count=120"
 
 
+@pytest.mark.slow
 def test_a_model_is_fitted_to_a_named_dataset_and_written(tmp_path):
     out = tmp_path / "pristine.npz"
     model = fit_niqe_model(LEAVES, out, 16)
@@ -80,6 +81,7 @@ def test_a_threshold_that_nothing_reaches_leaves_the_best_and_says_so(go):
     assert any("24 of 24 samples reach no PIQE below -1" in words for words in result.warnings)
 
 
+@pytest.mark.slow
 def test_niqe_is_fitted_to_the_public_images_of_the_run_or_read_from_a_file(go, tmp_path):
     fit_niqe_model(LEAVES, tmp_path / "leaves.npz", 16)
     for number, options in enumerate(

@@ -115,6 +115,7 @@ def test_an_interrupt_says_the_same(go, tmp_path, monkeypatch):
     assert "epsilon 8 was charged" in stopped.value.__notes__[0]
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_command_with_a_message(scans, tmp_path):
     """The system refuses files above 400,000 bytes, so the release cannot be written."""
     script = textwrap.dedent(

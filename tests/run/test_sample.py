@@ -35,6 +35,7 @@ def test_every_picture_has_a_file_and_a_place_on_the_sheet(model: str, tmp_path:
     assert (sheet[:32, :32, :3] == pictures[0]).all()
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_and_replaces_the_earlier_ones(
     model: str, tmp_path: Path
 ) -> None:

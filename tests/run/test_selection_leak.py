@@ -205,6 +205,7 @@ def test_private_images_in_other_files_are_no_reference(tmp_path: Path, how: str
         assert not ledger.datasets()
 
 
+@pytest.mark.slow
 def test_other_images_of_the_same_kind_are_a_reference(tmp_path: Path) -> None:
     labels = CLASSES[np.arange(300) % 3]
     for seed, name in enumerate(("private", "candidates", "reference")):

@@ -125,6 +125,7 @@ def test_a_source_of_embeddings(go):
     assert result.accuracy[0].synthetic > 0.6
 
 
+@pytest.mark.slow
 def test_an_onnx_pair(go, tmp_path):
     pytest.importorskip("onnxruntime", reason="pip install 'understudy[onnx]'")
     encoder = block_means(tmp_path / "encoder.onnx", channels=1)

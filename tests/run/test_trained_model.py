@@ -62,6 +62,7 @@ def test_the_file_computes_what_the_network_does(site: Path, tmp_path: Path) -> 
     np.testing.assert_allclose(exact, known.probabilities(batch.values), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", sorted(set(TRAINED) & set(IMAGES)))
 def test_every_network_that_is_offered_can_be_written(network: str) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 1), dtype=np.uint8)

@@ -36,6 +36,7 @@ def charges(folder):
         return [row.data for row in ledger.rows() if row.kind == "charge"]
 
 
+@pytest.mark.slow
 def test_one_charge_one_outcome_and_no_second_draw(tmp_path, few_runs):
     result = synthesize(**options(tmp_path))
     (charge,) = charges(tmp_path)

@@ -215,6 +215,7 @@ def finish_a_job(
     return slowest, result, model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.slow)])
 def test_slow_and_silent_connections_keep_no_device_out(tmp_path: Path, seconds: float) -> None:
     """200 at a time; a device pairs, and finishes job after job, each request within seconds."""
@@ -234,6 +235,7 @@ def test_slow_and_silent_connections_keep_no_device_out(tmp_path: Path, seconds:
         assert attackers.opened >= ATTACKERS * 0.9
 
 
+@pytest.mark.slow
 def test_slow_guests_leave_when_their_time_is_over(tmp_path: Path) -> None:
     """A silent connection, one before and one after the handshake, and a slow head, are ended."""
     limits = ConnectionLimits(handshake=0.2, head=0.4)
@@ -256,6 +258,7 @@ def test_slow_guests_leave_when_their_time_is_over(tmp_path: Path) -> None:
     server.store.close()
 
 
+@pytest.mark.slow
 def test_an_answer_begins_a_new_time_for_the_next_head(tmp_path: Path) -> None:
     server = Server(tmp_path)
     with bounded(server, ConnectionLimits(head=0.5), tmp_path) as (port, context):
@@ -512,6 +515,7 @@ def authority(folder: Path, name: str) -> tuple[Path, Path, Path]:
     return paths[0], paths[1], paths[2]
 
 
+@pytest.mark.slow
 def test_a_proxy_that_speaks_tls_works_as_documented(
     tmp_path: Path, site: DeviceSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

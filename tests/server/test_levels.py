@@ -132,6 +132,7 @@ def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None
     assert installed(tmp_path, result, model)
 
 
+@pytest.mark.slow
 def test_a_detector_comes_back_signed(tmp_path: Path) -> None:
     one = server(tmp_path, 1)
     device = Device(one.client(), one.token())

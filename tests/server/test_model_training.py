@@ -23,6 +23,7 @@ from understudy.server.model_training import SmallModelTraining  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.mark.slow
 def test_classes_of_light_alone_fall_back_to_the_small_cnn() -> None:
     """The residual network normalises it away, and learns from images in any light."""
     labels = np.repeat(np.arange(3), 30)

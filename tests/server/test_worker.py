@@ -276,6 +276,7 @@ def test_a_job_that_takes_too_long_is_ended_and_not_taken_up_again(tmp_path: Pat
     server.store.close()
 
 
+@pytest.mark.slow
 def test_a_worker_counts_its_time(
     server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

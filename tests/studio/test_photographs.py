@@ -60,6 +60,7 @@ def trained(out: Path, images: Path, plan: PhotoPlan = PLAN, **order: object) ->
     )
 
 
+@pytest.mark.slow
 def test_it_is_trained_in_two_stages_and_opened_by_name(tmp_path: Path) -> None:
     images = written(tmp_path / "images", soft_images(6))
     out = tmp_path / "out"

@@ -62,6 +62,7 @@ def test_photos_are_labelled_nine_to_a_square_and_keep_their_order(tmp_path: Pat
     assert tops == [1.0] * 3 + [0.5] * 3 + [0.0] * 3 + [1.0] * 2
 
 
+@pytest.mark.slow
 def test_a_stage_learns_what_the_teacher_says() -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 60, (24, 64, 64, 3), dtype=np.uint8)
@@ -86,6 +87,7 @@ def test_a_stage_learns_what_the_teacher_says() -> None:
     assert stage.sheet().shape == (32, 64, 64, 3)
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_segmenter_and_goes_on_with_begun_work(tmp_path: Path) -> None:
     source = photos(tmp_path / "photos", 18)
 

@@ -69,6 +69,7 @@ def test_a_corpus_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert found.last(2).tolist() == [3, 4]
 
 
+@pytest.mark.slow
 def test_a_studio_learns_on_from_another(studio: Path, tmp_path: Path) -> None:
     out = tmp_path / "on"
     plan = StudioPlan(**{**vars_of(longer(1)), "schedules": nearly_still()})
@@ -148,6 +149,7 @@ def test_a_studio_is_made_in_the_hubs_formats(studio: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_exported_studio_draws_the_same_as_a_model_of_the_hub(
     studio: Path, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_what_the_first_search_missed_is_taken_out_by_the_second() -> None:
     assert not is_red(result.images).any()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     lies=arrays(np.bool_, (3, SIDE, SIDE), elements=st.booleans(), fill=st.booleans()),

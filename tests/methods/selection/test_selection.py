@@ -313,6 +313,7 @@ def test_candidates_are_released_as_they_are(tmp_path):
     np.testing.assert_array_equal(candidates.labels[numbers], release.labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["png", "parquet"])
 def test_captions_stay_with_their_images(tmp_path, format):
     """A release with captions, read as candidates, and what is selected of it."""
