@@ -1,6 +1,6 @@
 # The same commands for people and for continuous integration. Each target sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup system test test-all stories coverage faults lint demo docs bench clean
+.PHONY: help setup system test slow test-all stories coverage faults lint demo docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,8 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 help:
 	@echo "make demo      a synthetic Fashion-MNIST, from nothing"
-	@echo "make test      the test suite (test-all: the slow tests too; stories: long ones in a browser)"
+	@echo "make test      the test suite (slow: the longer tests; stories: those in a browser;"
+	@echo "               test-all: all of them, and those that take minutes each)"
 	@echo "make coverage  line coverage of privacy/ and methods/: 90 % at least"
 	@echo "make faults    plant faults in the private boundary: each must turn a test red"
 	@echo "make lint      ruff, mypy --strict, import contracts, links in the documents"
@@ -50,6 +51,10 @@ test: setup
 coverage: setup
 	$(SUITE) $(BOUNDARY) --cov=understudy.privacy --cov=understudy.methods \
 		--cov-report=term:skip-covered --cov-fail-under=90
+
+# Tests of seconds to a minute each, which continuous integration runs beside the suite.
+slow: setup
+	$(SUITE) -m "slow and not browser and not minutes"
 
 test-all: setup
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "slow or not slow"

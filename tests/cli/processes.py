@@ -195,7 +195,14 @@ def fill_the_disk(_: list[str]) -> None:
 
 
 def shorten_the_memory(_: list[str]) -> None:
-    """From now on the system gives 4 MB more, which is too little for the stack of a thread."""
+    """From now on the system gives 4 MB more, which is too little for the stack of a thread.
+
+    OpenBLAS asks for a buffer again and again until it gets one, so it gets it before.
+    """
+    import numpy as np
+    import scipy.linalg
+
+    scipy.linalg.eigh(np.eye(300) @ np.eye(300))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + (4 << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
