@@ -273,6 +273,7 @@ def test_training_killed_between_steps_draws_no_step_again(
     check_same_images(stored, {name: noisy_values(site.out)[name] for name in stored})
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_training_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
     check_killed_at_random(understudy, tmp_path, Finetuned, 15)
@@ -320,6 +321,7 @@ def test_the_tied_gaussian_killed_at_a_chosen_moment(
     check_complete(site)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_the_tied_gaussian_killed_at_random_moments(
     with_energies: Commands, tmp_path: Path
@@ -439,6 +441,7 @@ class Evolved(Site):
         self.settings += ["--set", f"candidates={self.candidates}"]
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("candidates", ["captions", "images"])
 def test_evolution_killed_at_random_moments(

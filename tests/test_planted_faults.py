@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_every_planted_fault_is_caught(repository: Path) -> None:
     ended = subprocess.run(

@@ -349,6 +349,7 @@ def check_kills(site: DeviceSite, folder: Path, kills: int, seed: int) -> None:
     print(f"{count} kills of device, server and wire over {jobs} jobs")
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_kills_of_device_server_and_wire(site: DeviceSite, tmp_path: Path) -> None:
     check_kills(site, tmp_path, KILLS, seed=1)

@@ -174,6 +174,7 @@ def charges(ledger):
         return sum(row.kind == "charge" for row in book.rows())
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(

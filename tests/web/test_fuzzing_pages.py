@@ -128,6 +128,7 @@ def test_no_request_breaks_a_page(tmp_path: Path, device: bool) -> None:
     assert count > (20 if device else 50)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_no_request_of_twenty_thousand_breaks_a_page(site: Site, story: Story) -> None:
     """Half of them on a real dataset and a real release."""

@@ -224,7 +224,7 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
         f"The best of {len(results.rocs)} attacks ({name}) tells private records from non-members "
         f"with an area of {best.auc.value:.3f} (a guess: 0.5); without the release it is "
         f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area"
-        f"{_found(added, best.others)}{_direction(best)}{_difference(results)}"
+        f"{_at_few_alarms(added, best.others)}{_direction(best)}{_difference(results)}"
     )
     grade = _grade_of(added, best.others)
     if grade == "good" and results.hopeless:
@@ -232,7 +232,7 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
     return grade, words
 
 
-def _found(added: Added, non_members: int) -> str:
+def _at_few_alarms(added: Added, non_members: int) -> str:
     """How many more are found at 1 % false alarms, as far as a grade goes by it."""
     if non_members < _MANY:
         return (
@@ -309,7 +309,7 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
                 f"No single copies stand out, but private records lie {where} the release than "
                 f"held-out records do: the attack by {name} tells them apart with an area of "
                 f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
-                f"the area that is reached without it{_found(added, best.others)}"
+                f"the area that is reached without it{_at_few_alarms(added, best.others)}"
             )
     return Verdict("leakage", grade, words, rule)
 

@@ -26,7 +26,7 @@ from understudy.report import OwnerRecord, RunRecord, as_csv, read_record
 from understudy.report.html import DrawnPlot, drawn_plots, owner_plots, plot_svg
 from understudy.run import report as reports
 from understudy.web.data_pages import PlaceName
-from understudy.web.run_pages import measured
+from understudy.web.run_pages import metric_values
 from understudy.web.studio import WebStudio
 
 Export = Literal["release", "handover", "npz", "parquet"]
@@ -114,7 +114,7 @@ def figures(path: Path, record: RunRecord, owner: OwnerRecord) -> list[DrawnPlot
     """The figures of a run: accuracy over epsilon beside published points, and the report's."""
     own = []
     for name, other in {path.name: record, **{o.name: o.record for o in owner.releases}}.items():
-        accuracy = measured(path.parent / name).get("balanced_accuracy")
+        accuracy = metric_values(path.parent / name).get("balanced_accuracy")
         if accuracy and not other.unprotected and other.method == record.method:
             own.append((other.receipt.epsilon, accuracy.value, name))
     published = published_points(record, owner)

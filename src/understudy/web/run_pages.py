@@ -51,7 +51,7 @@ class ListedRun:
     samples: int | None
     date: str | None
     problem: str | None
-    measured: Mapping[str, MetricValue]
+    values: Mapping[str, MetricValue]
 
 
 class RunPages:
@@ -94,7 +94,7 @@ class RunPages:
             and word.lower() in f"{one.place} {one.method} {one.epsilon}".lower()
         ]
         if order in MEASURES:
-            shown.sort(key=lambda one: _place_by(one.measured.get(order)))
+            shown.sort(key=lambda one: _place_by(one.values.get(order)))
         return studio.page(
             request,
             "runs.html",
@@ -220,7 +220,7 @@ def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
         one.samples,
         one.date,
         one.problem,
-        measured(one.folder) if one.state == "finished" else {},
+        metric_values(one.folder) if one.state == "finished" else {},
     )
 
 
@@ -228,7 +228,7 @@ def _waiting(place: str, report: JobReport) -> ListedRun:
     return ListedRun(place, report.state, None, None, None, None, None, {})
 
 
-def measured(folder: Path) -> dict[str, MetricValue]:
+def metric_values(folder: Path) -> dict[str, MetricValue]:
     """Values of `MEASURES` that a run or an evaluation of it measured, by key; owner-only.
 
     Of several networks' accuracies it is the best.
@@ -237,12 +237,12 @@ def measured(folder: Path) -> dict[str, MetricValue]:
         evaluation = reports.measured_of_run(folder)
     except (UnderstudyError, LookupError, ArithmeticError):
         return {}
-    found: dict[str, MetricValue] = {}
+    best: dict[str, MetricValue] = {}
     for value in evaluation.values if evaluation else ():
         key = value.metric.key
-        if key in MEASURES and not value.label and _place_by(value) < _place_by(found.get(key)):
-            found[key] = value
-    return found
+        if key in MEASURES and not value.label and _place_by(value) < _place_by(best.get(key)):
+            best[key] = value
+    return best
 
 
 def _place_by(value: MetricValue | None) -> float:
