@@ -58,9 +58,16 @@ def pairing_code(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> 
         yield code
 
 
+def follow(page: Any, name: str) -> None:
+    """Go on by a link or a button, without a mouse."""
+    tab_to(page, name)
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+
+
 def press(page: Any, name: str) -> None:
-    """Click a button, and wait until its command is over."""
-    page.get_by_role("button", name=name, exact=True).click()
+    """Press a button, and wait until its command is over."""
+    follow(page, name)
     finished(page)
 
 
@@ -69,7 +76,20 @@ def finished(page: Any) -> None:
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_household_from_photos_to_a_trial(
+def write(page: Any, label: str, text: str) -> None:
+    """Type into a field, in the place of what it holds."""
+    tab_to(page, label)
+    page.keyboard.press("Control+A")
+    page.keyboard.type(text)
+
+
+def tick(page: Any, label: str) -> None:
+    """Tick or untick a box."""
+    tab_to(page, label)
+    page.keyboard.press("Space")
+
+
+def test_a_household_from_photos_to_a_trial_without_a_mouse(
     household: LiveSite, pairing_code: str, browser: Any, missing: Missing
 ) -> None:
     window = Watched(browser)
@@ -79,53 +99,56 @@ def test_a_household_from_photos_to_a_trial(
         photos = sorted((root / "photos").iterdir())
         page.locator("input[type=file]").set_input_files(photos)
         expect(page.locator(".photos li")).to_have_count(6, timeout=PATIENCE)
-        page.get_by_label("Or a folder").fill("data/labelled")
-        page.get_by_label("with a folder for each label").check()
+        write(page, "Or a folder", "data/labelled")
+        tick(page, "with a folder for each label")
         press(page, "Add photos")
         expect(page.get_by_text("blue: 3")).to_be_visible()
-        page.get_by_role("link", name="Request").click()
-        for name, value in (
-            *(("targets", "dog"), ("background", "room"), ("references", "4")),
-            *(("classes", "blue,green"), ("segmenter", "colours:red")),
+        follow(page, "Request")
+        for label, text in (
+            *(("Objects", "dog"), ("Where they are", "room"), ("What the model", "blue,green")),
+            *(("Photos of which", "4"), ("What finds", "colours:red")),
         ):
-            page.locator(f"#{name}").fill(value)
+            write(page, label, text)
         press(page, "Ask for this")
-        page.get_by_role("link", name="Photos", exact=True).click()
+        follow(page, "Photos")
         press(page, "Search the objects")
-        page.locator(".photos a").first.click()
+        follow(page, "dog in photo 1")
         expect(page.locator(".levels.chosen legend")).to_have_text("dog")
-        page.locator(".levels.chosen").get_by_text("Edges", exact=True).click()
-        page.locator("#references").fill("4")
+        tab_to(page, "Words")
+        for _ in ("A box", "Edges"):
+            page.keyboard.press("ArrowRight")
+        expect(page.locator(".levels.chosen input[value=edges]")).to_be_checked()
+        write(page, "Photos of which", "4")
         press(page, "Ask for this")
-        page.get_by_role("link", name="Photos", exact=True).click()
-        page.get_by_label("leave out photo 6").check()
+        follow(page, "Photos")
+        tick(page, "leave out photo 6")
         press(page, "Leave out the marked photos")
         assert page.locator(".photos li.out").count() == 1
         correct_without_a_mouse(page)
-        page.get_by_role("link", name="What would leave").click()
-        page.get_by_label("The line that the server printed").fill(pairing_code)
+        follow(page, "What would leave")
+        write(page, "The line that the server printed", pairing_code)
         press(page, "Pair")
-        page.get_by_label("measure what the server would learn").uncheck()
+        tick(page, "measure what the server would learn")
         press(page, "Show what would leave")
         shown = page.locator("pre").inner_text()
         code = re.search(r"Code of exactly this: (\w{8})", shown)
         assert code
         assert "dog (object): L1, its edges: 4 items" in shown
-        page.locator("#code").fill("0" * 8)
-        page.get_by_role("button", name="Agree and send").click()
+        write(page, "Code", "0" * 8)
+        follow(page, "Agree and send")
         page.get_by_role("alert").wait_for()  # another code sends nothing
         expect(page.get_by_text("Nothing has left.")).to_be_visible()
-        page.get_by_role("link", name="What would leave").click()
-        page.locator("#code").fill(code[1])
+        follow(page, "What would leave")
+        write(page, "Code", code[1])
         press(page, "Agree and send")
         expect(page.get_by_text("dog: edges, 4 items")).to_be_visible()
-        page.get_by_role("link", name="Model").click()
+        follow(page, "Model")
         press(page, "Wait for the server")
         press(page, "Get the model")
         expect(page.get_by_text("Right in 100 % of your 6 labelled photos.")).to_be_visible()
         page.locator("input[type=file]").set_input_files(root / "labelled" / "green" / "0.png")
         expect(page.locator("pre", has_text="green")).to_be_visible(timeout=PATIENCE)
-        page.get_by_role("link", name="What left").click()
+        follow(page, "What left")
         press(page, "Let the server delete it")
         expect(page.get_by_text("signed receipt is kept")).to_be_visible()
         assert window.faults == []
@@ -133,7 +156,7 @@ def test_a_household_from_photos_to_a_trial(
 
 
 def correct_without_a_mouse(page: Any) -> None:
-    """Hide a row of cells of the first photo by the keyboard, and one more by dragging."""
+    """Hide cells of the first photo by the keyboard, and two more by dragging, as others would."""
     go_by_keyboard(page, "correct photo 1")
     page.wait_for_url("**/correct?*")
     tab_to(page, "A1")

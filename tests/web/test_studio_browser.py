@@ -27,6 +27,7 @@ from tests.web.browser_site import (
 from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, draw_dataset
 
 from understudy.release.verify import verify
+from understudy.run import books
 
 pytestmark = pytest.mark.browser
 
@@ -139,14 +140,16 @@ def test_several_tabs_and_a_new_browser_show_the_same_run(
 PAGES = ("/", "/ledger", "/verify")
 
 
-def pages_of_a_run() -> list[str]:
+def pages_of_a_run(live: LiveSite) -> list[str]:
+    (account,) = books.overview(live.options.ledger)
     charge = "source=data%2Fphotos&epsilon=2&out=another&skip_bad=on&size=8&channels=1"
     return [
         *("/data?source=data%2Fphotos", "/data?source=data%2Fphotos&skip_bad=on"),
         f"/plan?{charge}",
         f"/charge?{charge}&encoder=embedded:dct",
-        *("/runs", "/run?run=data%2Fthe+run", "/result?run=data%2Fthe+run"),
-        *("/compare", "/verify?file=data%2Fthe+run", "/nowhere"),
+        *("/runs?order=recall", "/run?run=data%2Fthe+run", "/result?run=data%2Fthe+run"),
+        *("/compare", "/compare?run=data%2Fthe+run&run=data%2Fthe+run"),
+        *(f"/ledger?dataset={account.dataset.id}", "/verify?file=data%2Fthe+run", "/nowhere"),
     ]
 
 
@@ -183,7 +186,7 @@ def test_everybody_can_use_the_first_pages(
 def test_everybody_can_use_every_page(
     story: Watched, live: LiveSite, theme: str, missing: Missing
 ) -> None:
-    check_pages(story, live, theme, missing, [*PAGES, *pages_of_a_run()])
+    check_pages(story, live, theme, missing, [*PAGES, *pages_of_a_run(live)])
 
 
 @pytest.mark.slow
