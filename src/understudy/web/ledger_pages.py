@@ -121,8 +121,8 @@ def _timeline(account: DatasetAccount) -> list[TimelineRow]:
                 rows.append(TimelineRow(row.time, row.kind, run[:8], words, row.by))
             continue
         if row.kind == "release" and rows and (rows[-1].what, rows[-1].run) == (row.kind, run[:8]):
-            stages = dict.fromkeys([*rows[-1].details.split(", "), str(row.data["stage"])])
-            rows[-1] = replace(rows[-1], details=", ".join(stages))
+            names = dict.fromkeys([*rows[-1].details.split(", "), str(row.data["stage"])])
+            rows[-1] = replace(rows[-1], details=", ".join(names))
             continue
         numbers = {k: v for k, v in row.data.items() if k in ("epsilon", "delta", "stage", "what")}
         words = ", ".join(
