@@ -21,6 +21,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "/runs/start": ("source", "out", "epsilon", "shown", "size", "method", "set.clusters"),
     "/runs/cancel": ("run",),
     "/runs/resume": ("run",),
+    "/data/evaluate": ("source", "real", "test", "full", "skip_bad"),
     "/result/do": ("run", "action", "count", "out", "real", "test", "seed", "full"),
     "/ledger/budget": ("dataset", "source", "size", "fit", "skip_bad", "epsilon", "delta"),
 }

@@ -204,6 +204,33 @@ def read_all(folder: Path) -> Counter[tuple[str, bytes]]:
     )
 
 
+def test_somebody_elses_set_is_measured_and_its_claim_is_not(
+    site: Site, with_pages: Commands
+) -> None:
+    site.commands, token = with_pages, site.enter()
+    for seed, name in enumerate(("real", "test", "theirs")):
+        draw_dataset(site.root / name, seed=seed)
+    images = [
+        np.asarray(Image.open(file)) for file in sorted((site.root / "theirs").rglob("*.png"))
+    ]
+    values = np.stack(images)[:, None].astype(np.float32) / 255
+    np.savez(site.root / "gen.npz", x=values, y=np.repeat(["boots", "shirts"], 30))
+    form = {"source": "data/gen.npz", "real": "data/real", "test": "data/test"}
+    outside = site.post("/data/evaluate", token, **form | {"real": "data/../ledger.db"})
+    assert outside.status_code == 400
+    before = sorted(site.root.rglob("*"))
+    answer = site.post("/data/evaluate", token, **form)
+    assert answer.status_code == 303, answer.text
+    site.work()
+    page = site.get("/data", source="data/gen.npz").text
+    assert "It did not work" not in page
+    assert "fidelity" in page
+    assert "unverified" in page
+    assert "understudy evaluate" in page
+    assert sorted(site.root.rglob("*")) == before
+    assert not books.overview(site.options.ledger)
+
+
 @pytest.mark.slow
 def test_figures_are_given_as_svg_and_csv(story: Story) -> None:
     """With what was published of such data beside, where there is any."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,17 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError
 from understudy.core.files import owner_file
+from understudy.web.confinement import FolderRoots
 from understudy.web.option_forms import READING, form_options, reading_fields, words_of
-from understudy.web.studio import WebStudio, command_line_of, dataset_stamp, link
+from understudy.web.studio import (
+    WebStudio,
+    command_line_of,
+    dataset_stamp,
+    form_of,
+    link,
+    moved,
+    needed,
+)
 
 PlaceName = Annotated[str, Query(max_length=4096)]
 """A file or folder, as `FolderRoots` names it."""
@@ -34,6 +44,7 @@ class DataPages:
         router.add_api_route("/", self.home, methods=["GET"])
         router.add_api_route("/data", self.data, methods=["GET"])
         router.add_api_route("/data/sheet", self.sheet, methods=["GET"])
+        router.add_api_route("/data/evaluate", self.evaluate, methods=["POST"])
         router.add_api_route("/upload", self.upload, methods=["PUT"])
         return router
 
@@ -93,8 +104,22 @@ class DataPages:
                 **{name: value for name, value in planned if name in ("size", "fit", "skip_bad")},
             },
             sheet=link("/data/sheet", *pairs, source=source) if sheet.is_file() else "",
+            evaluations=[
+                (job, studio.jobs.report(job), studio.jobs.out(job).strip())
+                for job in studio.jobs.of(path, "evaluate")[-1:]
+            ],
             command_words=command_line_of(words),
         )
+
+    def evaluate(self, request: Request) -> Response:
+        """Measure somebody else's synthetic images against real ones; nothing is spent."""
+        form, studio = form_of(request), self.studio
+        source = needed(form, "source")
+        path = studio.roots.dataset(source)
+        words = evaluate_words(studio.roots, path, form)
+        stamp = str(len(studio.jobs.of(path, "evaluate")))
+        studio.asked("evaluate", words, about=path, stamp=stamp)
+        return moved("/data", source=source)
 
     def sheet(self, request: Request, source: PlaceName) -> Response:
         """A few private images of each class, as the check drew them."""
@@ -139,6 +164,16 @@ class DataPages:
 def _safe_stem(name: str) -> str:
     letters = "".join(c for c in Path(name).stem[:40] if c.isascii() and (c.isalnum() or c in "-_"))
     return f"{letters or 'upload'}-"
+
+
+def evaluate_words(roots: FolderRoots, synthetic: Path, form: Mapping[str, str]) -> list[str]:
+    """The command that measures synthetic images as a form asks for it."""
+    real = roots.dataset(needed(form, "real"))
+    words = ["evaluate", str(synthetic), f"--real={real}", "--progress=json"]
+    if test := form.get("test"):
+        words.append(f"--test={roots.dataset(test)}")
+    flags = {"full": "--full", "skip_bad": "--skip-bad"}
+    return [*words, *(word for name, word in flags.items() if form.get(name))]
 
 
 def _planned(

@@ -29,7 +29,7 @@ from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
 from understudy.web.confinement import OutsideRoots
-from understudy.web.data_pages import PlaceName
+from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, public_page, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
@@ -145,14 +145,10 @@ class ResultPages:
         if action == "train":
             suffix = {"onnx": ".onnx", "litert": ".tflite"}.get(form.get("form", "onnx"), ".onnx")
             return action, [action, str(path), f"--export={path / ('model' + suffix)}", progress]
-        real = self.studio.roots.dataset(needed(form, "real"))
         if action == "evaluate":
-            words = [action, str(path), f"--real={real}", progress]
-            if test := form.get("test"):
-                words.append(f"--test={self.studio.roots.dataset(test)}")
-            flags = {"full": "--full", "skip_bad": "--skip-bad"}
-            return action, [*words, *(word for name, word in flags.items() if form.get(name))]
+            return action, evaluate_words(self.studio.roots, path, form)
         if action == "audit":
+            real = self.studio.roots.dataset(needed(form, "real"))
             record = read_record(read_json(path / "release" / "privacy.json"))
             out = path / "owner" / "audit.json"
             words = [action, str(real), f"--method={record.method}", f"--out={out}", progress]
