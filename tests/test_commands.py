@@ -76,7 +76,8 @@ def syntheses(repository: Path, *, slow: bool) -> list[Command]:
     return [one for one in found.values() if one not in quick] if slow else quick
 
 
-@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("slow", [False, True])
 def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool) -> None:
     """With the stand-ins: options that parse may still contradict each other, or the method."""
     standins = Standins(tmp_path, side=64 if slow else 40)  # smaller ones need no autoencoder

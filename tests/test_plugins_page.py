@@ -17,6 +17,8 @@ from tests.plugin_packages import build, write_page
 from tests.run.samples import class_folders
 from understudy.data import open_source
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -59,7 +61,6 @@ def test_the_modules_of_the_page_have_about_forty_lines(site: Path) -> None:
         assert len(code) <= 48
 
 
-@pytest.mark.slow
 def test_the_methods_and_the_backends_are_listed(understudy: Commands) -> None:
     methods = output(understudy, "methods")
     assert "class-means: a Gaussian of one width" in methods
@@ -91,7 +92,6 @@ def test_a_port_that_the_backend_has_not_is_refused_by_name(
     assert "has no decoder" in " ".join(done.err.split())
 
 
-@pytest.mark.slow
 def test_the_package_conforms(site: Path, path: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tiles.py"],

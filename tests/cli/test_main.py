@@ -83,6 +83,7 @@ def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(
     assert notes[0].removeprefix("note: ") in html.unescape(report)
 
 
+@pytest.mark.slow
 def test_every_option_may_come_from_a_file_and_the_command_line_wins(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_five_releases_are_told_apart(world, name, grade, words):
     assert (apart == 0).sum() == {"private": 24, "copies": 8}.get(name, 0)
 
 
+@pytest.mark.slow
 def test_everything_is_written_and_read_back(world):
     found = evaluate(world, "dp", features="embedded:dct?coefficients=60")
     written = json.loads((world / "dp" / "owner" / "evaluation.json").read_text())

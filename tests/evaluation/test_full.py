@@ -19,6 +19,8 @@ from understudy.metrics.leakage import mutual_information, regional_mutual_infor
 from understudy.metrics.similarity import ssim
 from understudy.report import read_evaluation
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 DCT = "embedded:dct?coefficients=60"
 

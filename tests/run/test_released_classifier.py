@@ -32,6 +32,8 @@ from understudy.run.run_result import Result  # noqa: E402
 from understudy.run.synthesize import synthesize  # noqa: E402
 from understudy.run.trained_model import train_classifier  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 SILENT: dict[str, Any] = {"progress": "none"}
 
 
@@ -66,7 +68,6 @@ def litert_scores(file: Path, images: np.ndarray) -> np.ndarray:
     return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("from_", "suffix"),
     [
@@ -173,7 +174,6 @@ def test_a_run_says_what_sampling_loses(result: Result) -> None:
     assert sentence.split("(")[0].strip() in page
 
 
-@pytest.mark.slow
 def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     place = result.folder.parent
     sides: dict[str, Any] = {"real": place / "private.npz", "test": place / "test.npz"}
@@ -226,7 +226,6 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
     assert_refused(ConfigError, "Leave out --epochs", result, tmp_path, epochs=3, **given)
 
 
-@pytest.mark.slow
 def test_statistics_of_one_class_tell_nothing_apart(tmp_path: Path) -> None:
     np.savez(tmp_path / "private.npz", images=stripes(60, seed=0)[0])
     given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "label": "none", **SILENT}
