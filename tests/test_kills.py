@@ -37,11 +37,6 @@ Moment = tuple[str, int, str]
 """Where a process kills itself: a function, which of its calls, and before or after it."""
 
 
-def with_slow(moments: Sequence[Moment], others: Sequence[Moment]) -> list[Any]:
-    """Some moments, and others among the slow tests."""
-    return [*moments, *(pytest.param(moment, marks=pytest.mark.slow) for moment in others)]
-
-
 class Site:
     """A dataset with a budget for exactly one run, and that run's words."""
 
@@ -168,7 +163,7 @@ def check_killed_at_random(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, 50])
 def test_clustering_killed_at_random_moments(
     understudy: Commands, tmp_path: Path, kills: int
 ) -> None:
@@ -403,7 +398,7 @@ MORE_RETURNS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "moment", with_slow(RETURNS, MORE_RETURNS), ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
+    "moment", [*RETURNS, *MORE_RETURNS], ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
 )
 def test_a_run_that_stops_killed_at_a_chosen_moment(
     understudy: Commands, tmp_path: Path, moment: tuple[str, int, str]
@@ -485,9 +480,10 @@ BETWEEN = [
 """Moments at which nothing is paid or drawn that is not at one of the others."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "moment", with_slow(MOMENTS, BETWEEN), ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
+    "moment",
+    [*MOMENTS, *(pytest.param(moment, marks=pytest.mark.slow) for moment in BETWEEN)],
+    ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}",
 )
 def test_killed_at_a_chosen_moment(
     understudy: Commands, site: Site, moment: tuple[str, int, str]

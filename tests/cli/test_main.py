@@ -53,7 +53,7 @@ def test_a_run_says_where_everything_lies(
     "more",
     [
         pytest.param([], id="plain"),
-        pytest.param(["--test", "SCANS"], id="with accuracy", marks=pytest.mark.slow),
+        pytest.param(["--test", "SCANS"], id="with accuracy"),
     ],
 )
 def test_a_run_prints_twelve_lines_at_most_and_its_report_has_the_rest(

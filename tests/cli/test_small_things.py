@@ -66,7 +66,7 @@ def test_a_closed_stream_stops_no_run(rest, scans, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_letters_that_a_terminal_lacks_are_escaped(encoding, scans, tmp_path):
     done = shell(tmp_path, scans, "", PYTHONUTF8="1", PYTHONIOENCODING=encoding)
     assert done.returncode == 0, done.stderr

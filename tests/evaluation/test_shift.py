@@ -73,9 +73,7 @@ def test_an_honest_release_is_not_accused_of_the_origin_of_the_private_images(wo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["exact", pytest.param("tenth", marks=pytest.mark.slow), "changed"]
-)
+@pytest.mark.parametrize("name", ["exact", "tenth", "changed"])
 def test_copies_are_found_whatever_the_origin(world, name):
     _, verdict = evaluate(world, name)
     assert verdict["leakage"].grade == "poor", verdict["leakage"].sentence

@@ -110,7 +110,7 @@ def released_bytes(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    ["clustering", "alignment", "selection", pytest.param("labelling", marks=pytest.mark.slow)],
+    ["clustering", "alignment", "selection", "labelling"],
 )
 def test_no_folder_of_the_owner_is_in_a_release(method, tmp_path):
     ward = tmp_path / "ward7"
