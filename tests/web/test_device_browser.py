@@ -60,9 +60,8 @@ def pairing_code(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> 
 
 def follow(page: Any, name: str) -> None:
     """Go on by a link or a button, without a mouse."""
-    tab_to(page, name)
     with page.expect_navigation():
-        page.keyboard.press("Enter")
+        go_by_keyboard(page, name)
 
 
 def press(page: Any, name: str) -> None:

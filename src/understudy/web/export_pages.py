@@ -16,13 +16,14 @@ from starlette.responses import FileResponse, Response
 
 from understudy.core.errors import ConfigError
 from understudy.core.files import ReleaseFormat, files_below
+from understudy.metrics.utility import BALANCED_ACCURACY
 from understudy.planning.benchmark_results import (
     BenchmarkResult,
     accuracy_over_epsilon,
     comparable_results,
 )
 from understudy.release.outputs import read_json, release_folder, write_images
-from understudy.report import OwnerRecord, RunRecord, as_csv, read_record
+from understudy.report import OwnerRecord, Released, RunRecord, as_csv, read_record
 from understudy.report.html import DrawnPlot, drawn_plots, owner_plots, plot_svg
 from understudy.run import report as reports
 from understudy.web.data_pages import PlaceName
@@ -113,10 +114,11 @@ class ExportPages:
 def figures(path: Path, record: RunRecord, owner: OwnerRecord) -> list[DrawnPlot]:
     """The figures of a run: accuracy over epsilon beside published points, and the report's."""
     own = []
-    for name, other in {path.name: record, **{o.name: o.record for o in owner.releases}}.items():
-        accuracy = metric_values(path.parent / name).get("balanced_accuracy")
-        if accuracy and not other.unprotected and other.method == record.method:
-            own.append((other.receipt.epsilon, accuracy.value, name))
+    releases = owner.releases or [Released(path.name, record, reports.measured_of_run(path))]
+    for other in releases:
+        accuracy = metric_values(other.evaluation).get(BALANCED_ACCURACY.key)
+        if accuracy and not other.record.unprotected and other.record.method == record.method:
+            own.append((other.record.receipt.epsilon, accuracy.value, other.name))
     published = published_points(record, owner)
     curves = [accuracy_over_epsilon(own, published)] if own else []
     return drawn_plots("epsilon", curves) + owner_plots(owner)

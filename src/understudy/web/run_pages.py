@@ -16,7 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from understudy.core.errors import ConfigError, UnderstudyError
-from understudy.core.results import MetricValue
+from understudy.core.results import Evaluation, MetricValue
+from understudy.metrics.copies import NEAR_COPIES
+from understudy.metrics.fidelity import FRECHET_DISTANCE
+from understudy.metrics.nearest_neighbours import RECALL
+from understudy.metrics.utility import BALANCED_ACCURACY
 from understudy.release.outputs import RunPaths
 from understudy.release.runs import RunState, RunSummary, list_runs
 from understudy.run import report as reports
@@ -36,8 +40,8 @@ from understudy.web.studio import (
 _LOOK_SECONDS = 0.5
 _LONGEST_STREAM = 1200  # looks; the browser asks again by itself
 
-MEASURES = ("balanced_accuracy", "frechet_distance", "recall", "near_copies")
-"""Keys of the metrics by which runs stand beside each other and are put in order."""
+MEASURES = {one.key: one for one in (BALANCED_ACCURACY, FRECHET_DISTANCE, RECALL, NEAR_COPIES)}
+"""The metrics by which runs stand beside each other and are put in order, by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +224,7 @@ def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
         one.samples,
         one.date,
         one.problem,
-        metric_values(one.folder) if one.state == "finished" else {},
+        _measured(one.folder) if one.state == "finished" else {},
     )
 
 
@@ -228,15 +232,16 @@ def _waiting(place: str, report: JobReport) -> ListedRun:
     return ListedRun(place, report.state, None, None, None, None, None, {})
 
 
-def metric_values(folder: Path) -> dict[str, MetricValue]:
-    """Values of `MEASURES` that a run or an evaluation of it measured, by key; owner-only.
-
-    Of several networks' accuracies it is the best.
-    """
+def _measured(folder: Path) -> dict[str, MetricValue]:
+    """The values of a run; none where a file of it cannot be read."""
     try:
-        evaluation = reports.measured_of_run(folder)
+        return metric_values(reports.measured_of_run(folder))
     except (UnderstudyError, LookupError, ArithmeticError):
         return {}
+
+
+def metric_values(evaluation: Evaluation | None) -> dict[str, MetricValue]:
+    """The values of `MEASURES`, by key; of several networks' accuracies the best. Owner-only."""
     best: dict[str, MetricValue] = {}
     for value in evaluation.values if evaluation else ():
         key = value.metric.key
