@@ -1,22 +1,32 @@
-"""How well segmenters find objects in photos, and what is left of what the device hides by them.
+"""How well models find objects and keypoints in photos: those that ship, beside larger ones.
 
-Photos with COCO's masks, stretched to squares, by the segmenter of drawn rooms that ships, by
-DeepLab (LiteRT), and by ``--segmenter``, such as one that `understudy studio segmenter` made. IoU
-is that of the likeliest pixels; "left" the mean part of an object outside of what the generous
-search hides (three scales, mirrored, look-alikes, a margin); "missed" the photos of which more than
-half of it is; "hidden" the mean part of a photo that is hidden. Needs ``../shared/data``.
+Objects: photos with COCO's masks, stretched to squares, by the segmenter of drawn rooms that ships,
+by DeepLab (LiteRT), and by ``--segmenter``, such as one of `understudy studio segmenter`. IoU is
+that of the likeliest pixels; "left" the mean part of an object outside of what the generous search
+hides (three scales, mirrored, look-alikes, a margin); "missed" the photos of which more than half
+of it is; "hidden" the mean part of a photo that is hidden. Keypoints: of the largest person alone,
+which part of those that MoveNet (LiteRT) is sure of in photos of 256 pixels lies within a tenth of
+the person's longer side, and the same of drawn persons, whose keypoints are known. Needs
+``../shared/data``.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.sanitize_photos import coco
 from benchmarks.tables import DATA, Table, need
+from understudy.backends.arrays import resized
 from understudy.backends.registry import load_model
-from understudy.core.ports import Segmenter
+from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.core.types import Images, Masks
+from understudy.data import open_source
+from understudy.methods.sanitize.sanitizers import PhotoPart, PoseSanitizer, square_about
 from understudy.methods.sanitize.segments import SearchSettings, classes_of, search
+from understudy.studio.pose_distillation import PERSON, own_sides
 
 NOUNS = ("person", "dog", "bottle", "chair")
 SIDES = (64, 128)
@@ -42,6 +52,7 @@ def main(*, segmenter: str | None = None) -> None:
                 if noun in model.classes:
                     row = f"{noun}, {side}, {name}"
                     table.row(row, len(images), *figures(images, truth, noun, model))
+    keypoints(folder, models / "movenet_single_pose_lightning_ptq.tflite")
 
 
 def figures(images: Images, truth: Masks, noun: str, model: Segmenter) -> tuple[str, ...]:
@@ -53,3 +64,46 @@ def figures(images: Images, truth: Masks, noun: str, model: Segmenter) -> tuple[
     left = (truth & ~hidden).sum(axis=(1, 2)) / truth.sum(axis=(1, 2))
     overlap = (likely & truth).sum() / max(1, (likely | truth).sum())
     return f"{overlap:.2f}", f"{left.mean():.0%}", f"{(left > 0.5).sum()}", f"{hidden.mean():.0%}"
+
+
+def keypoints(folder: Path, movenet: Path) -> None:
+    """The table of keypoints."""
+    estimators = {
+        "embedded:photo": PoseSanitizer(load_model(PoseEstimator, "embedded:photo"), "person"),
+        "MoveNet": PoseSanitizer(load_model(PoseEstimator, f"litert:{movenet}"), "person"),
+    }
+    large, masks = coco(folder, "person", 256, largest=True)
+    truth = poses_of(estimators["MoveNet"], PhotoPart(large, masks, "person"))
+    cases = {}
+    for side in SIDES:
+        step = 256 // side
+        small = PhotoPart(resized(large, side, side), masks[:, ::step, ::step], "person")
+        cases[f"photos, {side}"] = small, truth / (step, step, 1)
+    cases["drawn, 64"] = drawn_persons()
+    table = Table("Keypoints of persons", ("persons, side, model", "persons", "known", "near"))
+    for case, (part, known) in cases.items():
+        sides = np.array([square_about(mask)[2] / 1.2 for mask in part.mask])
+        sure = known[..., 2] >= 0.3
+        for name, estimator in estimators.items():
+            told = poses_of(estimator, part)
+            away = np.linalg.norm(told[..., :2] - known[..., :2], axis=2) / sides[:, None]
+            near = f"{(away[sure] <= 0.1).mean():.0%}"
+            table.row(f"{case}, {name}", len(part.mask), int(sure.sum()), near)
+
+
+def poses_of(sanitizer: PoseSanitizer, part: PhotoPart) -> NDArray[np.float32]:
+    """(n, keypoints, 3) of each person alone."""
+    return np.stack([sanitizer.in_slots(people[0]) for people in sanitizer.people(part)])
+
+
+def drawn_persons(count: int = 100) -> tuple[PhotoPart, NDArray[np.float32]]:
+    """Persons of homes that nothing was trained on, and their keypoints."""
+    source = open_source(f"playhouse:activity?homes={count}&per_home=1&first=700")
+    images, masks, points = [], [], []
+    for row in range(count):
+        image = source.drawn_image(row)  # type: ignore[attr-defined]
+        (person,) = (one for one in image.instances if one.name == "person")
+        images.append(image.image)
+        masks.append(person.mask)
+        points.append(own_sides(person.keypoints[[person.names.index(n) for n in PERSON]]))
+    return PhotoPart(np.stack(images), np.stack(masks), "person"), np.stack(points)

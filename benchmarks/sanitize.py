@@ -343,7 +343,7 @@ def information(homes: int, sheets: Path | None) -> None:
     room = room_of(one, found.hidden[0], nothing_left).images
     target = PhotoPart(one.photos, found.visible((2,), 0), "dog")
     whole = PhotoPart(room, np.ones_like(one.dogs), "room")
-    poses = PoseSanitizer(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
+    poses = KnownPoses(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
     sent = {
         "L0": None,
         "L1 box": BoxSanitizer().sanitize(target).drawn,
@@ -402,6 +402,13 @@ def _prompts(one: Street) -> None:
         f"SIM of prompts {result.prompts.value:.3f}, of the empty prompt "
         f"{result.empty.value:.3f}, above it {result.above.value:.3f}"
     )
+
+
+class KnownPoses(PoseSanitizer):
+    """Of keypoints that are known: no part is cut out and enlarged for them."""
+
+    def people(self, part: PhotoPart) -> list[NDArray[np.float32]]:
+        return self.estimator.pose(part.photos)
 
 
 class DrawnPoses:
@@ -577,7 +584,7 @@ def _sheet(one: Street, result: Backgrounds, file: Path) -> None:
     studio = segments(len(one.drawn) // one.each, one.each)
     target = PhotoPart(one.photos, studio.visible((2,), 0), "dog")
     room = PhotoPart(result.images, np.ones_like(one.dogs), "room")
-    poses = PoseSanitizer(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
+    poses = KnownPoses(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
     dimmed = np.where(result.hidden[..., None], one.photos, one.photos // 4)
     held = result.remnants.held_back[:, None, None, None]
     columns = [

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.sanitize import DrawnPoses, nothing_left
+from benchmarks.sanitize import DrawnPoses, KnownPoses, nothing_left
 from benchmarks.sanitize_chart import Point, trade_off_chart
 from benchmarks.second_targets import in_pieces
 from benchmarks.tables import Table
@@ -42,7 +42,6 @@ from understudy.methods.sanitize.sanitizers import (
     EdgesSanitizer,
     NoiseSanitizer,
     PhotoPart,
-    PoseSanitizer,
     Sanitized,
     Sanitizer,
     SegmentSanitizer,
@@ -277,7 +276,7 @@ def sanitizer_of(task: Task, level: int, photos: Photos, number: int) -> Sanitiz
         poses = [one.instances[0].keypoints for one in photos.drawn]
         known = DrawnPoses([pose for pose in poses if pose is not None])
         known.keypoints = photos.drawn[0].instances[0].names
-        return PoseSanitizer(known, "person", 0.0)
+        return KnownPoses(known, "person", 0.0)
     return EdgesSanitizer()
 
 

@@ -91,20 +91,26 @@ def without(
     return filled, np.concatenate([row.holes for row in rows]), held
 
 
-def coco(folder: Path, noun: str, size: int = 256) -> tuple[Images, Masks]:
-    """The photos that show an object, and its pixels, ``size`` pixels a side."""
+def coco(
+    folder: Path, noun: str, size: int = 256, *, largest: bool = False
+) -> tuple[Images, Masks]:
+    """The photos that show an object, and its pixels, ``size`` pixels a side.
+
+    Of several objects all pixels, or of the ``largest`` alone.
+    """
     known = json.loads((folder / "coco49_instances.json").read_text(encoding="utf-8"))
     category = next(one["id"] for one in known["categories"] if one["name"] == noun)
     images, masks = [], []
     for photo in known["images"]:
-        shapes = [
-            polygon
+        objects = [
+            one
             for one in known["annotations"]
             if one["image_id"] == photo["id"]
             and one["category_id"] == category
             and isinstance(one["segmentation"], list)
-            for polygon in one["segmentation"]
         ]
+        objects = sorted(objects, key=lambda one: -one["area"])[: 1 if largest else None]
+        shapes = [polygon for one in objects for polygon in one["segmentation"]]
         file = folder / "img" / f"coco_{photo['file_name']}"
         if not shapes or not file.exists():
             continue

@@ -1,7 +1,8 @@
 """Put trained weights into the package: the networks, their sums, and nothing of the training.
 
 Usage: python scripts/ship_studio.py STUDIO          the mini studio
-       python scripts/ship_studio.py STUDIO photo    the photo autoencoder
+       python scripts/ship_studio.py STUDIO photo    the autoencoder of photos, the pose estimator
+                                                     of persons, or whichever is there
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ def ship(studio: Path) -> None:
 
 
 def ship_photo(studio: Path) -> None:
-    """Copy the autoencoder of photographs over that in the package.
+    """Copy the networks of photographs over those in the package.
 
     Raises:
-        SystemExit: It is not there, or too large.
+        SystemExit: None is there, or they are too large.
     """
-    if not (studio / "vae" / "config.json").is_file():
-        sys.exit(f"{studio} holds no folder vae that is done")
-    check_size("photo", [studio / "vae"])
     weights = EMBEDDED / "photo" / "weights"
-    shutil.copytree(studio / "vae", weights, dirs_exist_ok=True)
+    places = {"vae": weights, "pose": weights / "pose"}
+    done = {studio / n: to for n, to in places.items() if (studio / n / "config.json").is_file()}
+    if not done:
+        sys.exit(f"{studio} holds no folder {', '.join(places)} that is done")
+    check_size("photo", list(done))
+    for folder, place in done.items():
+        shutil.copytree(folder, place, dirs_exist_ok=True)
     write_sums(weights)
 
 

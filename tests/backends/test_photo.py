@@ -1,4 +1,7 @@
-"""The photo autoencoder as it is shipped: whole, small, and true to images of several kinds."""
+"""``embedded:photo`` as it is shipped: whole and small.
+
+The autoencoder is true to images of several kinds, and the pose estimator finds keypoints.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,21 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from benchmarks.photo_segmenter import drawn_persons, poses_of
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, damaged, is_shipped
-from understudy.backends.registry import backends, load_decoder, load_encoder
+from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
+from understudy.core.ports import PoseEstimator
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
+from understudy.methods.sanitize.sanitizers import PoseSanitizer, square_about
+from understudy.testing import PoseEstimatorSuite
 
 pytest.importorskip("diffusers")
 
 NAME = "embedded:photo"
 MOST = 25_000_000
+LEAST_NEAR = 0.8
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,9 +52,10 @@ def psnr(images: Images, others: Images) -> float:
 def test_it_is_there_whole_and_small() -> None:
     assert is_shipped(PHOTO_WEIGHTS)
     assert damaged(PHOTO_WEIGHTS) == []
-    assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.rglob("*")) <= MOST
+    assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.rglob("*") if file.is_file()) <= MOST
     assert {file.name for file in PHOTO_WEIGHTS.iterdir()} == {
-        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors")
+        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors"),
+        "pose",
     }
     assert {info.name for info in backends() if info.available} >= {NAME}
 
@@ -76,3 +85,18 @@ def test_an_embedding_is_the_same_to_the_bit_in_every_full_batch() -> None:
     embeddings = encoder.encode(images)
     order = np.random.default_rng(0).permutation(32)
     np.testing.assert_array_equal(encoder.encode(images[order]), embeddings[order])
+
+
+class TestPoses(PoseEstimatorSuite):
+    name = NAME
+
+
+def test_it_finds_the_keypoints_of_drawn_persons() -> None:
+    """Of homes that it was not trained on: within a tenth of the person's longer side."""
+    pytest.importorskip("aggdraw")
+    part, known = drawn_persons(24)
+    sanitizer = PoseSanitizer(load_model(PoseEstimator, NAME), "person")
+    told = poses_of(sanitizer, part)
+    sides = np.array([square_about(mask)[2] / 1.2 for mask in part.mask])
+    away = np.linalg.norm(told[..., :2] - known[..., :2], axis=2) / sides[:, None]
+    assert (away[known[..., 2] > 0] <= 0.1).mean() > LEAST_NEAR

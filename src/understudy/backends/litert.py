@@ -38,8 +38,6 @@ _PAIRS = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
 COCO_KEYPOINTS = ("nose", *(f"{side} {part}" for part in _PAIRS for side in ("left", "right")))
 """The 17 keypoints of COCO, in the order in which MoveNet gives them."""
 
-_NOSE, _SHOULDERS = COCO_KEYPOINTS.index("nose"), slice(5, 7)
-
 
 @dataclass(frozen=True, slots=True)
 class LiteRtOptions:
@@ -202,29 +200,23 @@ class LiteRtScoringSegmenter(LiteRtSegmenter):
 
 
 class LiteRtPoseEstimator:
-    """Images of one person to keypoints, by MoveNet's single-pose models.
+    """Images of one person to the keypoints of COCO, by MoveNet's single-pose models."""
 
-    Beside the keypoints of COCO there are the ``head``, which is the nose, and the ``neck``, the
-    middle of the shoulders, as drawn skeletons have them.
-    """
-
-    keypoints = (*COCO_KEYPOINTS, "head", "neck")
+    keypoints = COCO_KEYPOINTS
 
     def __init__(self, model: LiteRtModel) -> None:
         self._model = model
         self.name, self.licence = model.name, model.licence
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
-        """For each image (1, 19, 3): x and y in pixels, and a score in [0, 1]."""
+        """For each image (1, 17, 3): x and y in pixels, and a score in [0, 1]."""
         poses = []
         for output, (height, width) in self._model.run(images):
             y, x, score = output.reshape(len(COCO_KEYPOINTS), 3).T
             down = self._model.size[0] / height * images.shape[1]
             across = self._model.size[1] / width * images.shape[2]
             points = np.stack([x * across, y * down, score.clip(0, 1)], axis=1)
-            shoulders = points[_SHOULDERS]
-            neck = [*shoulders[:, :2].mean(axis=0), shoulders[:, 2].min()]
-            poses.append(np.stack([*points, points[_NOSE], neck])[None].astype(np.float32))
+            poses.append(points[None].astype(np.float32))
         return poses
 
 

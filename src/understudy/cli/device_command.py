@@ -128,7 +128,7 @@ def request_command(
     references: Annotated[int, typer.Option(help="Photos of which something may leave.")] = 10,
     images: Annotated[int, typer.Option(help="Synthetic images a class.")] = 400,
     pose_model: Annotated[
-        str | None, typer.Option(help="What finds keypoints; see `understudy backends`.")
+        str | None, typer.Option(help="What finds keypoints; a person's by default.")
     ] = None,
     segmenter: Annotated[
         str, typer.Option(help="What finds the objects; see `understudy backends`.")

@@ -99,6 +99,26 @@ def segmenter_command(
     _console.print(f"use it:  --segmenter hf:{folder}")
 
 
+@studio_app.command("pose")
+def pose_command(
+    images: Annotated[list[str], typer.Option(help="PUBLIC photos; may be repeated.")],
+    segmenter: Annotated[str, typer.Option(help="What finds persons in them.")],
+    teacher: Annotated[str, typer.Option(help="A larger pose estimator, of COCO's keypoints.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; begun work goes on.")],
+    count: Annotated[int, typer.Option(min=9, help="Photos to look for persons in.")] = 9_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of 32 persons.")] = 5_000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    progress: Progress = "auto",
+) -> None:
+    """Distil a small pose estimator of persons from a larger one."""
+    from understudy.studio.train import distil_pose
+
+    folder = distil_pose(
+        images, segmenter, teacher, out, count=count, steps=steps, device=device, progress=progress
+    )
+    _console.print(f"use it:  --pose-model hf:{folder}")
+
+
 @studio_app.command("export")
 def export_studio_command(
     folder: Annotated[Path, typer.Argument(help="Folder to write.")],

@@ -19,7 +19,12 @@ from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.photo_domain import STUDIO, require_known_photos
-from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
+from understudy.methods.sanitize.sanitizers import (
+    PoseSanitizer,
+    Sanitizer,
+    load_sanitizer,
+    skeleton_of,
+)
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire import (
     JobRequest,
@@ -50,6 +55,9 @@ OBJECT_LEVELS: Mapping[str, int] = {
 BACKGROUND_LEVELS: Mapping[str, int] = {"text": 0, "edges": 1, "segment": 2}
 """What may leave of a background."""
 
+POSES = "embedded:photo"
+"""What finds the keypoints of a person where no other model is named."""
+
 _REQUEST, _CHOICES = "request.json", "choices.json"
 PAPER_REFERENCES = 10
 """Reference photos of SpinML's experiments."""
@@ -63,12 +71,15 @@ class Preferences:
         sanitizers: Names of the sanitizers, of the background and then of each object.
         pose_model: What finds keypoints; None where no pose is sent.
         segmenter: What finds the objects, and has a class for each.
+        references: Photos of which something may leave, if anything may; the request states none
+            where nothing does.
     """
 
     request: JobRequest
     sanitizers: tuple[str, ...]
     pose_model: str | None = None
     segmenter: str = STUDIO
+    references: int = PAPER_REFERENCES
 
     @property
     def nouns(self) -> tuple[str, ...]:
@@ -87,10 +98,8 @@ class Preferences:
             return load_sanitizer("noise", deviation=NOISES[name])
         if name != "pose":
             return load_sanitizer(name)
-        skeleton = self.request.parts[part].skeleton
-        estimator = load_model(PoseEstimator, self.pose_model or "")
-        drawn = skeleton if skeleton in LIMBS else None
-        return PoseSanitizer(estimator, drawn)
+        estimator = load_model(PoseEstimator, self.pose_model or POSES)
+        return PoseSanitizer(estimator, skeleton_of(estimator.keypoints))
 
     def lines(self) -> list[str]:
         """What would leave of each part, a line each."""
@@ -165,7 +174,8 @@ def make_preferences(
             "letters a to z, blanks and hyphens"
         ) from None
     _check_nouns(targets, segmenter)
-    preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
+    model = (pose_model or POSES) if "pose" in chosen else None
+    preferences = Preferences(request, chosen, model, segmenter, references)
     if request.disclosed:
         require_known_photos(home, segmenter)
     _store(home, preferences)
@@ -186,8 +196,8 @@ def _store(home: DeviceHome, preferences: Preferences) -> None:
     with home.locked():
         void_offer(home)
         write_file(home.path(_REQUEST), encode_message(preferences.request))
-        choices = {"sanitizers": list(preferences.sanitizers), "segmenter": preferences.segmenter}
-        home.write(_CHOICES, {**choices, "pose_model": preferences.pose_model})
+        names = ("sanitizers", "pose_model", "segmenter", "references")
+        home.write(_CHOICES, {name: getattr(preferences, name) for name in names})
 
 
 def stored_preferences(home: DeviceHome) -> Preferences:
@@ -206,8 +216,13 @@ def stored_preferences(home: DeviceHome) -> Preferences:
     levels = [OBJECT_LEVELS.get(name) for name in choices["sanitizers"]]
     if levels != [part.level for part in request.parts]:
         raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
-    sanitizers, pose_model = tuple(choices["sanitizers"]), choices["pose_model"]
-    return Preferences(request, sanitizers, pose_model, choices.get("segmenter", STUDIO))
+    return Preferences(
+        request,
+        tuple(choices["sanitizers"]),
+        choices["pose_model"],
+        choices.get("segmenter", STUDIO),
+        choices.get("references", request.references or PAPER_REFERENCES),
+    )
 
 
 def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:
@@ -248,7 +263,7 @@ def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:
                 "noun": noun,
                 "level": level,
                 "feature": sanitizer if level == 1 else None,
-                "skeleton": _skeleton(pose_model) if sanitizer == "pose" else None,
+                "skeleton": _skeleton(noun, pose_model) if sanitizer == "pose" else None,
             }
         )
     except ValidationError:
@@ -257,18 +272,17 @@ def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:
         ) from None
 
 
-def _skeleton(pose_model: str | None) -> str:
+def _skeleton(noun: str, pose_model: str | None) -> str:
     """The wire's name for the keypoints of a model."""
-    if pose_model is None:
+    if pose_model is None and "person" not in noun:
         raise ConfigError(
-            "a pose needs a model that finds it, and none ships. MoveNet for one person does, in "
-            "LiteRT's format: --pose-model litert:movenet_single_pose_lightning_ptq.tflite"
+            f"{POSES} finds the keypoints of a person; those of a {noun} need a model that finds "
+            "them: --pose-model"
         )
-    keypoints = load_model(PoseEstimator, pose_model).keypoints
-    for name, slots in SKELETONS.items():
-        if tuple(keypoints) == slots:
-            return name
-    raise ConfigError(
-        f"{pose_model} finds keypoints that the wire has no skeleton for; it has "
-        f"{', '.join(SKELETONS)}"
-    )
+    keypoints = load_model(PoseEstimator, pose_model or POSES).keypoints
+    if (name := skeleton_of(keypoints)) is None:
+        raise ConfigError(
+            f"{pose_model} does not find what a server draws a skeleton by: of "
+            + "; of ".join(f"a {kind} {', '.join(SKELETONS[kind])}" for kind in LIMBS)
+        )
+    return name

@@ -28,7 +28,7 @@ from understudy.device.photo_store import PhotoSet, references
 from understudy.device.preferences import OBJECT_LEVELS, Preferences
 from understudy.device.sheets import only, sheet_bytes, with_cells
 from understudy.methods.sanitize.background import HoleSettings, backgrounds
-from understudy.methods.sanitize.sanitizers import PhotoPart, items_of
+from understudy.methods.sanitize.sanitizers import PhotoPart, PoseSanitizer, items_of
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
 from understudy.methods.sanitize.wire_items import decode_item, encode_item
 
@@ -221,7 +221,8 @@ def level_picture(
     seed = noise_seeds(reviewed.photos.images, home.noise_key())[number - 1]
     level = replace(preferences, sanitizers=tuple(names)).sanitizer(part)
     data = encode_item(items_of(level.sanitize(photo, seed=seed), photo, part)[0])
-    return LevelPicture(number, drawn_item(decode_item(data)), len(data))
+    lines = level.skeleton if isinstance(level, PoseSanitizer) else None
+    return LevelPicture(number, drawn_item(decode_item(data), lines), len(data))
 
 
 def _stored(home: DeviceHome) -> dict[str, Any]:

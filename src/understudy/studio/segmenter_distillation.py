@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from torch.nn import functional
 
 from understudy.backends.training_loop import Schedule
@@ -31,12 +30,11 @@ PHOTO_SIDE, SHOWN_SIDE = 64, 96
 """Pixels a side of a photo of the training set, and of what the network is shown."""
 
 _ACROSS = 3  # photos along a side of the square that the teacher sees
-_VIEWS = {1: 0.5, 2: 0.35, 3: 0.15}  # photos along a side of what is shown, and how often
 _LEAST_PART = 40  # pixels a side of a part of one photo
 _CELL = 4  # pixels a side of a cell of the network's answer
 
 
-def new_photo_segmenter(classes: Sequence[str]) -> Any:
+def new_photo_network(classes: Sequence[str]) -> Any:
     """An untrained UPerNet (Xiao et al. 2018) over a ResNet, of fewer than a million numbers."""
     names = dict(enumerate(classes))
     widths = [24, 48, 96, 128]
@@ -57,8 +55,8 @@ def new_photo_segmenter(classes: Sequence[str]) -> Any:
     return transformers.UperNetForSemanticSegmentation(config)
 
 
-def segmenter_schedule(steps: int) -> Schedule:
-    """So many steps of 32 photos."""
+def distillation_schedule(steps: int) -> Schedule:
+    """So many steps of 32 photos, or persons."""
     warmup = min(100, steps // 5)
     return Schedule(steps=steps, batch=32, rate=2e-3, warmup=warmup, decay=0.05, average=0.998)
 
@@ -69,28 +67,22 @@ def labelled_rows(images: Sequence[str], count: int, teacher: Segmenter) -> Iter
     for name in images:
         photos = public_images(name, -(-count // len(images)), PHOTO_SIDE)
         while batch := list(islice(photos, many)):
-            square = tiled(np.stack(list(islice(cycle(batch), many))), _ACROSS)
-            (segments,) = teacher.segment(square).astype(np.uint8)
+            pixels = np.stack(list(islice(cycle(batch), many))).transpose(0, 3, 1, 2)
+            square = tiled(torch.from_numpy(pixels), _ACROSS).permute(0, 2, 3, 1)
+            (segments,) = teacher.segment(square.numpy()).astype(np.uint8)
             cells = segments.reshape(_ACROSS, PHOTO_SIDE, _ACROSS, PHOTO_SIDE).swapaxes(1, 2)
             labels = cells.reshape(many, PHOTO_SIDE, PHOTO_SIDE)
             for photo, label in zip(batch, labels, strict=False):
                 yield CorpusRow(photo, [], segments=label)
 
 
-def tiled(maps: NDArray[np.uint8], across: int) -> NDArray[np.uint8]:
-    """(n, h, w, ...) as squares of ``across`` maps a side; what does not fill one is left out."""
-    _, height, width, *rest = maps.shape
-    squares = maps[: len(maps) // across**2 * across**2]
-    rows = squares.reshape(-1, across, across, height, width, *rest).swapaxes(2, 3)
-    return rows.reshape(-1, across * height, across * width, *rest)
-
-
 class PhotoSegmenterStage:
     """Cross entropy with what the teacher says of each cell of the network's answer.
 
-    A pass sees parts of photos enlarged, or four or nine photos to a square; mirrored, and in
-    another light. Rare classes count more, and photos in which the teacher finds anything but the
-    commonest class come twice as often.
+    A pass sees parts of photos enlarged, and four and nine photos to a square, all of them in every
+    batch, since a batch is normalised as one; mirrored, and in another light. Rare classes count
+    more, and photos in which the teacher finds anything but the commonest class come twice as
+    often.
     """
 
     name = SEGMENTER_STAGE
@@ -110,12 +102,9 @@ class PhotoSegmenterStage:
         """Of cells of four pixels a side."""
         rng = np.random.default_rng(random.initial_seed())
         at = self._rows[rows.numpy()]
-        images, labels, side = _viewed(self._corpus.images[at], self._segments[at], rng)
-        pixels = to_network(images, self._device)
-        pixels = functional.interpolate(pixels, side, mode="bilinear", antialias=True)
-        truth = torch.from_numpy(np.array(labels)).to(self._device).long()
-        targets = functional.one_hot(truth, len(self._corpus.classes)).permute(0, 3, 1, 2).float()
-        targets = functional.interpolate(targets, side // _CELL, mode="area")
+        labels = torch.from_numpy(self._segments[at]).to(self._device).long()
+        truth = functional.one_hot(labels, len(self._corpus.classes)).permute(0, 3, 1, 2).float()
+        pixels, targets = _views(to_network(self._corpus.images[at], self._device), truth, rng)
         pixels = relit(pixels, random)
         if rng.random() < 0.5:
             pixels, targets = pixels.flip(-1), targets.flip(-1)
@@ -136,14 +125,33 @@ class PhotoSegmenterStage:
         return in_pairs(images, coloured(segments, len(self._corpus.classes)))
 
 
-def _viewed(
-    images: Images, labels: NDArray[np.uint8], rng: np.random.Generator
-) -> tuple[Images, NDArray[np.uint8], int]:
-    """Photos and labels as one pass sees them, and at how many pixels a side."""
-    across = int(rng.choice(tuple(_VIEWS), p=tuple(_VIEWS.values())))
-    if across > 1:
-        return tiled(images, across), tiled(labels, across), SHOWN_SIDE
+def _views(
+    pixels: torch.Tensor, targets: torch.Tensor, rng: np.random.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a pass sees of photos, and the part of each class in its cells.
+
+    Of 32 photos parts of 15, and of the others one square of nine and two of four.
+    """
+    nine = 9 * (len(pixels) // 32)
+    four = len(pixels) // 4 // 4 * 4
+    ends = np.cumsum([len(pixels) - nine - four, four, nine])
     part = int(rng.integers(_LEAST_PART, PHOTO_SIDE + 1))
     top, left = rng.integers(PHOTO_SIDE - part + 1, size=2)
-    window = np.s_[:, top : top + part, left : left + part]
-    return images[window], labels[window], int(rng.choice((PHOTO_SIDE, SHOWN_SIDE)))
+    window = np.s_[..., top : top + part, left : left + part]
+    views, truths = [], []
+    for across, start, end in zip((1, 2, 3), (0, *ends[:-1]), ends, strict=True):
+        shown, truth = (tiled(one[start:end], across) for one in (pixels, targets))
+        if across == 1:
+            shown, truth = shown[window], truth[window]
+        if len(shown):
+            size = SHOWN_SIDE // _CELL
+            views.append(functional.interpolate(shown, SHOWN_SIDE, mode="bilinear", antialias=True))
+            truths.append(functional.interpolate(truth, size, mode="area"))
+    return torch.cat(views), torch.cat(truths)
+
+
+def tiled(maps: torch.Tensor, across: int) -> torch.Tensor:
+    """(n, channels, h, w) as squares of ``across`` maps a side; n is a multiple of its square."""
+    count, channels, height, width = maps.shape
+    squares = maps.reshape(count // across**2, across, across, channels, height, width)
+    return squares.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, across * height, across * width)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, packages_for
-from understudy.core.ports import Segmenter
+from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
 from understudy.data.encoded_images import Options, RecordSource
@@ -22,11 +22,13 @@ from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.steps.hints import edges
 
 if TYPE_CHECKING:
-    from understudy.backends.training_loop import LossReport, Machine
+    from understudy.backends.training_loop import LossReport, Machine, Schedule
     from understudy.core.ports import Events, Step
     from understudy.studio.corpus import Corpus, CorpusRow
     from understudy.studio.photographs import PhotoPlan
     from understudy.studio.plan import StudioPlan
+    from understudy.studio.pose_distillation import PoseStage
+    from understudy.studio.segmenter_distillation import PhotoSegmenterStage
 
 _Plan = TypeVar("_Plan", "StudioPlan", "PhotoPlan")
 
@@ -200,15 +202,9 @@ def distil_segmenter(
         The folder of the segmenter, in the hub's format.
     """
     with packages_for("a segmenter", "models"):
-        import torch
-
-        from understudy.backends.hub.hub_models import HubOptions
-        from understudy.backends.training_loop import Machine
         from understudy.studio import segmenter_distillation as distillation
         from understudy.studio.photographs import PhotoPlan
-        from understudy.studio.stages import save_network, save_preparation, train_stage
 
-        machine = Machine(HubOptions(device=device).placement()[0])
     labeller = load_model(Segmenter, teacher)
     plan = PhotoPlan(count=count, held_out=0)
     with reporting(progress) as events:
@@ -217,15 +213,82 @@ def distil_segmenter(
             return distillation.labelled_rows(images, count, labeller)
 
         corpus = _corpus(out, plan, events.step, rows, labeller.classes)
-        torch.manual_seed(machine.seed)
-        network = distillation.new_photo_segmenter(corpus.classes)
-        stage = distillation.PhotoSegmenterStage(corpus, network, machine.device)
-        work, show = out / "work" / stage.name, partial(_sheets(out), stage.name)
-        schedule = distillation.segmenter_schedule(steps)
-        train_stage(stage, schedule, machine, work, _reporting(events), show)
-    folder = out / distillation.SEGMENTER_STAGE
-    save_preparation(folder, "SegformerImageProcessor", distillation.SHOWN_SIDE)
-    save_network(network, folder)
+
+        def stage(network: Any, machine: Machine) -> PhotoSegmenterStage:
+            return distillation.PhotoSegmenterStage(corpus, network, machine.device)
+
+        schedule = distillation.distillation_schedule(steps)
+        return _distilled(out, corpus.classes, stage, schedule, device, events)
+
+
+def distil_pose(
+    images: Sequence[str],
+    segmenter: str,
+    teacher: str,
+    out: Path,
+    *,
+    count: int = 9_000,
+    steps: int = 5_000,
+    device: str = "auto",
+    progress: ProgressMode | Events = "auto",
+) -> Path:
+    """`understudy studio pose`: a small pose estimator of persons; begun work goes on.
+
+    Args:
+        images: Public sources; their licences must allow weights to be made from them.
+        segmenter: Name of what finds persons in them.
+        teacher: Name of a larger pose estimator, of COCO's keypoints.
+        out: Folder that gets the training set and the checkpoints, in ``work``.
+        count: Photos in which persons are looked for, as many of each source.
+        steps: Of the optimiser, 32 persons each.
+        device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        progress: Where events go, as for `understudy.synthesize`.
+
+    Returns:
+        The folder of the pose estimator, in the hub's format.
+    """
+    with packages_for("a pose estimator", "models"):
+        from understudy.studio import pose_distillation as distillation
+        from understudy.studio.segmenter_distillation import distillation_schedule
+
+    file = out / "work" / "persons.npz"
+    with reporting(progress) as events:
+        if not file.is_file():
+            finder, estimator = load_model(Segmenter, segmenter), load_model(PoseEstimator, teacher)
+            distillation.Persons.of(images, count, finder, estimator).save(file)
+        persons = distillation.Persons.read(file)
+
+        def stage(network: Any, machine: Machine) -> PoseStage:
+            return distillation.PoseStage(persons, network, machine.device)
+
+        schedule = distillation_schedule(steps)
+        return _distilled(out, distillation.PERSON, stage, schedule, device, events)
+
+
+def _distilled(
+    out: Path,
+    answers: Sequence[str],
+    make_stage: Callable[[Any, Machine], PhotoSegmenterStage | PoseStage],
+    schedule: Schedule,
+    device: str,
+    events: Events,
+) -> Path:
+    """Train a small dense network with a map for each answer, and write it into its folder."""
+    import torch
+
+    from understudy.backends.hub.hub_models import HubOptions
+    from understudy.backends.training_loop import Machine
+    from understudy.studio.segmenter_distillation import SHOWN_SIDE, new_photo_network
+    from understudy.studio.stages import save_network, save_preparation, train_stage
+
+    machine = Machine(HubOptions(device=device).placement()[0])
+    torch.manual_seed(machine.seed)
+    stage = make_stage(new_photo_network(answers), machine)
+    work, show = out / "work" / stage.name, partial(_sheets(out), stage.name)
+    train_stage(stage, schedule, machine, work, _reporting(events), show)
+    folder = out / stage.name
+    save_preparation(folder, "SegformerImageProcessor", SHOWN_SIDE)
+    save_network(stage.network, folder)
     return folder
 
 

@@ -57,7 +57,8 @@ from understudy.web.studio import WebStudio, command_line_of, form_of, moved, ne
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _QUEUE = "device"
-_OBJECT_LEVELS = tuple(name for name in OBJECT_LEVELS if ":" not in name and name != "pose")
+_OBJECT_LEVELS = tuple(name for name in OBJECT_LEVELS if ":" not in name)
+_IMPERSONAL_LEVELS = tuple(name for name in _OBJECT_LEVELS if name != "pose")
 
 PhotoNumber = Annotated[int, Query(ge=1, le=100_000)]
 RequestPart = Annotated[int, Query(ge=0, le=100)]
@@ -176,6 +177,7 @@ class DevicePages:
             asked=None if preferences is None else preferences.request,
             parts=self._parts(preferences),
             part=part,
+            references=None if preferences is None else preferences.references,
             segmenter=None if preferences is None else preferences.segmenter,
         )
 
@@ -329,15 +331,17 @@ class DevicePages:
             return []
         reviewed, listed = self._reviewed(), []
         for part in (*range(1, len(preferences.request.parts)), 0):
-            names = _OBJECT_LEVELS if part else BACKGROUND_LEVELS
+            noun, level = preferences.request.parts[part].noun, preferences.sanitizers[part]
+            person = "person" in noun or level == "pose"
+            names = _OBJECT_LEVELS if person else _IMPERSONAL_LEVELS
+            names = names if part else tuple(BACKGROUND_LEVELS)
             examples = {
                 name: example
                 for name in names
                 if reviewed is not None
                 and (example := level_picture(self.home, reviewed, preferences, part, name))
             }
-            noun, level = preferences.request.parts[part].noun, preferences.sanitizers[part]
-            listed.append(PartLevels(part, noun, tuple(names), examples, level))
+            listed.append(PartLevels(part, noun, names, examples, level))
         return listed
 
     def _preferences(self) -> Preferences | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.methods.sanitize.painted_world import SIDE, rooms
 
-from understudy.core.errors import InputError
+from understudy.core.errors import ConfigError, InputError
 from understudy.core.types import Images
 from understudy.methods.sanitize.sanitizers import (
     BoxSanitizer,
@@ -23,8 +23,9 @@ from understudy.methods.sanitize.sanitizers import (
     SegmentSanitizer,
     TextSanitizer,
     items_of,
+    skeleton_of,
 )
-from understudy.methods.sanitize.wire_items import decode_item, encode_item
+from understudy.methods.sanitize.wire_items import SKELETONS, decode_item, encode_item
 
 
 class MarkedPoses:
@@ -37,7 +38,7 @@ class MarkedPoses:
         for image in images.sum(axis=3):
             ends = [np.unravel_index(at, image.shape) for at in (image.argmin(), image.argmax())]
             sure = [(column, row, 0.9) for row, column in ends]
-            people = [[(1, 1, 0.1)] * 4, [*sure, (3, 3, 0.2), (SIDE + 4, 3, 0.8)]]
+            people = [[(1, 1, 0.1)] * 4, [*sure, (3, 3, 0.2), (9 * SIDE, 3, 0.8)]]
             poses.append(np.array(people, dtype=np.float32))
         return poses
 
@@ -122,6 +123,44 @@ def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_ther
     dark = result.values[:, 0, :2].astype(int)
     assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
     assert ((result.drawn > 0).any(axis=3).sum(axis=(1, 2)) == 2).all()
+
+
+class BrightestPixel:
+    """COCO's keypoints: the nose in the brightest pixel, the left side a pixel to its right."""
+
+    name, licence, keypoints = "test:brightest", "none", SKELETONS["coco"]
+
+    def pose(self, images: Images) -> list[np.ndarray]:
+        poses = []
+        for image in images.sum(axis=3):
+            y, x = np.unravel_index(image.argmax(), image.shape)
+            sides = [1 if name.startswith("left") else 0 for name in self.keypoints]
+            poses.append(np.array([[(x + 0.5 + s, y + 0.5, 0.9) for s in sides]], np.float32))
+        return poses
+
+
+def test_a_pose_of_cocos_keypoints_is_a_drawn_persons_where_they_are_in_the_photo() -> None:
+    """The estimator is shown the part enlarged, and has no head and no neck."""
+    assert skeleton_of(SKELETONS["coco"]) == skeleton_of(SKELETONS["person"]) == "person"
+    assert skeleton_of(SKELETONS["dog"]) == "dog"
+    assert skeleton_of(("nose", "left eye")) is None
+    photos, masks = np.full((1, 64, 64, 3), 90, np.uint8), np.zeros((1, 64, 64), bool)
+    masks[0, 30:42, 8:16] = True
+    photos[0, 33, 10] = 255
+    sanitizer = PoseSanitizer(BrightestPixel(), "person")
+    points = sanitizer.sanitize(PhotoPart(photos, masks, "person")).values[0]
+    at = dict(zip(SKELETONS["person"], points, strict=True))
+    assert len(points) == 14
+    assert at["head"][:2] == pytest.approx((10.5, 33.5), abs=0.3)
+    scale = 1.2 * 11 / 64  # pixels of the photo in a pixel of what is shown
+    assert at["left knee"][0] - at["head"][0] == pytest.approx(scale, abs=0.01)
+    assert at["right knee"][0] == at["head"][0]
+    assert at["neck"][0] - at["head"][0] == pytest.approx(scale / 2, abs=0.01)
+
+
+def test_a_pose_without_the_keypoints_of_its_skeleton_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no keypoints for the skeleton 'dog': it lacks eye, ear"):
+        PoseSanitizer(BrightestPixel(), "dog")
 
 
 def test_a_segment_is_the_part_on_grey() -> None:

@@ -2,8 +2,9 @@
 
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
 have no weights, nor has ``embedded:denoiser``, a network to be trained. ``embedded:energies`` is a
-codec of shapes and textures, ``embedded:photo`` an autoencoder of images of any kind, and
-``embedded:studio`` the mini studio, small models of every kind: their weights are in this package.
+codec of shapes and textures, ``embedded:photo`` an autoencoder of images of any kind and a pose
+estimator of persons, and ``embedded:studio`` the mini studio, small models of every kind: their
+weights are in this package.
 ``embedded:writer`` writes captions from a grammar.
 """
 
@@ -75,6 +76,15 @@ class EmbeddedBackend:
                 device=True,
             ),
             BackendInfo(
+                "embedded:photo",
+                "pose estimator",
+                "14 keypoints of one person, in photos and drawings",
+                "models",
+                photo,
+                "Apache-2.0",
+                device=True,
+            ),
+            BackendInfo(
                 "embedded:scattering",
                 "encoder",
                 "wavelet scattering: stable to shifts and deformations, no weights",
@@ -126,16 +136,19 @@ class EmbeddedBackend:
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """``studio`` for most, ``writer`` for texts."""
+        """``studio`` for most, ``photo`` for poses, ``writer`` for texts."""
         if rest == "writer" and kind == "writer":
             return GrammarWriter(read_options(options, GrammarOptions, name=_WRITER))
         if (rest, kind) == ("denoiser", "denoiser"):
             return _module(rest).denoiser(options)
+        if (rest, kind) == ("photo", "pose estimator"):
+            return _module(rest).photo_pose_estimator(options)
         if rest == "studio" and kind in ("generator", "tuner", "segmenter", "captioner"):
             return getattr(_module(rest).studio_of(options), kind)(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
-            f"captioner; {_WRITER} is a writer, embedded:denoiser a denoiser"
+            f"captioner; embedded:photo a pose estimator; {_WRITER} is a writer, "
+            "embedded:denoiser a denoiser"
         )
 
 

@@ -1,9 +1,11 @@
 """``hf:MODEL`` as a pose estimator: keypoints of each person (or dog) in an image.
 
     hf:usyd-community/vitpose-base-simple?detector=hf:PekingU/rtdetr_r18vd
+    hf:OUT/pose    what `understudy studio pose` made
 
 ViTPose looks at one box at a time. Boxes come from a detector, those of one of its classes; without
-a detector the whole image is one box, right for images of one subject.
+a detector the whole image is one box, right for images of one subject. A dense network with a map
+for each keypoint finds one subject in the whole image.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from understudy.backends.hub.pretrained import (
 )
 from understudy.backends.plugin import full_name, read_options
 from understudy.backends.registry import load_model
+from understudy.backends.vision.dense import DenseNetwork, VisionOptions
 from understudy.core.errors import BackendError
 from understudy.core.ports import Detector
 from understudy.core.types import Images
@@ -122,18 +125,50 @@ class HubPoseEstimator:
         return np.concatenate([places, np.clip(scores, 0, 1)[..., None]], axis=2)
 
 
-def load_pose_estimator(rest: str, options: Mapping[str, Any]) -> HubPoseEstimator:
+class MapPoseEstimator(DenseNetwork):
+    """Images of one subject to keypoints, by a map for each: 1 where it is, 0 elsewhere."""
+
+    def __init__(self, model: str, options: VisionOptions) -> None:
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
+            from transformers import AutoModelForSemanticSegmentation
+        super().__init__(model, options, AutoModelForSemanticSegmentation, "pose estimator")
+        self.keypoints = self.classes
+
+    def pose(self, images: Images) -> list[NDArray[np.float32]]:
+        """For each image (1, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
+        check_model_images(images, self.name)
+        size = np.array(images.shape[2:0:-1], dtype=np.float32)
+        poses: list[NDArray[np.float32]] = []
+        for rows in index_slices(len(images), self._options.batch):
+            maps = self._run(images[rows]).logits.float().cpu().numpy()
+            poses += [_peaks(one, size)[None] for one in maps]
+        return poses
+
+
+def _peaks(maps: NDArray[np.float32], size: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(keypoints, 3) of maps (keypoints, h, w): where each is highest, and how high."""
+    flat = maps.reshape(len(maps), -1)
+    down, across = np.unravel_index(flat.argmax(axis=1), maps.shape[1:])
+    places = (np.stack([across, down], axis=1) + 0.5) / maps.shape[:0:-1] * size
+    return np.column_stack([places, flat.max(axis=1).clip(0, 1)]).astype(np.float32)
+
+
+def load_pose_estimator(
+    rest: str, options: Mapping[str, Any]
+) -> HubPoseEstimator | MapPoseEstimator:
     """The pose estimator of a model of the hub.
 
-    Options are `PoseOptions`.
+    Options are `PoseOptions`, of a dense network `VisionOptions`.
 
     Raises:
         BackendError: There is no such model, it is no pose estimator, or an option is wrong.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{rest}"
+    config = config_of(rest, revision=options.get("revision"))
+    if built_for(config, "ForSemanticSegmentation"):
+        return MapPoseEstimator(rest, read_options(options, VisionOptions, name=name))
     read = read_options(options, PoseOptions, name=name)
-    config = config_of(rest, revision=read.revision)
     if not built_for(config, "ForPoseEstimation"):
         raise wrong_kind(name, "pose estimator", config)
     return HubPoseEstimator(rest, read)

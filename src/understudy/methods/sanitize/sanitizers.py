@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.special
 from numpy.typing import NDArray
+from PIL import Image
 
 from understudy.core.entry_points import SANITIZERS, registered, registration_of
 from understudy.core.errors import ConfigError, InputError
@@ -24,6 +25,7 @@ from understudy.core.ports import PoseEstimator
 from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.wire_items import (
     FILL,
+    SKELETONS,
     BackgroundItem,
     BoxItem,
     EdgesItem,
@@ -32,6 +34,8 @@ from understudy.methods.sanitize.wire_items import (
     TargetItem,
 )
 from understudy.steps.hints import LIMBS, edges, skeleton
+
+_MARGIN = 1.2  # sides of the square that a pose is looked for in, in sides of the object's box
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +180,30 @@ class EdgesSanitizer:
         return Sanitized(self.kind, self.level, lines, drawn, _none(part))
 
 
+_MIDDLES = {"head": ("nose",), "neck": ("left shoulder", "right shoulder")}
+"""Keypoints of a drawn person that COCO has no name for, as the middle of those that it has."""
+
+
+def skeleton_of(keypoints: Sequence[str]) -> str | None:
+    """The first of `LIMBS` whose keypoints a model finds, or the middle of which; None: none."""
+    return next((name for name in LIMBS if not _lacking(name, keypoints)), None)
+
+
+def _lacking(name: str, keypoints: Sequence[str]) -> list[str]:
+    """The keypoints of a skeleton that a model neither finds nor has the ends of."""
+    known = {*keypoints, *(n for n, ends in _MIDDLES.items() if set(ends) <= set(keypoints))}
+    return [one for one in SKELETONS[name] if one not in known]
+
+
 @dataclass(frozen=True, slots=True)
 class PoseSanitizer:
     """L1: the object's keypoints.
 
-    The estimator is shown the part on grey alone. Of several poses the surest is taken.
+    The estimator is shown the part on grey alone, enlarged. Of several poses the surest is taken.
 
     Attributes:
-        skeleton: ``"person"`` or ``"dog"``, the lines that are drawn; None: points.
+        skeleton: ``"person"`` or ``"dog"``, whose keypoints are sent, in the order of `SKELETONS`;
+            None: all of the estimator's, which are drawn as points.
     """
 
     kind: ClassVar[str] = "pose"
@@ -194,23 +214,28 @@ class PoseSanitizer:
     certainty: float = 0.3
 
     def __post_init__(self) -> None:
-        missing = {name for limb in LIMBS.get(self.skeleton or "", ()) for name in limb} - set(
-            self.estimator.keypoints
-        )
-        if missing or (self.skeleton is not None and self.skeleton not in LIMBS):
+        if self.skeleton is not None and self.skeleton not in LIMBS:
             raise ConfigError(
-                f"{self.estimator.name} has no keypoints for the skeleton {self.skeleton!r}: "
-                f"skeletons are {', '.join(LIMBS)}; it lacks {', '.join(sorted(missing)) or 'none'}"
+                f"there is no skeleton {self.skeleton!r}: skeletons are {', '.join(LIMBS)}"
             )
+        if self.skeleton and (lacking := _lacking(self.skeleton, self.estimator.keypoints)):
+            raise ConfigError(
+                f"{self.estimator.name} has no keypoints for the skeleton {self.skeleton!r}: it "
+                f"lacks {', '.join(lacking)}"
+            )
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the keypoints that are sent."""
+        return self.estimator.keypoints if self.skeleton is None else SKELETONS[self.skeleton]
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, keypoints, 3) float32: x and y in pixels, and 1 where the keypoint is sent."""
-        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         height, width = part.mask.shape[1:]
-        points = np.zeros((len(alone), len(self.estimator.keypoints), 3), dtype=np.float32)
-        for row, people in enumerate(self.estimator.pose(alone)):
+        points = np.zeros((len(part.mask), len(self.slots), 3), dtype=np.float32)
+        for row, people in enumerate(self.people(part)):
             if len(people) and part.mask[row].any():
-                best = people[people[:, :, 2].mean(axis=1).argmax()]
+                best = self.in_slots(people[people[:, :, 2].mean(axis=1).argmax()])
                 inside = (best[:, :2] >= 0).all(axis=1) & (best[:, :2] <= (width, height)).all(1)
                 sent = (best[:, 2] >= self.certainty) & inside
                 points[row][sent] = np.column_stack([best[sent, :2], np.ones(sent.sum())])
@@ -219,13 +244,58 @@ class PoseSanitizer:
             self.kind, self.level, points, drawn, np.asarray(~points[..., 2].any(axis=1))
         )
 
+    def people(self, part: PhotoPart) -> list[NDArray[np.float32]]:
+        """The poses in each photo (people, keypoints, 3): x and y in its pixels, and a score."""
+        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
+        size = np.array(part.mask.shape[:0:-1])
+        cuts = [square_about(mask) for mask in part.mask]
+        poses = self.estimator.pose(np.stack([*map(_enlarged, alone, cuts)])) if cuts else []
+        for (left, top, side), people in zip(cuts, poses, strict=True):
+            people[..., :2] = people[..., :2] * (side / size) + (left, top)
+        return poses
+
+    def in_slots(self, pose: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(slots, 3) of a pose (keypoints, 3); a middle is as sure as the less sure end."""
+        at = {name: pose[row] for row, name in enumerate(self.estimator.keypoints)}
+        rows = []
+        for name in self.slots:
+            ends = np.stack([at[one] for one in ((name,) if name in at else _MIDDLES[name])])
+            rows.append([*ends[:, :2].mean(axis=0), ends[:, 2].min()])
+        return np.array(rows, dtype=np.float32)
+
     def _drawn(self, points: NDArray[np.float32], shape: tuple[int, ...]) -> Images:
         if self.skeleton is not None and shape[2] == 3:
-            return skeleton(points, self.estimator.keypoints, self.skeleton, (shape[0], shape[1]))
+            return skeleton(points, self.slots, self.skeleton, (shape[0], shape[1]))
         image = np.zeros(shape, dtype=np.uint8)
         at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), (shape[1] - 1, shape[0] - 1))
         image[at[:, 1], at[:, 0]] = 255
         return image
+
+
+def square_about(mask: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """Left, top and side, in pixels, of a square about what a mask shows, with a margin.
+
+    About the whole, where it shows nothing.
+    """
+    shown = mask if mask.any() else np.ones_like(mask)
+    down, across = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
+    side = _MARGIN * max(down[-1] - down[0], across[-1] - across[0], 1)
+    middle_x, middle_y = (across[0] + across[-1] + 1) / 2, (down[0] + down[-1] + 1) / 2
+    return middle_x - side / 2, middle_y - side / 2, side
+
+
+def _enlarged(image: Images, cut: tuple[float, float, float]) -> Images:
+    """What a square shows, at the size of the image; grey outside of it."""
+    left, top, side = cut
+    height, width = image.shape[:2]
+    pad = math.ceil(side)
+    wider = np.pad(image, ((pad, pad), (pad, pad), (0, 0)), constant_values=FILL)
+    box = (left + pad, top + pad, left + pad + side, top + pad + side)
+    planes = [
+        np.asarray(Image.fromarray(plane).resize((width, height), Image.Resampling.BILINEAR, box))
+        for plane in np.moveaxis(wider, -1, 0)
+    ]
+    return np.stack(planes, axis=-1)
 
 
 @dataclass(frozen=True, slots=True)

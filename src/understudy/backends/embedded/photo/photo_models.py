@@ -1,4 +1,4 @@
-"""``embedded:photo``: images of any kind to a small grid of latents and back.
+"""``embedded:photo``: images of any kind to a small grid of latents and back; persons' keypoints.
 
 An autoencoder of eight pixels a side for each place, in the hub's format, or another one that
 `understudy studio train --world photographs` made. Images whose sides are not multiples of eight
@@ -23,11 +23,14 @@ from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import PositiveCount, full_name, read_options
+from understudy.backends.vision.dense import VisionOptions
+from understudy.backends.vision.pose_estimators import MapPoseEstimator
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 PHOTO_NAME = "embedded:photo"
+PHOTO_LICENCE = "apache-2.0 (made by Understudy from public images: see its card)"
 
 PIXELS_A_PLACE = 8
 """Pixels a side of one place of the grid of latents, and at least of an image."""
@@ -104,8 +107,8 @@ def opened(options: PhotoOptions) -> tuple[Any, LatentOptions, str]:
     latent_options = LatentOptions(
         device=options.device, dtype=options.dtype, batch=options.batch, compile=options.compile
     )
-    own = "apache-2.0 (made by Understudy from public images: see its card)"
-    return vae, latent_options, own if options.folder is None else licence_of(options.folder)
+    licence = PHOTO_LICENCE if options.folder is None else licence_of(options.folder)
+    return vae, latent_options, licence
 
 
 def enlarged(shape: Shape) -> Shape:
@@ -146,3 +149,11 @@ def photo_decoder(
         inherited["folder"] = encoder.folder
     read = read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
     return PhotoDecoder(shape, read)
+
+
+def photo_pose_estimator(options: Mapping[str, Any]) -> MapPoseEstimator:
+    """The keypoints of one person, as `understudy studio pose` learnt them; `VisionOptions`."""
+    read = read_options(options, VisionOptions, name=PHOTO_NAME)
+    model = MapPoseEstimator(str(PHOTO_WEIGHTS / "pose"), read)
+    model.name, model.licence = full_name(PHOTO_NAME, read), PHOTO_LICENCE
+    return model
