@@ -107,7 +107,7 @@ def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyP
     names = [info.name for info in backends()]
     assert names == [
         *("embedded:dct", "embedded:denoiser", "embedded:energies", "embedded:photo"),
-        "embedded:scattering",
+        *("embedded:photo", "embedded:scattering"),
         *("embedded:studio", "embedded:writer", "hf:MODEL", "inception:FILE"),
         *("litert:FILE", "litert:FILE", "onnx:FILE", "openai:MODEL"),
     ]

@@ -41,7 +41,7 @@ _SEEN, _UNSEEN = 0.4, 0.2  # a teacher's scores from which on, and up to which, 
 _LEAST_SEEN = 5  # keypoints of a person to learn from
 _CELLS = SHOWN_SIDE // 4  # along a side of the network's answer
 _WIDTH = 1.2  # standard deviation of a keypoint's Gaussian, in cells
-_TURN, _SIZES, _SHIFT = 0.35, (0.8, 1.3), 0.15
+_ANGLE, _SIZES, _SHIFT = 0.35, (0.8, 1.3), 0.15
 """How far a person is turned (radians), how large a square about them is shown, how far off."""
 
 
@@ -171,11 +171,11 @@ class PoseStage:
         on_grey = rng.random(count) < 0.7
         masks = persons.masks[rows] | ~on_grey[:, None, None]
         images = np.where(masks[..., None], persons.images[rows], np.uint8(FILL))
-        turn = rng.uniform(-_TURN, _TURN, count)
+        angle = rng.uniform(-_ANGLE, _ANGLE, count)
         size = self._halves[rows] * rng.uniform(*_SIZES, count)
         middle = self._middles[rows] + rng.uniform(-_SHIFT, _SHIFT, (count, 2)) * size[:, None]
         mirror = np.where(rng.random(count) < 0.5, -1.0, 1.0)
-        cos, sin = np.cos(turn) * size, np.sin(turn) * size
+        cos, sin = np.cos(angle) * size, np.sin(angle) * size
         # From what is shown to the photo: x' = A x + middle.
         matrix = np.stack([[mirror * cos, -sin], [mirror * sin, cos]]).transpose(2, 0, 1)
         theta = np.concatenate([matrix, middle[..., None]], axis=2).astype(np.float32)

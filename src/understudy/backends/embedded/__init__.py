@@ -27,7 +27,7 @@ from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 _DCT, _WRITER, _STUDIO = "embedded:dct", "embedded:writer", "embedded:studio"
-_DENOISER = "embedded:denoiser"
+_DENOISER, _PHOTO = "embedded:denoiser", "embedded:photo"
 _DENOISER_WORDS = "a small transformer of image patches, to be trained: no weights"
 _MODULES = {
     "denoiser": ("denoiser", "torch"),
@@ -49,6 +49,7 @@ class EmbeddedBackend:
         photo = installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS)
         studio = installed("torch", "transformers", "diffusers") and is_shipped(STUDIO_WEIGHTS)
         pair: Kind = "encoder and decoder"
+        pose = "14 keypoints of one person, in photos and drawings"
         return [
             BackendInfo(
                 _DCT,
@@ -75,15 +76,7 @@ class EmbeddedBackend:
                 "Apache-2.0",
                 device=True,
             ),
-            BackendInfo(
-                "embedded:photo",
-                "pose estimator",
-                "14 keypoints of one person, in photos and drawings",
-                "models",
-                photo,
-                "Apache-2.0",
-                device=True,
-            ),
+            BackendInfo(_PHOTO, "pose estimator", pose, "models", photo, "Apache-2.0", device=True),
             BackendInfo(
                 "embedded:scattering",
                 "encoder",
