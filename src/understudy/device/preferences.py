@@ -99,7 +99,8 @@ class Preferences:
         if name != "pose":
             return load_sanitizer(name)
         estimator = load_model(PoseEstimator, self.pose_model or POSES)
-        return PoseSanitizer(estimator, skeleton_of(estimator.keypoints))
+        lines = self.request.parts[part].skeleton or skeleton_of(estimator.keypoints)
+        return PoseSanitizer(estimator, lines if lines in LIMBS else None)
 
     def lines(self) -> list[str]:
         """What would leave of each part, a line each."""

@@ -249,10 +249,11 @@ class PoseSanitizer:
         alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         size = np.array(part.mask.shape[:0:-1])
         cuts = [square_about(mask) for mask in part.mask]
-        poses = self.estimator.pose(np.stack([*map(_enlarged, alone, cuts)])) if cuts else []
-        for (left, top, side), people in zip(cuts, poses, strict=True):
-            people[..., :2] = people[..., :2] * (side / size) + (left, top)
-        return poses
+        shown = np.stack([*map(_enlarged, alone, cuts)]) if cuts else alone
+        return [
+            np.concatenate([one[..., :2] * (side / size) + (left, top), one[..., 2:]], axis=-1)
+            for (left, top, side), one in zip(cuts, self.estimator.pose(shown), strict=True)
+        ]
 
     def in_slots(self, pose: NDArray[np.float32]) -> NDArray[np.float32]:
         """(slots, 3) of a pose (keypoints, 3); a middle is as sure as the less sure end."""
