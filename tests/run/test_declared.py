@@ -91,7 +91,7 @@ def test_what_is_inferred_is_listed_and_what_is_declared_too(
     text = (inferred.release / "PRIVACY.md").read_text()
     line = "inferred from the private records: class names (cat, dog, eel), image size (8, 8)"
     assert line in text
-    declared = {"label": "Male", "classes": "1,-1", "channels": 3, "size": 9, "hold_out": "5%"}
+    declared = {"label": "Male", "classes": "1,-1", "channels": 3, "size": 9, "hold_out": "20%"}
     made = run(faces, tmp_path / "b", ledger, **declared)
     expected = {
         "class names": (["1", "-1"], "declared"),

@@ -14,6 +14,7 @@ pytest.importorskip("uvicorn")
 
 from tests.cli.processes import Commands, commands
 from tests.conftest import Missing
+from tests.device.device_site import install_colours
 from tests.web.web_site import (
     CHARGE,
     HOSTILE_CLASS,
@@ -37,8 +38,10 @@ PRELOADED = (
 
 @pytest.fixture(scope="session")
 def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of plug-ins that the pages' commands know."""
-    return tmp_path_factory.mktemp("plugins")
+    """A folder of plug-ins that the pages' commands know: the models of the painted world."""
+    folder = tmp_path_factory.mktemp("plugins")
+    install_colours(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

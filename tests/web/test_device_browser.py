@@ -16,7 +16,7 @@ pytest.importorskip("cryptography")
 from playwright.sync_api import expect
 from tests.cli.processes import Commands
 from tests.conftest import Missing
-from tests.device.device_site import install_colours, save_photo
+from tests.device.device_site import save_photo
 from tests.methods.sanitize.painted_world import rooms
 from tests.web.browser_site import (
     AXE,
@@ -34,11 +34,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def household(
-    tmp_path_factory: pytest.TempPathFactory, with_pages: Commands, plugins: Path
-) -> LiveSite:
+def household(tmp_path_factory: pytest.TempPathFactory, with_pages: Commands) -> LiveSite:
     """A device's pages, whose commands know the segmenter of the painted world."""
-    install_colours(plugins)
     site = LiveSite(tmp_path_factory.mktemp("household"), with_pages, device=True)
     for row, image in enumerate(rooms(6)[0]):
         save_photo(image, site.root / "photos" / f"<b>{row}.png")

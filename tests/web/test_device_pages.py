@@ -11,7 +11,7 @@ from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site
 
 pytest.importorskip("cryptography")
 
-from tests.device.device_site import install_colours, save_photo
+from tests.device.device_site import save_photo
 from tests.methods.sanitize.painted_world import rooms
 
 from understudy.device.home_folder import DeviceHome
@@ -55,10 +55,9 @@ def test_hostile_names_are_text_on_every_page_of_the_device(
 
 @pytest.mark.slow
 def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
-    tmp_path: Path, with_pages: Commands, plugins: Path
+    tmp_path: Path, with_pages: Commands
 ) -> None:
     """By the same command that the page shows; what was marked before stays marked."""
-    install_colours(plugins)
     site = Site(tmp_path, with_pages, device=True)
     for row, image in enumerate(rooms(3)[0]):
         save_photo(image, site.root / "photos" / f"{row}.png")
