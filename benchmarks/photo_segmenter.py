@@ -24,9 +24,14 @@ from understudy.backends.registry import load_model
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.core.types import Images, Masks
 from understudy.data import open_source
-from understudy.methods.sanitize.sanitizers import PhotoPart, PoseSanitizer, square_about
+from understudy.methods.sanitize.sanitizers import (
+    POSE_MARGIN,
+    PhotoPart,
+    PoseSanitizer,
+    square_about,
+)
 from understudy.methods.sanitize.segments import SearchSettings, classes_of, search
-from understudy.studio.pose_distillation import PERSON, own_sides
+from understudy.studio.pose_distillation import drawn_keypoints
 
 NOUNS = ("person", "dog", "bottle", "chair")
 SIDES = (64, 128)
@@ -82,18 +87,24 @@ def keypoints(folder: Path, movenet: Path) -> None:
     cases["drawn, 64"] = drawn_persons()
     table = Table("Keypoints of persons", ("persons, side, model", "persons", "known", "near"))
     for case, (part, known) in cases.items():
-        sides = np.array([square_about(mask)[2] / 1.2 for mask in part.mask])
         sure = known[..., 2] >= 0.3
         for name, estimator in estimators.items():
-            told = poses_of(estimator, part)
-            away = np.linalg.norm(told[..., :2] - known[..., :2], axis=2) / sides[:, None]
-            near = f"{(away[sure] <= 0.1).mean():.0%}"
+            near = f"{share_near(estimator, part, known, sure):.0%}"
             table.row(f"{case}, {name}", len(part.mask), int(sure.sum()), near)
+
+
+def share_near(
+    sanitizer: PoseSanitizer, part: PhotoPart, known: NDArray[np.float32], sure: Masks
+) -> float:
+    """Of the sure keypoints, the share that lies within a tenth of the person's longer side."""
+    sides = np.array([square_about(mask)[2] / POSE_MARGIN for mask in part.mask])
+    away = np.linalg.norm(poses_of(sanitizer, part)[..., :2] - known[..., :2], axis=2)
+    return float((away[sure] <= 0.1 * np.broadcast_to(sides[:, None], away.shape)[sure]).mean())
 
 
 def poses_of(sanitizer: PoseSanitizer, part: PhotoPart) -> NDArray[np.float32]:
     """(n, keypoints, 3) of each person alone."""
-    return np.stack([sanitizer.in_slots(people[0]) for people in sanitizer.people(part)])
+    return np.stack([sanitizer.surest(people) for people in sanitizer.people(part)])
 
 
 def drawn_persons(count: int = 100) -> tuple[PhotoPart, NDArray[np.float32]]:
@@ -105,5 +116,5 @@ def drawn_persons(count: int = 100) -> tuple[PhotoPart, NDArray[np.float32]]:
         (person,) = (one for one in image.instances if one.name == "person")
         images.append(image.image)
         masks.append(person.mask)
-        points.append(own_sides(person.keypoints[[person.names.index(n) for n in PERSON]]))
+        points.append(drawn_keypoints(person))
     return PhotoPart(np.stack(images), np.stack(masks), "person"), np.stack(points)

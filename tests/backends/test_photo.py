@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from benchmarks.photo_segmenter import drawn_persons, poses_of
+from benchmarks.photo_segmenter import drawn_persons, share_near
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, damaged, is_shipped
 from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
 from understudy.core.ports import PoseEstimator
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
-from understudy.methods.sanitize.sanitizers import PoseSanitizer, square_about
+from understudy.methods.sanitize.sanitizers import PoseSanitizer
 from understudy.testing import PoseEstimatorSuite
 
 pytest.importorskip("diffusers")
@@ -96,7 +96,4 @@ def test_it_finds_the_keypoints_of_drawn_persons() -> None:
     pytest.importorskip("aggdraw")
     part, known = drawn_persons(24)
     sanitizer = PoseSanitizer(load_model(PoseEstimator, NAME), "person")
-    told = poses_of(sanitizer, part)
-    sides = np.array([square_about(mask)[2] / 1.2 for mask in part.mask])
-    away = np.linalg.norm(told[..., :2] - known[..., :2], axis=2) / sides[:, None]
-    assert (away[known[..., 2] > 0] <= 0.1).mean() > LEAST_NEAR
+    assert share_near(sanitizer, part, known, known[..., 2] > 0) > LEAST_NEAR

@@ -80,14 +80,19 @@ def train_studio_command(
     _console.print(f"use it:  embedded:studio?folder={out}")
 
 
+_PublicPhotos = Annotated[list[str], typer.Option(help="PUBLIC photos; may be repeated.")]
+_BegunFolder = Annotated[Path, typer.Option(help="Folder to write; begun work goes on.")]
+_Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
+
+
 @studio_app.command("segmenter")
 def segmenter_command(
-    images: Annotated[list[str], typer.Option(help="PUBLIC photos; may be repeated.")],
+    images: _PublicPhotos,
     teacher: Annotated[str, typer.Option(help="A larger segmenter; see `understudy backends`.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; begun work goes on.")],
+    out: _BegunFolder,
     count: Annotated[int, typer.Option(min=9, help="Photos to learn from.")] = 9_000,
     steps: Annotated[int, typer.Option(min=1, help="Steps of 32 photos.")] = 5_000,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    device: _Device = "auto",
     progress: Progress = "auto",
 ) -> None:
     """Distil a small segmenter of photos from a larger one."""
@@ -101,13 +106,13 @@ def segmenter_command(
 
 @studio_app.command("pose")
 def pose_command(
-    images: Annotated[list[str], typer.Option(help="PUBLIC photos; may be repeated.")],
+    images: _PublicPhotos,
     segmenter: Annotated[str, typer.Option(help="What finds persons in them.")],
     teacher: Annotated[str, typer.Option(help="A larger pose estimator, of COCO's keypoints.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; begun work goes on.")],
+    out: _BegunFolder,
     count: Annotated[int, typer.Option(min=9, help="Photos to look for persons in.")] = 9_000,
     steps: Annotated[int, typer.Option(min=1, help="Steps of 32 persons.")] = 5_000,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    device: _Device = "auto",
     progress: Progress = "auto",
 ) -> None:
     """Distil a small pose estimator of persons from a larger one."""

@@ -23,12 +23,12 @@ from understudy.core.types import Images
 from understudy.methods.sanitize.sanitizers import PhotoPart, PoseSanitizer, square_about
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire_items import FILL, SKELETONS
+from understudy.playhouse.picture import Instance
 from understudy.playhouse.source import open_playhouse
 from understudy.studio.autoencoder import from_network, in_pairs, to_network
 from understudy.studio.segmenter import relit
 from understudy.studio.segmenter_distillation import PHOTO_SIDE, SHOWN_SIDE, labelled_rows
 
-POSE_STAGE = "pose"
 PERSON = SKELETONS["person"]
 """The keypoints, in the order of the network's answers."""
 
@@ -104,7 +104,7 @@ def _photographed(
         (people,) = asked.people(PhotoPart(row.image[None], box[None], "person"))
         if not len(people):
             continue
-        points = asked.in_slots(people[people[..., 2].mean(axis=1).argmax()])
+        points = asked.surest(people)
         score, inside = points[:, 2], ((points[:, :2] >= 0) & (points[:, :2] < PHOTO_SIDE)).all(1)
         points[:, 2] = np.where(score >= _SEEN, 1, np.where(score <= _UNSEEN, 0, -1))
         points[~inside, 2] = 0
@@ -120,17 +120,17 @@ def _drawn(count: int) -> list[tuple[Images, NDArray[np.bool_], NDArray[np.float
         image = source.drawn_image(number)
         for one in image.instances:
             if one.name == "person" and one.keypoints is not None and one.mask.any():
-                points = one.keypoints[[one.names.index(name) for name in PERSON]]
-                rows.append((image.image, one.mask, own_sides(points)))
+                rows.append((image.image, one.mask, drawn_keypoints(one)))
                 break
     return rows
 
 
-def own_sides(points: NDArray[np.float32]) -> NDArray[np.float32]:
+def drawn_keypoints(person: Instance) -> NDArray[np.float32]:
     """The keypoints of a drawn person (keypoints, 3) with left and right as the person has them.
 
     Drawn persons face who looks at them, and mirrored drawings keep the names of what is mirrored.
     """
+    points = np.asarray(person.keypoints)[[person.names.index(name) for name in PERSON]]
     left, right = (PERSON.index(f"{side} shoulder") for side in ("left", "right"))
     return points if points[left, 0] >= points[right, 0] else points[_MIRRORED]
 
@@ -142,7 +142,7 @@ class PoseStage:
     device shows them, and else before what is behind them.
     """
 
-    name = POSE_STAGE
+    name = "pose"
 
     def __init__(self, persons: Persons, network: Any, device: torch.device) -> None:
         self.network, self.rows = network, len(persons.images)

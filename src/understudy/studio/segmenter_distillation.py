@@ -24,8 +24,6 @@ from understudy.studio.corpus import Corpus, CorpusRow
 from understudy.studio.photographs import public_images
 from understudy.studio.segmenter import class_weights, coloured, relit
 
-SEGMENTER_STAGE = "segmenter"
-
 PHOTO_SIDE, SHOWN_SIDE = 64, 96
 """Pixels a side of a photo of the training set, and of what the network is shown."""
 
@@ -85,7 +83,7 @@ class PhotoSegmenterStage:
     often.
     """
 
-    name = SEGMENTER_STAGE
+    name = "segmenter"
 
     def __init__(self, corpus: Corpus, network: Any, device: torch.device) -> None:
         if corpus.segments is None:

@@ -22,7 +22,7 @@ from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.steps.hints import edges
 
 if TYPE_CHECKING:
-    from understudy.backends.training_loop import LossReport, Machine, Schedule
+    from understudy.backends.training_loop import LossReport, Machine
     from understudy.core.ports import Events, Step
     from understudy.studio.corpus import Corpus, CorpusRow
     from understudy.studio.photographs import PhotoPlan
@@ -214,11 +214,8 @@ def distil_segmenter(
 
         corpus = _corpus(out, plan, events.step, rows, labeller.classes)
 
-        def stage(network: Any, machine: Machine) -> PhotoSegmenterStage:
-            return distillation.PhotoSegmenterStage(corpus, network, machine.device)
-
-        schedule = distillation.distillation_schedule(steps)
-        return _distilled(out, corpus.classes, stage, schedule, device, events)
+        stage = partial(distillation.PhotoSegmenterStage, corpus)
+        return _distilled(out, corpus.classes, stage, steps, device, events)
 
 
 def distil_pose(
@@ -249,27 +246,21 @@ def distil_pose(
     """
     with packages_for("a pose estimator", "models"):
         from understudy.studio import pose_distillation as distillation
-        from understudy.studio.segmenter_distillation import distillation_schedule
 
     file = out / "work" / "persons.npz"
     with reporting(progress) as events:
         if not file.is_file():
             finder, estimator = load_model(Segmenter, segmenter), load_model(PoseEstimator, teacher)
             distillation.Persons.of(images, count, finder, estimator).save(file)
-        persons = distillation.Persons.read(file)
-
-        def stage(network: Any, machine: Machine) -> PoseStage:
-            return distillation.PoseStage(persons, network, machine.device)
-
-        schedule = distillation_schedule(steps)
-        return _distilled(out, distillation.PERSON, stage, schedule, device, events)
+        stage = partial(distillation.PoseStage, distillation.Persons.read(file))
+        return _distilled(out, distillation.PERSON, stage, steps, device, events)
 
 
 def _distilled(
     out: Path,
     answers: Sequence[str],
-    make_stage: Callable[[Any, Machine], PhotoSegmenterStage | PoseStage],
-    schedule: Schedule,
+    make_stage: Callable[[Any, Any], PhotoSegmenterStage | PoseStage],
+    steps: int,
     device: str,
     events: Events,
 ) -> Path:
@@ -278,14 +269,18 @@ def _distilled(
 
     from understudy.backends.hub.hub_models import HubOptions
     from understudy.backends.training_loop import Machine
-    from understudy.studio.segmenter_distillation import SHOWN_SIDE, new_photo_network
+    from understudy.studio.segmenter_distillation import (
+        SHOWN_SIDE,
+        distillation_schedule,
+        new_photo_network,
+    )
     from understudy.studio.stages import save_network, save_preparation, train_stage
 
     machine = Machine(HubOptions(device=device).placement()[0])
     torch.manual_seed(machine.seed)
-    stage = make_stage(new_photo_network(answers), machine)
+    stage = make_stage(new_photo_network(answers), machine.device)
     work, show = out / "work" / stage.name, partial(_sheets(out), stage.name)
-    train_stage(stage, schedule, machine, work, _reporting(events), show)
+    train_stage(stage, distillation_schedule(steps), machine, work, _reporting(events), show)
     folder = out / stage.name
     save_preparation(folder, "SegformerImageProcessor", SHOWN_SIDE)
     save_network(stage.network, folder)

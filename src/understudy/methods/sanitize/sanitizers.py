@@ -35,7 +35,7 @@ from understudy.methods.sanitize.wire_items import (
 )
 from understudy.steps.hints import LIMBS, edges, skeleton
 
-_MARGIN = 1.2  # sides of the square that a pose is looked for in, in sides of the object's box
+POSE_MARGIN = 1.2  # sides of the square that a pose is looked for in, in sides of the object's box
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class PoseSanitizer:
         points = np.zeros((len(part.mask), len(self.slots), 3), dtype=np.float32)
         for row, people in enumerate(self.people(part)):
             if len(people) and part.mask[row].any():
-                best = self.in_slots(people[people[:, :, 2].mean(axis=1).argmax()])
+                best = self.surest(people)
                 inside = (best[:, :2] >= 0).all(axis=1) & (best[:, :2] <= (width, height)).all(1)
                 sent = (best[:, 2] >= self.certainty) & inside
                 points[row][sent] = np.column_stack([best[sent, :2], np.ones(sent.sum())])
@@ -255,8 +255,12 @@ class PoseSanitizer:
             for (left, top, side), one in zip(cuts, self.estimator.pose(shown), strict=True)
         ]
 
-    def in_slots(self, pose: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(slots, 3) of a pose (keypoints, 3); a middle is as sure as the less sure end."""
+    def surest(self, people: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(slots, 3) of the surest of poses (people, keypoints, 3).
+
+        A middle is as sure as the less sure end.
+        """
+        pose = people[people[:, :, 2].mean(axis=1).argmax()]
         at = {name: pose[row] for row, name in enumerate(self.estimator.keypoints)}
         rows = []
         for name in self.slots:
@@ -280,7 +284,7 @@ def square_about(mask: NDArray[np.bool_]) -> tuple[float, float, float]:
     """
     shown = mask if mask.any() else np.ones_like(mask)
     down, across = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
-    side = _MARGIN * max(down[-1] - down[0], across[-1] - across[0], 1)
+    side = POSE_MARGIN * max(down[-1] - down[0], across[-1] - across[0], 1)
     middle_x, middle_y = (across[0] + across[-1] + 1) / 2, (down[0] + down[-1] + 1) / 2
     return middle_x - side / 2, middle_y - side / 2, side
 
