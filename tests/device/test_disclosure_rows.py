@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ import uvicorn
 from tests.device.device_site import SEGMENTER, DeviceSite, child, kill, save_photo, unreachable
 from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import rooms
-from tests.server.site import Server
+from tests.server.site import Server, free_port
 
 from understudy.core.errors import InputError, RunError
 from understudy.device import outbox as outbox_module
@@ -82,8 +81,7 @@ class TlsServer:
 @contextmanager
 def tls_server(folder: Path) -> Iterator[TlsServer]:
     place = Server(folder)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    port = free_port()
     certificate, key, fingerprint = certificate_of(folder / "tls", "127.0.0.1")
 
     def serve() -> None:

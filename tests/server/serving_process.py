@@ -1,4 +1,7 @@
-"""A server in a process of its own, with a pipeline that is done at once: FOLDER PORT WORDS."""
+"""A server in a process of its own, with a pipeline that is done at once.
+
+FOLDER PORT [PUBLIC_PORT]: with a public port, something in front of the server ends TLS there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class DigestOptions(ServerOptions):
 
 
 if __name__ == "__main__":
-    tls = sys.argv[3:] != ["proxied"]
-    url = None if tls else f"https://localhost:{int(sys.argv[2]) + 1}"
-    options = DigestOptions(Path(sys.argv[1]), port=int(sys.argv[2]), tls=tls, url=url)
+    folder, port, *public = sys.argv[1:]
+    url = f"https://localhost:{public[0]}" if public else None
+    options = DigestOptions(Path(folder), port=int(port), tls=url is None, url=url)
     serve.serve(options, lambda line: print(line, flush=True))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import random
+import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,14 @@ from understudy.server.worker import Worker
 NOUN, CLASSES = "zebrafinch", ("perching on wood", "preening")
 CANARY = b"canary in a coal mine!"
 """What a pipeline that is asked for it puts into every stage's files, as tuned weights would be."""
+
+
+def free_port() -> int:
+    """A port that nobody listens at, and that no connection is given (Linux: from 32,768 on)."""
+    for port in random.sample(range(20_000, 32_000), 1_000):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("every port is in use")
 
 
 class DigestPipeline:

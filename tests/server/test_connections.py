@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.device.device_site import DeviceSite
-from tests.server.site import Server, Submitted, submitted
+from tests.server.site import Server, Submitted, free_port, submitted
 
 from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.device.outbox import Outbox, ServerConnection
@@ -52,11 +52,6 @@ def site(tmp_path: Path) -> DeviceSite:
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("serving_process.py")
 ATTACKERS = 200
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return int(door.getsockname()[1])
 
 
 @contextmanager
@@ -521,10 +516,10 @@ def test_a_proxy_that_speaks_tls_works_as_documented(
 ) -> None:
     """`--no-tls --url https://...`: an authority vouches for the proxy, or nothing is sent."""
     root, certificate, key = authority(tmp_path, "localhost")
-    port = free_port()
-    with serving_process(tmp_path / "server", port, "proxied") as code:
-        assert (code.url, code.certificate) == (f"https://localhost:{port + 1}", None)
-        with TlsProxy(port + 1, port, certificate, key):
+    port, public_port = free_port(), free_port()
+    with serving_process(tmp_path / "server", port, public_port) as code:
+        assert (code.url, code.certificate) == (f"https://localhost:{public_port}", None)
+        with TlsProxy(public_port, port, certificate, key):
             with pytest.raises(RunError, match=r"no authority.*Nothing was sent"):
                 Outbox(site.home).pair(code.text())
             monkeypatch.setenv("SSL_CERT_FILE", str(root))

@@ -19,10 +19,9 @@ from tests.methods.sanitize.painted_models import (  # noqa: E402
     Painter,
 )
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  # noqa: E402
-from tests.server.site import Device, Server, Submitted  # noqa: E402
+from tests.server.site import Device, Server, Submitted, free_port  # noqa: E402
 from tests.server.test_connections import (  # noqa: E402
     finish_a_job,
-    free_port,
     pair,
     serving_process,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.device.device_site import ColourPipeline
+from tests.server.site import free_port
 
 from understudy.server import serve
 from understudy.server.serve import ServerOptions
@@ -27,12 +27,10 @@ class ColourOptions(ServerOptions):
 @contextmanager
 def colour_server(folder: Path, repository: Path) -> Iterator[str]:
     """Such a server in a process of its own: the line that it prints for a device to pair."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     known = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join([str(repository), str(repository / "src"), known])
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.web.colour_server", str(folder), str(port)],
+        [sys.executable, "-m", "tests.web.colour_server", str(folder), str(free_port())],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
