@@ -12,12 +12,14 @@ pytest.importorskip("torch")
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.matching import Layout
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Context, stages_of, weights_of
+from understudy.methods.base import Context, Materials, stages_of, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
+from understudy.methods.clustering.samplers import tied_gaussian
 from understudy.methods.clustering.samplers.tied_gaussian import (
     LEAST_DIM,
     MOST_DIM,
     TIED_STAGES,
+    TiedGaussianSampler,
     dimensions,
     measured,
 )
@@ -235,6 +237,36 @@ def context(**more: Any) -> Context:
     decoder = load_decoder("embedded:energies", shape=SHAPE, encoder=encoder)
     facts = {"public": False, "mu": 0.3, "classes": ("cat", "dog"), "count": 12}
     return Context(SHAPE, encoder=encoder, decoder=decoder, **facts | more)
+
+
+class Painter:
+    """A decoder of one pixel: the first number that it is to match, and the seed."""
+
+    name, shape, dim, licence, stochastic = "painter", (1, 1, 3), 30, "none", False
+
+    def match(self, targets: Any, *_: Any, seeds: Any) -> Any:
+        first = (100 + 40 * targets[:, 0]).clip(0, 255)
+        return np.stack([first, seeds % 251, seeds % 241], axis=1).astype(np.uint8)[:, None, None]
+
+
+def test_samples_are_finished_a_few_at_a_time_and_are_the_same(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bar that moves: 512 images take minutes, and a run of 700 showed nothing until its end."""
+    records, _, _ = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    facts = context(classes=("a", "b", "c"), count=700)
+    sampler = TiedGaussianSampler(ClusteringParams(), facts, Blocks(), Painter())
+    materials = Materials(facts, None, None, 3, lambda *_: lambda _: None)  # type: ignore[arg-type]
+    drawn = {}
+    for size in (64, 512):
+        monkeypatch.setattr(tied_gaussian, "_MATCHED", size)
+        drawn[size] = list(sampler.draw(materials, gaussian).batches())
+        assert max(len(batch.labels) for batch in drawn[size]) == size
+    for part in ("labels", "images"):
+        few, many = (np.concatenate([getattr(b, part) for b in drawn[size]]) for size in drawn)
+        np.testing.assert_array_equal(few, many)
 
 
 def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:

@@ -51,6 +51,7 @@ def test_the_same_seed_draws_the_same_and_replaces_the_earlier_ones(
     ("told", "error", "words"),
     [
         ({"prompt": "  "}, ConfigError, "say what to draw"),
+        ({"prompt": "/"}, ConfigError, "understudy resample / --out FOLDER"),
         ({"count": 0}, ConfigError, "count is 1 to"),
         ({"model": "embedded:nothing"}, BackendError, "embedded:studio is a generator"),
     ],

@@ -38,12 +38,17 @@ def sample(
     Nothing private is read and nothing is spent.
 
     Raises:
-        ConfigError: The prompt is empty or the count makes no sense.
+        ConfigError: The prompt is empty or a folder, or the count makes no sense.
         RunError: ``out`` holds other things.
         BackendError: There is no such generator.
     """
     if not prompt.strip():
         raise ConfigError("say what to draw: understudy sample 'a brown dog sleeping on a sofa'")
+    if Path(prompt).is_dir():
+        raise ConfigError(
+            f"{prompt} is a folder, and what is drawn is a sentence. More samples of a run: "
+            f"understudy resample {prompt} --out FOLDER"
+        )
     if not 1 <= count <= _MOST:
         raise ConfigError(f"count is 1 to {_MOST:,}, found {count}")
     if out.is_file() or (out.is_dir() and any(not _ours(path) for path in out.iterdir())):

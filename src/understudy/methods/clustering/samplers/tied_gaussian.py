@@ -8,6 +8,7 @@ the noise is kept. Where these come from, and what was measured: docs/methods/cl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -53,7 +54,8 @@ _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averaged
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
-_DECODED = 512
+_DECODED = 512  # samples that are drawn together
+_MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
 _COARSE_DIM, _SHAPE_DIM = 105, 200  # numbers of an image, from which layouts and outlines are seen
 _USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 
@@ -408,7 +410,10 @@ class TiedGaussianSampler:
     ) -> Iterator[SyntheticBatch]:
         metric = gaussian.metric
 
-        def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
+        def draw(
+            first: int, part: Labels, these: Labels, rows: Labels, number: int, image: int
+        ) -> Images:
+            samples = these[rows]
             rng = materials.rng_of(f"samples {first} round {number}")
             points, widths = gaussian.draw(part, rng)
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
@@ -423,8 +428,10 @@ class TiedGaussianSampler:
 
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
-            images = materials.selected(len(part), partial(draw, first, part))
-            yield SyntheticBatch(part, images=images)
+            for start in range(0, len(part), _MATCHED):
+                these = np.arange(start, min(start + _MATCHED, len(part)))
+                images = materials.selected(len(these), partial(draw, first, part, these))
+                yield SyntheticBatch(part[these], images=images)
 
     def carried(self, noise: NoiseOfStage) -> tuple[capacity.Carried, ...]:
         """What classes of several sizes can carry, each among others of its size."""
