@@ -1,13 +1,14 @@
 """How well models find objects and keypoints in photos: those that ship, beside larger ones.
 
-Objects: photos with COCO's masks, stretched to squares, by the segmenter of drawn rooms that ships,
-by DeepLab (LiteRT), and by ``--segmenter``, such as one of `understudy studio segmenter`. IoU is
-that of the likeliest pixels; "left" the mean part of an object outside of what the generous search
+Objects: photos with COCO's masks, stretched to squares, by the segmenters that ship, of drawn rooms
+and of photos, by DeepLab (LiteRT), and by ``--segmenter``. "Sure" are the photos of whose object some pixels are
+found for certain; IoU is that of the likeliest pixels; "left" the mean part of an object outside of what the generous search
 hides (three scales, mirrored, look-alikes, a margin); "missed" the photos of which more than half
 of it is; "hidden" the mean part of a photo that is hidden. Keypoints: of the largest person alone,
 which part of those that MoveNet (LiteRT) is sure of in photos of 256 pixels lies within a tenth of
-the person's longer side, and the same of drawn persons, whose keypoints are known. Needs
-``../shared/data``.
+the person's longer side, and the same of drawn persons, whose keypoints are known. Domains: how
+many images, each alone, lie outside of what the two segmenters that ship know, by their pixels.
+Needs ``../shared/data``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from understudy.backends.registry import load_model
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.core.types import Images, Masks
 from understudy.data import open_source
+from understudy.device.photo_domain import PHOTO, STUDIO, photo_domain
 from understudy.methods.sanitize.sanitizers import (
     POSE_MARGIN,
     PhotoPart,
@@ -43,12 +45,12 @@ def main(*, segmenter: str | None = None) -> None:
     names = (models / "pascal_voc_segmentation_labels.txt").read_text(encoding="utf-8").split("\n")
     file = models / "deeplabv3_mnv2_pascal_quant.tflite"
     searched = {
-        "embedded:studio": load_model(Segmenter, "embedded:studio"),
+        **{name: load_model(Segmenter, name) for name in (STUDIO, PHOTO)},
         "DeepLab": load_model(Segmenter, f"litert:{file}?labels={','.join(names[:21])}"),
     }
     if segmenter is not None:
         searched[segmenter.rpartition("/")[2]] = load_model(Segmenter, segmenter)
-    columns = ("object, side, segmenter", "photos", "IoU", "left", "missed", "hidden")
+    columns = ("object, side, segmenter", "photos", "sure", "IoU", "left", "missed", "hidden")
     table = Table("Objects in photos with COCO's masks", columns)
     for side in SIDES:
         for noun in NOUNS:
@@ -58,17 +60,49 @@ def main(*, segmenter: str | None = None) -> None:
                     row = f"{noun}, {side}, {name}"
                     table.row(row, len(images), *figures(images, truth, noun, model))
     keypoints(folder, models / "movenet_single_pose_lightning_ptq.tflite")
+    domains()
 
 
 def figures(images: Images, truth: Masks, noun: str, model: Segmenter) -> tuple[str, ...]:
-    """IoU, the mean part that is left, in how many photos more than half is, what is hidden."""
+    """Photos with sure pixels, IoU, the mean part left, photos with more than half, what hides."""
     likely = np.isin(
         model.segment(images), [model.classes.index(n) for n in classes_of(noun, model.classes)]
     )
-    hidden = search(images, [noun], model, SearchSettings()).hidden[0]
+    segments = search(images, [noun], model, SearchSettings())
+    sure, hidden = (segments.masks[0] & truth).any(axis=(1, 2)), segments.hidden[0]
     left = (truth & ~hidden).sum(axis=(1, 2)) / truth.sum(axis=(1, 2))
     overlap = (likely & truth).sum() / max(1, (likely | truth).sum())
-    return f"{overlap:.2f}", f"{left.mean():.0%}", f"{(left > 0.5).sum()}", f"{hidden.mean():.0%}"
+    return (
+        f"{sure.sum()}",
+        f"{overlap:.2f}",
+        f"{left.mean():.0%}",
+        f"{(left > 0.5).sum()}",
+        f"{hidden.mean():.0%}",
+    )
+
+
+def domains(side: int = 64, most: int = 300) -> None:
+    """Images that lie outside of what the segmenters that ship know, each by itself."""
+    table = Table("Images outside of what is known", ("images", "number", STUDIO, PHOTO), first=28)
+    models = [load_model(Segmenter, name) for name in (STUDIO, PHOTO)]
+    drawn = f"playhouse:activity?homes={most // 5}&per_home=5&first=400&size={side}"
+    names = {
+        "drawn homes": drawn,
+        "photos": str(DATA / "images" / "photos" / "img"),
+        "small everyday photos": str(DATA / "images" / "tiny-imagenet" / "part-8.zip"),
+        "chest X-rays": str(DATA / "images" / "strangers" / "chest-x-rays" / "test"),
+        "hands before a plain wall": str(DATA / "images" / "strangers" / "sign-digits" / "test"),
+        "satellite tiles": str(DATA / "images" / "eurosat" / "test"),
+    }
+    for what, name in names.items():
+        source = open_source(name, size=side, channels=3, fit="crop")
+        images = np.concatenate([batch.values for batch in source.batches(64)])
+        images = images[np.linspace(0, len(images) - 1, min(most, len(images))).astype(int)]
+        shares = [
+            np.mean([photo_domain(one[None], model).unknown[0] for one in images])
+            for model in models
+        ]
+        table.row(what, len(images), *(f"{share:.0%}" for share in shares))
 
 
 def keypoints(folder: Path, movenet: Path) -> None:

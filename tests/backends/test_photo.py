@@ -1,29 +1,34 @@
 """``embedded:photo`` as it is shipped: whole and small.
 
-The autoencoder is true to images of several kinds, and the pose estimator finds keypoints.
+The autoencoder is true to images of several kinds, the segmenter finds persons, and the pose
+estimator finds their keypoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks.photo_segmenter import drawn_persons, share_near
+from benchmarks.sanitize_photos import coco
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, damaged, is_shipped
 from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
-from understudy.core.ports import PoseEstimator
+from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
 from understudy.methods.sanitize.sanitizers import PoseSanitizer
-from understudy.testing import PoseEstimatorSuite
+from understudy.testing import PoseEstimatorSuite, ScoringSegmenterSuite
 
 pytest.importorskip("diffusers")
 
 NAME = "embedded:photo"
 MOST = 25_000_000
 LEAST_NEAR = 0.8
+LEAST_OVERLAP = 0.22
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,7 +60,7 @@ def test_it_is_there_whole_and_small() -> None:
     assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.rglob("*") if file.is_file()) <= MOST
     assert {file.name for file in PHOTO_WEIGHTS.iterdir()} == {
         *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors"),
-        "pose",
+        *("pose", "segmenter"),
     }
     assert {info.name for info in backends() if info.available} >= {NAME}
 
@@ -85,6 +90,31 @@ def test_an_embedding_is_the_same_to_the_bit_in_every_full_batch() -> None:
     embeddings = encoder.encode(images)
     order = np.random.default_rng(0).permutation(32)
     np.testing.assert_array_equal(encoder.encode(images[order]), embeddings[order])
+
+
+class TestSegments(ScoringSegmenterSuite):
+    name = NAME
+
+
+def overlap(name: str, folder: Path, side: int) -> float:
+    """IoU of persons in photos with COCO's masks."""
+    images, truth = coco(folder, "person", side)
+    model = load_model(Segmenter, name)
+    likely = model.segment(images) == model.classes.index("person")
+    return float((likely & truth).sum() / (likely | truth).sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [64, 128])
+def test_it_finds_persons_in_photos_and_shows_itself_small_ones_enlarged(
+    shared_data: Path, missing: Any, side: int
+) -> None:
+    folder = shared_data / "images" / "photos"
+    if not folder.is_dir():
+        missing("data", "needs the photographs of ../shared/data/images/photos")
+    enlarged = overlap(NAME, folder, side)
+    assert enlarged >= LEAST_OVERLAP
+    assert enlarged > 1.2 * overlap(f"{NAME}?size={side}", folder, side)
 
 
 class TestPoses(PoseEstimatorSuite):

@@ -138,7 +138,10 @@ UNICORN = ["request", "--target", "unicorn", "--background", "room", "--classes"
     [
         (["request", "--target", "dog", "--background", "room", "--level", "dog"], "PART=WHAT"),
         ([*UNICORN, "--segmenter", SEGMENTER], "no class for 'unicorn'; it has"),
-        ([*UNICORN, "--level", "unicorn=edges"], "no class for 'unicorn'; it has"),
+        (
+            [*UNICORN, "--level", "unicorn=edges"],
+            "none has a class for 'unicorn': embedded:studio has",
+        ),
         (["segment", "--leave-out", "two"], "numbers with commas"),
         (["status"], "nothing was sent yet"),
         (["preview"], "no model was asked for yet"),

@@ -1,4 +1,4 @@
-"""The segmenter that ships knows drawn rooms: of anything else nothing is previewed by it."""
+"""Two segmenters ship, of drawn rooms and of photos: of anything else nothing is previewed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from understudy.data import open_source
 from understudy.data.image_decoding import decode
 from understudy.device.consent import standing_offer
 from understudy.device.parcel import stored_parcel
-from understudy.device.photo_domain import STUDIO, photo_domain
+from understudy.device.photo_domain import PHOTO, STUDIO, photo_domain
 from understudy.device.photo_store import add_photos, photo_files
 from understudy.device.preferences import stored_preferences
 from understudy.methods.sanitize.wire_items import PoseItem, decode_item
@@ -115,28 +115,100 @@ def test_real_photos_are_unknown(studio: Segmenter, shared_data: Path, missing: 
         assert all(photo_domain(group, studio).unknown.all() for group in groups)
 
 
-def added(site: DeviceSite, images: Images) -> Terminal:
+def photos(folder: Path, side: int) -> Images:
+    """Photographs, cropped to squares."""
+    paths = sorted((folder / "images" / "photos" / "img").glob("*.jpg"))
+    return np.stack(
+        [decode(p.read_bytes(), channels=3, size=(side, side), fit="crop") for p in paths]
+    )
+
+
+def test_photos_in_colour_are_known_and_grey_ones_and_patterns_are_not(
+    shared_data: Path, missing: Any
+) -> None:
+    if not (shared_data / "images" / "photos").is_dir():
+        missing("data", "needs the photographs of ../shared/data/images/photos")
+    model = load_model(Segmenter, PHOTO)
+    for side in (64, 128):
+        unknown = photo_domain(photos(shared_data, side), model).unknown
+        assert unknown.mean() <= 0.05  # two of them are grey
+    grey = np.repeat(photos(shared_data, 64).mean(axis=3, keepdims=True), 3, axis=3)
+    noise = np.random.default_rng(1).integers(0, 256, (5, 64, 64, 3), dtype=np.uint8)
+    flat = np.full((2, 64, 64, 3), (200, 30, 40), dtype=np.uint8)
+    for images in (grey.astype(np.uint8), clouds(20), noise, flat):
+        assert photo_domain(images, model).unknown.all()
+
+
+def test_a_photo_in_which_nothing_is_found_is_unknown_until_it_is_marked(
+    shared_data: Path, missing: Any
+) -> None:
+    if not (shared_data / "images" / "photos").is_dir():
+        missing("data", "needs the photographs of ../shared/data/images/photos")
+    model, images = load_model(Segmenter, PHOTO), photos(shared_data, 64)[2:5]
+    assert not photo_domain(images, model).unknown.any()
+    domain = photo_domain(images, model, np.array([True, False, True]))
+    assert domain.unknown.tolist() == [False, True, False]
+    assert "the photos 4 are" in str(domain.problem((3, 4, 5), PHOTO))
+    assert "--belongs" in str(domain.problem((3, 4, 5), PHOTO))
+
+
+def added(site: DeviceSite, images: Images, side: int = 64) -> Terminal:
     for row, image in enumerate(images):
         save_photo(image, site.folder / "photos" / f"{row:02}.png")
-    add_photos(site.home, photo_files(site.folder / "photos"), side=64, ledger=site.ledger)
+    add_photos(site.home, photo_files(site.folder / "photos"), side=side, ledger=site.ledger)
     return Terminal(site.home.folder)
 
 
 @pytest.mark.slow
-def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: DeviceSite) -> None:
+def test_request_and_preview_refuse_patterns_and_name_other_segmenters(site: DeviceSite) -> None:
     device = added(site, clouds(4))
     asked = (*REQUEST, "--level", "dog=edges", "--references", 3)
-    with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
+    with pytest.raises(ConfigError, match=r"outside of what embedded:photo knows.*litert:FILE"):
         device(*asked)
+    with pytest.raises(ConfigError, match=r"what embedded:studio knows.*--segmenter embedded:pho"):
+        device(*asked, "--segmenter", STUDIO)
     assert not site.home.path("request.json").exists()
     device(*REQUEST)  # words alone rest on no segmenter
-    unsure = "is not checked, and what it does not find is not hidden"
+    unsure = "is not checked"
     assert unsure not in device(*REQUEST, "--segmenter", SEGMENTER)
     assert unsure in device(*asked, "--segmenter", SEGMENTER)  # the owner's choice
     said = device("segment", "--segmenter", STUDIO)
     assert "nothing of these photos can be previewed" in said
     with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
         device("preview", "--no-measure")
+
+
+@pytest.mark.slow
+def test_real_photos_are_taken_to_the_segmenter_of_photos(
+    site: DeviceSite, shared_data: Path, missing: Any
+) -> None:
+    """The page names it and how much it misses; what shows no person is left out, or marked."""
+    if not (shared_data / "images" / "photos").is_dir():
+        missing("data", "needs the photographs of ../shared/data/images/photos")
+    plain = photos(shared_data, 128)[:1].copy()
+    plain[:] = np.linspace(60, 200, 128)[:, None, None] * np.array([1.0, 0.9, 0.7])
+    plain[:, 40:44] = 20
+    images = np.concatenate([persons(shared_data / "images" / "photos", 2), plain])
+    device = added(site, images, 128)
+    asked = ("request", "--target", "person", "--background", "street", "--classes", "up,down")
+    said = device(*asked, "--level", "person=edges", "--references", 2)
+    assert "Objects are found by embedded:photo" in said
+    assert "embedded:photo left" in said
+    assert "the photos 4 are outside" in device("segment")
+    with pytest.raises(ConfigError, match=r"the photos 4 are outside.*--belongs"):
+        device("preview", "--no-measure")
+    assert "nothing of these" not in device("segment", "--belongs", "4:person=A1")
+    assert "embedded:photo left" in device("preview", "--no-measure")
+
+
+def test_an_object_that_only_one_of_them_knows_is_found_by_that_one(site: DeviceSite) -> None:
+    device = added(site, homes("pet-status", 1).reshape(5, 64, 64, 3))
+    device("request", "--target", "chair", "--background", "room", "--classes", "new,old")
+    assert stored_preferences(site.home).segmenter == PHOTO
+    device(*REQUEST)
+    assert stored_preferences(site.home).segmenter == STUDIO
+    with pytest.raises(ConfigError, match=r"embedded:studio has .*; embedded:photo has .*chair"):
+        device("request", "--target", "zebra", "--background", "room", "--classes", "new,old")
 
 
 @pytest.mark.slow
@@ -152,10 +224,10 @@ def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) ->
     assert "is not checked" not in said
 
 
-def persons(folder: Path) -> Images:
-    """Three photos in which a person is large."""
+def persons(folder: Path, first: int = 0) -> Images:
+    """Three photos in which a person is large, from one on; the second of all is grey."""
     images, masks = coco(folder, "person", 128)
-    return images[np.argsort(-masks.mean(axis=(1, 2)))[:3]]
+    return images[np.argsort(-masks.mean(axis=(1, 2)))[first : first + 3]]
 
 
 @pytest.mark.slow

@@ -147,7 +147,7 @@ def test_a_mixture_is_asked_for_by_the_names_of_parts(site: DeviceSite) -> None:
     device("segment")
     said = device("preview", "--no-measure")
     assert "drawn from words alone for dog" in said
-    assert "is not checked, and what it does not find is not hidden" in said
+    assert "is not found is not hidden" in said
     request = stored_preferences(site.home).request
     assert (request.mixture, request.equal_shares) == (((1,),), True)
 

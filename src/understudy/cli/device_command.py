@@ -131,14 +131,14 @@ def request_command(
         str | None, typer.Option(help="What finds keypoints; a person's by default.")
     ] = None,
     segmenter: Annotated[
-        str, typer.Option(help="What finds the objects; see `understudy backends`.")
-    ] = "embedded:studio",
+        str | None, typer.Option(help="What finds the objects; by default what knows the photos.")
+    ] = None,
     mix: _Mix = None,
     equal_shares: _EqualShares = False,
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
-    from understudy.device.photo_domain import unchecked_lines
+    from understudy.device.photo_domain import segmenter_lines
     from understudy.device.preferences import make_preferences
 
     if training not in ("classifier", "detector"):
@@ -164,7 +164,7 @@ def request_command(
     for line in preferences.lines():
         typer.echo(line)
     if preferences.request.disclosed:
-        for line in unchecked_lines(preferences.segmenter):
+        for line in segmenter_lines(preferences.segmenter):
             typer.echo(line)
     if training == "classifier":
         typer.echo(

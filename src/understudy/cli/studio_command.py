@@ -101,7 +101,7 @@ def segmenter_command(
     folder = distil_segmenter(
         images, teacher, out, count=count, steps=steps, device=device, progress=progress
     )
-    _console.print(f"use it:  --segmenter hf:{folder}")
+    _console.print(f"use it:  --segmenter embedded:photo?folder={folder}")
 
 
 @studio_app.command("pose")

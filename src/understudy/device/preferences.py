@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.photo_domain import STUDIO, require_known_photos
+from understudy.device.photo_domain import STUDIO, require_known_photos, shipped_segmenter
 from understudy.methods.sanitize.sanitizers import (
     PoseSanitizer,
     Sanitizer,
@@ -135,17 +135,19 @@ def make_preferences(
     references: int = PAPER_REFERENCES,
     images_per_class: int = 400,
     pose_model: str | None = None,
-    segmenter: str = STUDIO,
+    segmenter: str | None = None,
     mixture: Sequence[Sequence[str]] = (),
     equal_shares: bool = False,
 ) -> Preferences:
     """The owner's request, checked and stored. It voids what was previewed before.
 
-    Photos settle the pixels a side. A classifier's classes are about the first target; a detector's
-    are those targets that it is to find, all by default. ``levels`` say what may leave of a part,
-    by its noun or ``background``; text where none is given. ``mixture`` are lower preferences whose
-    images the server adds: of each, the parts of which it draws these from words alone; with
-    ``equal_shares`` it draws an equal share of every preference, and no more images in all.
+    Photos settle the pixels a side, and which of the segmenters that ship finds the objects, where
+    none is named (`shipped_segmenter`). A classifier's classes are about the first target; a
+    detector's are those targets that it is to find, all by default. ``levels`` say what may leave
+    of a part, by its noun or ``background``; text where none is given. ``mixture`` are lower
+    preferences whose images the server adds: of each, the parts of which it draws these from words
+    alone; with ``equal_shares`` it draws an equal share of every preference, and no more images in
+    all.
 
     Raises:
         ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
@@ -174,11 +176,9 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
-    _check_nouns(targets, segmenter)
     model = (pose_model or POSES) if "pose" in chosen else None
-    preferences = Preferences(request, chosen, model, segmenter, references)
-    if request.disclosed:
-        require_known_photos(home, segmenter)
+    finder = _segmenter_for(home, targets, segmenter, disclosed=bool(request.disclosed))
+    preferences = Preferences(request, chosen, model, finder, references)
     _store(home, preferences)
     return preferences
 
@@ -249,11 +249,18 @@ def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> 
     return tuple(names)
 
 
-def _check_nouns(targets: Sequence[str], segmenter: str) -> None:
-    """Refuse an object that a segmenter has no class for."""
+def _segmenter_for(
+    home: DeviceHome, targets: Sequence[str], segmenter: str | None, *, disclosed: bool
+) -> str:
+    """The one that is named, once it is known to have the objects and to know the photos."""
+    if segmenter is None:
+        return shipped_segmenter(home, targets, disclosed=disclosed)
     classes = load_model(Segmenter, segmenter).classes
     for noun in targets:
         classes_of(noun, classes)
+    if disclosed:
+        require_known_photos(home, segmenter)
+    return segmenter
 
 
 def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:

@@ -35,7 +35,7 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
 from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import CODE_DIGITS, Parcel, consent_digest, pack
-from understudy.device.photo_domain import unchecked_lines
+from understudy.device.photo_domain import segmenter_lines
 from understudy.device.preferences import Preferences
 from understudy.device.review import ReviewedPhotos, UsedPhotos, reviewed_photos
 from understudy.device.sheets import sheet_bytes
@@ -211,8 +211,7 @@ def _of_photos(
         lines += _words_lines(used.images, preferences)
     else:
         lines += ["", "What a server would learn from it was not measured (--no-measure)."]
-    if unchecked := unchecked_lines(reviewed.segmenter):
-        lines += ["", *unchecked]
+    lines += ["", *segmenter_lines(reviewed.segmenter)]
     sheet = home.path("preview", "sheet.png")
     write_file(sheet, _drawn_preview(preferences, used, messages, rows))
     held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))

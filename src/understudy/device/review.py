@@ -78,7 +78,9 @@ class ReviewedPhotos:
     def domain_problem(self) -> str | None:
         """Why the segmenter cannot be trusted with the photos that are used; None where it can."""
         model, used = load_model(Segmenter, self.segmenter), self.used()
-        return photo_domain(used.images, model).problem(used.numbers, self.segmenter)
+        objects = np.asarray(used.segments.masks.any(axis=(0, 2, 3)))
+        domain = photo_domain(used.images, model, objects)
+        return domain.problem(used.numbers, self.segmenter)
 
     @property
     def without(self) -> tuple[tuple[str, int], ...]:

@@ -50,6 +50,7 @@ class EmbeddedBackend:
         studio = installed("torch", "transformers", "diffusers") and is_shipped(STUDIO_WEIGHTS)
         pair: Kind = "encoder and decoder"
         pose = "14 keypoints of one person, in photos and drawings"
+        objects = "persons, animals, bottles, chairs and cars in photos"
         return [
             BackendInfo(
                 _DCT,
@@ -77,6 +78,7 @@ class EmbeddedBackend:
                 device=True,
             ),
             BackendInfo(_PHOTO, "pose estimator", pose, "models", photo, "Apache-2.0", device=True),
+            BackendInfo(_PHOTO, "segmenter", objects, "models", photo, "Apache-2.0", device=True),
             BackendInfo(
                 "embedded:scattering",
                 "encoder",
@@ -129,18 +131,20 @@ class EmbeddedBackend:
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """``studio`` for most, ``photo`` for poses, ``writer`` for texts."""
+        """``studio`` for most, ``photo`` for objects and poses in photos, ``writer`` for texts."""
         if rest == "writer" and kind == "writer":
             return GrammarWriter(read_options(options, GrammarOptions, name=_WRITER))
         if (rest, kind) == ("denoiser", "denoiser"):
             return _module(rest).denoiser(options)
         if (rest, kind) == ("photo", "pose estimator"):
             return _module(rest).photo_pose_estimator(options)
+        if (rest, kind) == ("photo", "segmenter"):
+            return _module(rest).photo_segmenter(options)
         if rest == "studio" and kind in ("generator", "tuner", "segmenter", "captioner"):
             return getattr(_module(rest).studio_of(options), kind)(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
-            f"captioner; embedded:photo a pose estimator; {_WRITER} is a writer, "
+            f"captioner; embedded:photo a segmenter and a pose estimator; {_WRITER} is a writer, "
             "embedded:denoiser a denoiser"
         )
 

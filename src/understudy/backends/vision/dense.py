@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
-from understudy.backends.hub.preprocessing import read_preparation
+from understudy.backends.hub.preprocessing import Preparation, read_preparation
 from understudy.backends.hub.pretrained import (
     HUB_ALTERNATIVES,
     built_for,
@@ -88,7 +88,12 @@ class DenseNetwork:
         device, dtype = self._options.placement()
         more = {key: value.expand(len(images), -1) for key, value in self._more.items()}
         with running(self._network, self._options):
-            return self._forward(pixel_values=self._preparation(images, device, dtype), **more)
+            pixels = self._preparation_of(images)(images, device, dtype)
+            return self._forward(pixel_values=pixels, **more)
+
+    def _preparation_of(self, images: Images) -> Preparation:
+        """How a batch is shown to the network."""
+        return self._preparation
 
     def _ask(self, model: str, task: str) -> None:
         """Tell OneFormer what to do, as it was trained to hear it."""

@@ -1,4 +1,4 @@
-"""``embedded:photo``: images of any kind to a small grid of latents and back; persons' keypoints.
+"""``embedded:photo``: images to a small grid of latents and back; objects and persons' keypoints.
 
 An autoencoder of eight pixels a side for each place, in the hub's format, or another one that
 `understudy studio train --world photographs` made. Images whose sides are not multiples of eight
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import diffusers
 import numpy as np
+from transformers import AutoModelForSemanticSegmentation
 
 from understudy.backends.arrays import require_images
 from understudy.backends.diffusion.autoencoders import AutoencoderDecoder, AutoencoderEncoder
@@ -21,10 +22,12 @@ from understudy.backends.diffusion.loading import read_network
 from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.hub_models import HubOptions
+from understudy.backends.hub.preprocessing import Preparation
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.backends.vision.dense import VisionOptions
 from understudy.backends.vision.pose_estimators import MapPoseEstimator
+from understudy.backends.vision.segmenters import HubSegmenter
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
@@ -34,6 +37,8 @@ PHOTO_LICENCE = "apache-2.0 (made by Understudy from public images: see its card
 
 PIXELS_A_PLACE = 8
 """Pixels a side of one place of the grid of latents, and at least of an image."""
+
+_ENLARGED, _MOST_SHOWN = 2, 256  # times a photo's pixels a side, and at most, for the segmenter
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,40 @@ def photo_decoder(
         inherited["folder"] = encoder.folder
     read = read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
     return PhotoDecoder(shape, read)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmenterOptions(VisionOptions):
+    """Options of ``embedded:photo`` as a segmenter; those of `VisionOptions` besides.
+
+    Attributes:
+        folder: Another one of `understudy studio segmenter` than that in this package.
+    """
+
+    folder: str | None = None
+
+
+class PhotoSegmenter(HubSegmenter):
+    """Everyday objects in photos, as `understudy studio segmenter` learnt to find them.
+
+    A small photo is shown enlarged, unless the options have a size: what was learnt from are
+    objects that fill a photo. At twice its size persons of COCO's photos were found best.
+    """
+
+    def __init__(self, options: SegmenterOptions) -> None:
+        folder = options.folder or str(PHOTO_WEIGHTS / "segmenter")
+        super().__init__(folder, options, AutoModelForSemanticSegmentation, task=False)
+        self.name = full_name(PHOTO_NAME, options)
+        self.licence = PHOTO_LICENCE if options.folder is None else licence_of(options.folder)
+
+    def _preparation_of(self, images: Images) -> Preparation:
+        shown = min(_ENLARGED * min(images.shape[1:3]), _MOST_SHOWN)
+        return self._preparation.asked(self._options.size or shown)
+
+
+def photo_segmenter(options: Mapping[str, Any]) -> PhotoSegmenter:
+    """The segmenter; ``options`` are `SegmenterOptions`."""
+    return PhotoSegmenter(read_options(options, SegmenterOptions, name=PHOTO_NAME))
 
 
 def photo_pose_estimator(options: Mapping[str, Any]) -> MapPoseEstimator:
