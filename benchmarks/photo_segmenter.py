@@ -1,14 +1,14 @@
 """How well models find objects and keypoints in photos: those that ship, beside larger ones.
 
 Objects: photos with COCO's masks, stretched to squares, by the segmenters that ship, of drawn rooms
-and of photos, by DeepLab (LiteRT), and by ``--segmenter``. "Sure" are the photos of whose object some pixels are
-found for certain; IoU is that of the likeliest pixels; "left" the mean part of an object outside of what the generous search
-hides (three scales, mirrored, look-alikes, a margin); "missed" the photos of which more than half
-of it is; "hidden" the mean part of a photo that is hidden. Keypoints: of the largest person alone,
-which part of those that MoveNet (LiteRT) is sure of in photos of 256 pixels lies within a tenth of
-the person's longer side, and the same of drawn persons, whose keypoints are known. Domains: how
-many images, each alone, lie outside of what the two segmenters that ship know, by their pixels.
-Needs ``../shared/data``.
+and of photos, by DeepLab (LiteRT), and by ``--segmenter``. "Sure" are the photos in which pixels of
+the object are found for certain; IoU is that of the likeliest pixels; "left" the mean part of an
+object outside of what the generous search hides (three scales, mirrored, look-alikes, a margin);
+"missed" the photos of which more than half of it is; "hidden" the mean part of a photo that is
+hidden. Keypoints: of the largest person alone, which part of those that MoveNet (LiteRT) is sure of
+in photos of 256 pixels lies within a tenth of the person's longer side, and the same of drawn
+persons, whose keypoints are known. Domains: how many images, each alone, lie outside of what the
+two segmenters that ship know, by their pixels. Needs ``../shared/data``.
 """
 
 from __future__ import annotations
@@ -72,13 +72,8 @@ def figures(images: Images, truth: Masks, noun: str, model: Segmenter) -> tuple[
     sure, hidden = (segments.masks[0] & truth).any(axis=(1, 2)), segments.hidden[0]
     left = (truth & ~hidden).sum(axis=(1, 2)) / truth.sum(axis=(1, 2))
     overlap = (likely & truth).sum() / max(1, (likely | truth).sum())
-    return (
-        f"{sure.sum()}",
-        f"{overlap:.2f}",
-        f"{left.mean():.0%}",
-        f"{(left > 0.5).sum()}",
-        f"{hidden.mean():.0%}",
-    )
+    shares = f"{left.mean():.0%}", f"{(left > 0.5).sum()}", f"{hidden.mean():.0%}"
+    return f"{sure.sum()}", f"{overlap:.2f}", *shares
 
 
 def domains(side: int = 64, most: int = 300) -> None:
