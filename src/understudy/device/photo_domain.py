@@ -202,6 +202,6 @@ def segmenter_lines(segmenter: str) -> list[str]:
     return [
         *lines,
         "What is not found is not hidden. Of persons in real photos of 64 pixels a side "
-        f"{name} left {small:.0%} in view, of 128 pixels {large:.0%}: look at every photo of the "
-        "sheets.",
+        f"{name} left {small:.0%} in view, of 128 pixels {large:.0%}, of animals and things more: "
+        "look at every photo of the sheets.",
     ]

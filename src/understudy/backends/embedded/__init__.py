@@ -50,7 +50,7 @@ class EmbeddedBackend:
         studio = installed("torch", "transformers", "diffusers") and is_shipped(STUDIO_WEIGHTS)
         pair: Kind = "encoder and decoder"
         pose = "14 keypoints of one person, in photos and drawings"
-        objects = "persons, animals, bottles, chairs and cars in photos"
+        objects = "persons in photos; animals, bottles, chairs and cars less well"
         return [
             BackendInfo(
                 _DCT,
