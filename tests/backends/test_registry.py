@@ -104,7 +104,8 @@ def test_a_plugin_cannot_take_over_a_family(site: Path) -> None:
 
 def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry_points, "entry_points", lambda *, group: ())
-    names = [info.name for info in backends()]
+    families = BUILT_IN["understudy.backends"]  # another test's plug-in may be here as well
+    names = [info.name for info in backends() if info.name.partition(":")[0] in families]
     assert names == [
         *("embedded:dct", "embedded:denoiser", "embedded:energies", "embedded:photo"),
         *("embedded:photo", "embedded:photo", "embedded:scattering"),
@@ -124,8 +125,8 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dct", "no colon.*the families are embedded, hf, inception, litert, onnx"),
-        ("embeded:dct", r"no backend 'embeded'. There are embedded, hf, inception, litert, onnx"),
+        ("dct", "no colon.*the families are .*embedded, hf, inception, litert, onnx"),
+        ("embeded:dct", r"no backend 'embeded'. There are .*embedded, hf, inception, litert, onnx"),
         ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct, embedded:photo"),
         ("embedded:dct?coefs=3", r"no option 'coefs'. Its options are coefficients"),
         ("embedded:dct?coefficients=many", "must be a whole number, found 'many'"),
@@ -133,10 +134,7 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
         ("embedded:dct?coefficients=3&coefficients=4", "given twice"),
     ],
 )
-def test_a_wrong_name_says_what_exists(
-    name: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(entry_points, "entry_points", lambda *, group: ())  # no plug-in of a test
+def test_a_wrong_name_says_what_exists(name: str, message: str) -> None:
     with pytest.raises(BackendError, match=message):
         load_encoder(name, shape=(8, 8, 1))
 
