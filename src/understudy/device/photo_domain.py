@@ -145,25 +145,25 @@ def shipped_segmenter(home: DeviceHome, nouns: Sequence[str], *, disclosed: bool
     Raises:
         ConfigError: There is none.
     """
-    models = {name: load_model(Segmenter, name) for name in (STUDIO, PHOTO)}
-    able = [name for name, model in models.items() if _has_classes(model, nouns)]
-    if not able:
-        known = "; ".join(f"{name} has {', '.join(one.classes)}" for name, one in models.items())
-        strange = [n for n in nouns if not any(_has_classes(m, [n]) for m in models.values())]
-        what = " and ".join(map(repr, strange or nouns))
-        raise ConfigError(
-            f"of the segmenters that ship, {'none' if strange else 'no one'} has a class for "
-            f"{what}: {known}. Call objects by these, or name another segmenter: --segmenter"
-        )
-    if not disclosed or all(photo.label is not None for photo in stored_photos(home)):
-        return able[0]
-    images = references(home).images
-    domains = {name: photo_domain(images, models[name]) for name in able}
-    for name, domain in domains.items():
-        if not domain.unknown.all():
+    photos = disclosed and any(photo.label is None for photo in stored_photos(home))
+    images = references(home).images if photos else None
+    problem, models = "", dict[str, Segmenter]()
+    for name in (STUDIO, PHOTO):
+        model = models[name] = load_model(Segmenter, name)
+        if not _has_classes(model, nouns):
+            continue
+        if images is None or not (domain := photo_domain(images, model)).unknown.all():
             return name
-    problem = domains[able[-1]].problem(tuple(range(1, len(images) + 1)), able[-1])
-    raise ConfigError(problem or able[-1])
+        problem = domain.problem(tuple(range(1, len(images) + 1)), name) or problem
+    if problem:
+        raise ConfigError(problem)
+    strange = [n for n in nouns if not any(_has_classes(one, [n]) for one in models.values())]
+    what = " and ".join(map(repr, strange or nouns))
+    known = "; ".join(f"{name} has {', '.join(one.classes)}" for name, one in models.items())
+    raise ConfigError(
+        f"of the segmenters that ship, {'none' if strange else 'no one'} has a class for "
+        f"{what}: {known}. Call objects by these, or name another segmenter: --segmenter"
+    )
 
 
 def _has_classes(model: Segmenter, nouns: Sequence[str]) -> bool:
