@@ -54,6 +54,24 @@ def test_hostile_names_are_text_on_every_page_of_the_device(
 
 
 @pytest.mark.slow
+def test_asking_again_takes_what_knows_the_photos_by_then(
+    tmp_path: Path, with_pages: Commands
+) -> None:
+    """A segmenter that ships is not named by the page: other photos may have come since."""
+    site = Site(tmp_path, with_pages, device=True)
+    save_photo(rooms(1)[0][0], site.root / "photos" / "0.png")
+    asked = {"targets": "dog", "background": "room", "classes": "blue,green"}
+    with site.client:
+        token = site.enter()
+        for form in ({"action": "add", "folder": "data/photos"}, {"action": "request", **asked}):
+            assert site.post("/do", token, **form).status_code == 303, form
+            site.work()
+        home = DeviceHome.of(tmp_path / "device")
+        assert stored_preferences(home).segmenter == "embedded:studio"
+        assert 'name="segmenter" value=""' in site.get("/request").text
+
+
+@pytest.mark.slow
 def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
     tmp_path: Path, with_pages: Commands
 ) -> None:
@@ -92,6 +110,7 @@ def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
         assert "hidden-cells" in photos
         assert photos.count('class="out"') == 1
         pictures = site.get("/request").text
+        assert 'value="colours:red"' in pictures
         assert pictures.count("<img ") == 4 + 2  # of the dog all but words, and of the room
         for part, level in ((1, "edges"), (1, "noise"), (0, "segment")):
             answer = site.get("/level", part=part, level=level)

@@ -23,7 +23,7 @@ from understudy.device.home_folder import DeviceHome
 from understudy.device.photo_store import references, stored_photos
 from understudy.methods.sanitize.segments import classes_of
 
-STUDIO, PHOTO = "embedded:studio", "embedded:photo"
+SHIPPED = STUDIO, PHOTO = "embedded:studio", "embedded:photo"
 """The segmenters that ship: of drawn rooms, and of photos of everyday things."""
 
 _PHOTO_LIMIT, _MEAN_LIMIT, _MEAN_SPREAD = 0.81, 0.90, 0.04
@@ -148,7 +148,7 @@ def shipped_segmenter(home: DeviceHome, nouns: Sequence[str], *, disclosed: bool
     photos = disclosed and any(photo.label is None for photo in stored_photos(home))
     images = references(home).images if photos else None
     problem, models = "", dict[str, Segmenter]()
-    for name in (STUDIO, PHOTO):
+    for name in SHIPPED:
         model = models[name] = load_model(Segmenter, name)
         if not _has_classes(model, nouns):
             continue

@@ -18,7 +18,12 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.photo_domain import STUDIO, require_known_photos, shipped_segmenter
+from understudy.device.photo_domain import (
+    SHIPPED,
+    STUDIO,
+    require_known_photos,
+    shipped_segmenter,
+)
 from understudy.methods.sanitize.sanitizers import (
     PoseSanitizer,
     Sanitizer,
@@ -80,6 +85,11 @@ class Preferences:
     pose_model: str | None = None
     segmenter: str = STUDIO
     references: int = PAPER_REFERENCES
+
+    @property
+    def other_segmenter(self) -> str | None:
+        """One that does not ship; None: which of those is taken depends on the photos."""
+        return None if self.segmenter in SHIPPED else self.segmenter
 
     @property
     def nouns(self) -> tuple[str, ...]:

@@ -178,7 +178,7 @@ class DevicePages:
             parts=self._parts(preferences),
             part=part,
             references=None if preferences is None else preferences.references,
-            segmenter=None if preferences is None else preferences.segmenter,
+            segmenter=None if preferences is None else preferences.other_segmenter,
         )
 
     def level(self, part: RequestPart, level: Annotated[str, Query(max_length=16)]) -> Response:
