@@ -1,8 +1,8 @@
 """Put trained weights into the package: the networks, their sums, and nothing of the training.
 
 Usage: python scripts/ship_studio.py STUDIO          the mini studio
-       python scripts/ship_studio.py STUDIO photo    the autoencoder of photos, the pose estimator
-                                                     of persons, or whichever is there
+       python scripts/ship_studio.py STUDIO photo    the autoencoder, pose estimator and segmenter
+                                                     of photos, or whichever are there
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ship_photo(studio: Path) -> None:
         SystemExit: None is there, or they are too large.
     """
     weights = EMBEDDED / "photo" / "weights"
-    places = {"vae": weights, "pose": weights / "pose"}
+    places = {"vae": weights, **{name: weights / name for name in ("pose", "segmenter")}}
     done = {studio / n: to for n, to in places.items() if (studio / n / "config.json").is_file()}
     if not done:
         sys.exit(f"{studio} holds no folder {', '.join(places)} that is done")

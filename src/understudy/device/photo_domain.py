@@ -71,17 +71,22 @@ class PhotoDomain:
         """
         if not self.unknown.any():
             return None
-        kind = segmenter.partition("?")[0]
         which, remedy = f"the photos ({len(numbers)}) are", "Name"
+        shipped = "" if _is_of_photos(segmenter) else f"{PHOTO}, "
         if not self.unknown.all():
             listed = ", ".join(str(numbers[row]) for row in np.flatnonzero(self.unknown))
             which, remedy = f"the photos {listed} are", f"{self.remedy}, or name"
         return (
             f"{which} outside of what {segmenter} knows, {self.reason}, and an object is hidden "
             f"only as well as it is found. {remedy} a segmenter for such photos in understudy "
-            f"device request or segment: --segmenter {'' if kind == PHOTO else f'{PHOTO}, '}"
+            f"device request or segment: --segmenter {shipped}"
             "'litert:FILE.tflite?labels=LABELS.txt' or hf:NAME"
         )
+
+
+def _is_of_photos(segmenter: str) -> bool:
+    """Whether a name is that of the shipped segmenter of photos, with options or without."""
+    return segmenter.partition("?")[0] == PHOTO
 
 
 def photo_domain(
@@ -98,7 +103,7 @@ def photo_domain(
         return PhotoDomain(np.zeros(0, dtype=bool))
     if segmenter.name == STUDIO and isinstance(segmenter, ScoringSegmenter):
         return _drawn_rooms(images, segmenter)
-    if segmenter.name.partition("?")[0] == PHOTO:
+    if _is_of_photos(segmenter.name):
         return _everyday_photos(images, objects)
     return PhotoDomain(np.zeros(len(images), dtype=bool))
 
@@ -145,16 +150,14 @@ def shipped_segmenter(home: DeviceHome, nouns: Sequence[str], *, disclosed: bool
     Raises:
         ConfigError: There is none.
     """
-    photos = disclosed and any(photo.label is None for photo in stored_photos(home))
-    images = references(home).images if photos else None
     problem, models = "", dict[str, Segmenter]()
     for name in SHIPPED:
         model = models[name] = load_model(Segmenter, name)
         if not _has_classes(model, nouns):
             continue
-        if images is None or not (domain := photo_domain(images, model)).unknown.all():
+        problem = (_problem_of_all(home, name, model) or "") if disclosed else ""
+        if not problem:
             return name
-        problem = domain.problem(tuple(range(1, len(images) + 1)), name) or problem
     if problem:
         raise ConfigError(problem)
     strange = [n for n in nouns if not any(_has_classes(one, [n]) for one in models.values())]
@@ -173,31 +176,33 @@ def _has_classes(model: Segmenter, nouns: Sequence[str]) -> bool:
         return False
 
 
-def require_known_photos(home: DeviceHome, segmenter: str) -> None:
+def require_known_photos(home: DeviceHome, name: str, model: Segmenter) -> None:
     """Refuse a segmenter that knows none of the references; single ones may be left out later.
 
     Raises:
         ConfigError: It does not know them.
-        BackendError: It cannot be loaded.
     """
+    if problem := _problem_of_all(home, name, model):
+        raise ConfigError(problem)
+
+
+def _problem_of_all(home: DeviceHome, name: str, model: Segmenter) -> str | None:
+    """What is wrong where a segmenter knows none of the references; None where it knows one."""
     if all(photo.label is not None for photo in stored_photos(home)):
-        return
+        return None
     images = references(home).images
-    domain = photo_domain(images, load_model(Segmenter, segmenter))
-    if domain.unknown.all():
-        numbers = tuple(range(1, len(images) + 1))
-        raise ConfigError(domain.problem(numbers, segmenter) or segmenter)
+    domain = photo_domain(images, model)
+    return domain.problem(tuple(range(1, len(images) + 1)), name) if domain.unknown.all() else None
 
 
 def segmenter_lines(segmenter: str) -> list[str]:
     """What finds the objects, and what an owner should know of it where it is one of photos."""
-    kind = segmenter.partition("?")[0]
-    lines = [f"Objects are found by {segmenter}."]
-    if kind == STUDIO:
+    lines, name = [f"Objects are found by {segmenter}."], PHOTO
+    if segmenter.partition("?")[0] == STUDIO:
         return lines
-    if kind != PHOTO:
+    if not _is_of_photos(segmenter):
         lines.append(f"Whether {segmenter} knows such photos is not checked.")
-    name = PHOTO if kind == PHOTO else "DeepLab v3"
+        name = "DeepLab v3"
     small, large = _LEFT[name]
     return [
         *lines,

@@ -265,11 +265,11 @@ def _segmenter_for(
     """The one that is named, once it is known to have the objects and to know the photos."""
     if segmenter is None:
         return shipped_segmenter(home, targets, disclosed=disclosed)
-    classes = load_model(Segmenter, segmenter).classes
+    model = load_model(Segmenter, segmenter)
     for noun in targets:
-        classes_of(noun, classes)
+        classes_of(noun, model.classes)
     if disclosed:
-        require_known_photos(home, segmenter)
+        require_known_photos(home, segmenter, model)
     return segmenter
 
 

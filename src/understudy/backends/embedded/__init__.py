@@ -2,9 +2,9 @@
 
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
 have no weights, nor has ``embedded:denoiser``, a network to be trained. ``embedded:energies`` is a
-codec of shapes and textures, ``embedded:photo`` an autoencoder of images of any kind and a pose
-estimator of persons, and ``embedded:studio`` the mini studio, small models of every kind: their
-weights are in this package.
+codec of shapes and textures, ``embedded:photo`` an autoencoder of images of any kind, a segmenter
+of photos and a pose estimator of persons, and ``embedded:studio`` the mini studio, small models of
+every kind: their weights are in this package.
 ``embedded:writer`` writes captions from a grammar.
 """
 

@@ -178,7 +178,8 @@ class PhotoSegmenter(HubSegmenter):
         folder = options.folder or str(PHOTO_WEIGHTS / "segmenter")
         super().__init__(folder, options, AutoModelForSemanticSegmentation, task=False)
         self.name = full_name(PHOTO_NAME, options)
-        self.licence = PHOTO_LICENCE if options.folder is None else licence_of(options.folder)
+        if options.folder is None:
+            self.licence = PHOTO_LICENCE
 
     def _preparation_of(self, images: Images) -> Preparation:
         shown = min(_ENLARGED * min(images.shape[1:3]), _MOST_SHOWN)

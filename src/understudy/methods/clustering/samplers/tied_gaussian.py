@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -410,12 +410,14 @@ class TiedGaussianSampler:
     ) -> Iterator[SyntheticBatch]:
         metric = gaussian.metric
 
-        def draw(
-            first: int, part: Labels, these: Labels, rows: Labels, number: int, image: int
-        ) -> Images:
-            samples = these[rows]
+        @lru_cache(maxsize=1)
+        def points_of(first: int, number: int) -> tuple[Vector, Vector]:
             rng = materials.rng_of(f"samples {first} round {number}")
-            points, widths = gaussian.draw(part, rng)
+            return gaussian.draw(labels[first : first + _DECODED], rng)
+
+        def draw(first: int, these: Labels, rows: Labels, number: int, image: int) -> Images:
+            samples = these[rows]
+            points, widths = points_of(first, number)
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
             return self.decoder.match(
                 points[samples].astype(np.float32),
@@ -430,7 +432,7 @@ class TiedGaussianSampler:
             part = labels[first : first + _DECODED]
             for start in range(0, len(part), _MATCHED):
                 these = np.arange(start, min(start + _MATCHED, len(part)))
-                images = materials.selected(len(these), partial(draw, first, part, these))
+                images = materials.selected(len(these), partial(draw, first, these))
                 yield SyntheticBatch(part[these], images=images)
 
     def carried(self, noise: NoiseOfStage) -> tuple[capacity.Carried, ...]:
