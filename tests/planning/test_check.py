@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -180,12 +182,55 @@ def test_every_image_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(decoded) == len(set(decoded)) == 40
 
 
+def test_a_dataset_of_bad_files_alone_is_told_why(tmp_path: Path) -> None:
+    for patient in ("p1", "p2"):
+        for label in ("ill", "well"):
+            (tmp_path / "scans" / label / patient).mkdir(parents=True)
+            save(np.zeros((8, 8, 1), np.uint8), tmp_path / "scans" / label / patient / "x.png")
+    negative = np.full((6, 8, 8, 1), -1, np.float32)
+    np.savez(tmp_path / "x.npz", images=negative, labels=np.arange(6) % 2)
+    told = {"scans": r"\(6 bad\).*p1 is a folder inside a class folder.*--unit-from folder"}
+    told["x.npz"] = r"\(6 bad\).*row 0 is an image of real numbers that are not all from 0 to 1"
+    for name, reason in told.items():
+        (problem,) = checked(tmp_path / name).problems
+        assert problem.kind == "cannot be opened"
+        assert re.search(reason, problem.message)
+
+
+def test_folders_of_people_that_hold_classes_are_told(tmp_path: Path) -> None:
+    for outer, inner in [("people", "class{1}"), ("classes", "p{0}-{1}")]:
+        for one in range(5):
+            for other in range(2):
+                place = tmp_path / outer / f"p{one}" / inner.format(one, other)
+                place.mkdir(parents=True)
+                save(np.full((8, 8, 1), 10 * one + other, np.uint8), place / "x.png")
+    assert kinds(checked(tmp_path / "people", unit_from="folder"))["folders"] == 2
+    assert "folders" not in kinds(checked(tmp_path / "classes", unit_from="folder"))
+
+
+def test_no_command_is_said_to_fit_where_a_class_has_one_image(tmp_path: Path) -> None:
+    result = checked(class_folders(tmp_path, {"many": 6, "single": 1}))
+    assert not result.ready
+    assert result.command is None
+
+
+def test_class_names_with_commas_are_quoted_in_the_command(tmp_path: Path) -> None:
+    names = ('7" wide', "cat, tabby", "dog")
+    result = checked(class_folders(tmp_path, dict.fromkeys(names, 4)))
+    words = shlex.split(str(result.command))
+    declared = words[words.index("--classes") + 1]
+    assert make_config(
+        {"source": "x", "out": "out", "epsilon": 1.0, "classes": declared}
+    ).data.classes == tuple(names)
+    assert checked(tmp_path, classes=declared).ready
+
+
 def test_the_command_prints_it_and_exits_by_it(tmp_path: Path) -> None:
     folder = class_folders(tmp_path / "x", {"cat": 120, "dog": 50}, (8, 8, 1))
     good = CliRunner().invoke(app, ["check", str(folder)])
     assert good.exit_code == 0
     assert "nothing would refuse a run" in good.output
-    assert "less than 100 images can" in good.output
+    assert "little: fewer than 100" in good.output
     bad = CliRunner().invoke(app, ["check", str(messy(tmp_path / "y")), "--json"])
     assert bad.exit_code == 1
     content = json.loads(bad.stdout)

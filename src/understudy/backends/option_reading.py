@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from understudy.core.errors import WrongValue
-from understudy.core.option import kinds_of, option_of
+from understudy.core.option import kinds_of, names_listed, option_of
 
 if TYPE_CHECKING:  # importing it takes a tenth of a second, which only what reads options pays
     from pydantic import TypeAdapter
@@ -82,7 +82,7 @@ def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
         with contextlib.suppress(ValueError):
             return float(value)
     if any(typing.get_origin(kind) is tuple for kind in kinds):
-        parts = value.split(",") if isinstance(value, str) else value
+        parts = names_listed(value) if isinstance(value, str) else value
         return tuple(map(str, parts)) if isinstance(parts, list | tuple) else value
     return value
 

@@ -10,6 +10,7 @@ import typer
 from understudy.cli.option_values import Progress
 from understudy.cli.printing import console as _console
 from understudy.core.errors import ConfigError
+from understudy.core.option import names_listed
 from understudy.run.progress import reporting
 
 
@@ -45,7 +46,7 @@ def sample_command(
         if classes is not None:
             from understudy.run.sampled_release import base_set
 
-            base = base_set(classes.split(","), **common, **given)
+            base = base_set(names_listed(classes), **common, **given)
         else:
             from understudy.run.sample import sample
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import math
 import numbers
 import types
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from understudy.core.errors import WrongValue
+
+
+def names_listed(text: str) -> list[str]:
+    """Names between commas, as in a line of CSV: a name with a comma in it stands in quotes."""
+    return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def list_of_names(names: Iterable[str]) -> str:
+    """What `names_listed` reads."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 @dataclass(frozen=True)

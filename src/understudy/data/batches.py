@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,19 @@ _BATCH = 1024
 def batch_size(source: Source) -> int:
     """Rows of a batch, so that large images do not fill the memory."""
     return max(1, min(_BATCH, _BATCH_BYTES // max(1, int(np.prod(source.shape)))))
+
+
+def nothing_left(bad: Sequence[tuple[str, str]], records: str) -> str:
+    """What is said of a dataset with no record that can be used: (location, reason) of the first.
+
+    Args:
+        bad: Of each bad record.
+        records: What they are called.
+    """
+    if not bad:
+        return f"has no {records}"
+    location, reason = bad[0]
+    return f"none of its {records} can be used ({len(bad):,} bad). {location} {reason}"
 
 
 def images_at(source: Source, rows: NDArray[np.int64]) -> Images:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError, escaped
 from understudy.core.types import Batch, Shape
+from understudy.data.batches import nothing_left
 from understudy.data.image_decoding import BadImage, Header, colourless_images
 from understudy.data.image_files import (
     image_header,
@@ -407,7 +408,7 @@ class RecordSource:
         allow_empty: bool,
     ) -> None:
         if not self._rows:
-            raise SourceError(f"no readable image was found ({self.skipped} bad files)", self.name)
+            raise SourceError(nothing_left(self.bad, "images"), self.name)
         if None in counts:
             require_labels(self._options, self.name)
             self.classes, self._index = UNLABELLED_NAME, {}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.image_decoding import SUFFIXES
+from understudy.data.image_decoding import SUFFIXES, BadImage
 from understudy.data.image_files import begins_as_dicom, is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
-from understudy.data.manifest import Manifest
+from understudy.data.manifest import ImageNames, Manifest
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.units import DICOM_UNITS, rule_of
 
@@ -83,9 +83,14 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             if not line.path:
                 yield Record(f"{manifest.path}, row {row}", b"", fault="has no path")
                 continue
-            name = line.path.replace("\\", "/")  # as Windows writes paths
+            name, fault = line.path.replace("\\", "/"), line.fault  # as Windows writes paths
+            try:
+                if not os.path.lexists(folder / name):
+                    name = manifest.images.path_of(name) or name
+            except (BadImage, ValueError) as error:  # several, or a NUL
+                fault = fault or str(error)
             path = folder / name
-            fault = line.fault or _fault(path, root, linked=True)
+            fault = fault or _fault(path, root, linked=True)
             if fault is None:
                 real = os.path.realpath(path)
                 if real in names:
@@ -94,6 +99,19 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             yield Record(str(path), path, line.label, line.unit, fault, name)
 
     return manifest.source(records, options)
+
+
+def image_names_below(folder: Path) -> ImageNames:
+    """The images in a folder and in the folders inside."""
+
+    def paths() -> Iterator[str]:
+        for place, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not is_litter(name))
+            for name in sorted(names):
+                if is_image_name(name) and not is_litter(name):
+                    yield (Path(place) / name).relative_to(folder).as_posix()
+
+    return ImageNames(paths)
 
 
 def require_no_unit_column(options: Options, location: Path, what: str) -> None:
@@ -185,6 +203,10 @@ class _ClassFolder:
         return Record(entry.path, path, self.label, None, fault, name, self.depth)
 
 
+INNER_CLASSES = "if it is the class, list the images in a manifest.csv with columns path,label,unit"
+"""What to do where the folders are the other way round: a person's, with one for each class."""
+
+
 def _inner_folder(folder: Path, *, linked: bool) -> str:
     """The fault of a folder inside a class folder, with what would be lost by passing over it."""
     if linked:
@@ -192,7 +214,8 @@ def _inner_folder(folder: Path, *, linked: bool) -> str:
     images = sum(is_image_name(name) for _, _, names in os.walk(folder) for name in names)
     return (
         f"is a folder inside a class folder, of {images} images. If it is a person's, say so with "
-        "--unit-from folder; if it only sorts them, with '?folders=all' after the dataset's name"
+        "--unit-from folder; if it only sorts them, with '?folders=all' after the dataset's name; "
+        f"{INNER_CLASSES}"
     )
 
 

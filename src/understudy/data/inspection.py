@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from understudy.core.phrases import people_of
 from understudy.core.ports import Source
@@ -34,6 +35,8 @@ class Inspection:
     units: set[str] = field(default_factory=set, repr=False)
     # those of each class
     class_units: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    # folders inside class folders, each with the classes that it lies in
+    inner_folders: dict[str, set[str]] = field(default_factory=dict, repr=False)
     dicom: int = 0  # records of DICOM files
     # (file, earlier file) of the same bytes and the same class, the first ones
     equal: list[tuple[str, str]] = field(default_factory=list)
@@ -50,6 +53,9 @@ class Inspection:
         self.dicom += is_dicom_file(record)
         if record.unit is not None:
             self._count_unit(record.unit, record.label or "all")
+        parts = PurePosixPath(record.name or "").parts
+        if record.depth and len(parts) > 2:
+            self.inner_folders.setdefault(parts[1], set()).add(parts[0])
         content = pixel_bytes(record, self.reading)
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._count(digest, record.label or "all", record.location)

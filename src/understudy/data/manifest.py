@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Records, RecordSource
+from understudy.data.image_decoding import BadImage
 from understudy.data.labels import label_column, real_label, real_numbers
 from understudy.data.table_files import Table
 from understudy.data.units import DICOM_UNITS, person_columns, rule_of
@@ -16,6 +19,51 @@ from understudy.data.units import DICOM_UNITS, person_columns, rule_of
 PATHS = ("path", "file_name", "filename", "image_id")
 """Columns that hold the path of an image: this project's name, then those of the hub's
 ``metadata.csv``, of other tools, and of CelebA's ``list_attr_celeba.csv``."""
+
+_ROWS_READ = 20  # of which it is seen whether a column names images
+
+
+class ImageNames:
+    """The images beside a manifest, whose names may stand in it without their folder or ending."""
+
+    def __init__(self, paths: Callable[[], Iterable[str]]) -> None:
+        """``paths`` gives them, relative to the manifest's folder, when it is first needed."""
+        self._paths = paths
+
+    def path_of(self, name: str) -> str | None:
+        """The path of the one image of this name; None where there is none.
+
+        Raises:
+            BadImage: There are several.
+        """
+        wanted = PurePosixPath(name)
+        folders = wanted.parent.parts
+        matching = [
+            path
+            for path in self._by_name.get(wanted.name, ())
+            if not folders or PurePosixPath(path).parent.parts[-len(folders) :] == folders
+        ]
+        if len(matching) > 1:
+            raise BadImage(
+                f"is the name of {len(matching)} images: list paths, such as {matching[0]}"
+            )
+        return matching[0] if matching else None
+
+    def has(self, name: str) -> bool:
+        """Whether it is the name of an image, or of several."""
+        try:
+            return self.path_of(name) is not None
+        except BadImage:
+            return True
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        """The paths of each name, with and without its ending."""
+        known: dict[str, list[str]] = {}
+        for path in self._paths():
+            for name in {PurePosixPath(path).name, PurePosixPath(path).stem}:
+                known.setdefault(name, []).append(path)
+        return known
 
 
 class ManifestLine(NamedTuple):
@@ -33,6 +81,7 @@ class Manifest:
 
     table: Table
     files: str  # the column that holds the paths of the images
+    images: ImageNames
     label: str | None  # the column that holds the class; None for images without labels
     # the column that says who an image belongs to; None where every image is a unit
     unit: str | None
@@ -65,7 +114,24 @@ class Manifest:
         )
 
 
-def read_manifest(table: Table, unit: str | None, label: str | None = None) -> Manifest:
+def path_column(table: Table, images: ImageNames) -> str | None:
+    """The column that names the images: one of `PATHS`, else the only one that does; None."""
+    names = [column.name for column in table.columns()]
+    for name in PATHS:
+        if name in names:
+            return name
+    rows = list(islice(table.rows(names), _ROWS_READ))
+    naming = []
+    for name in names:
+        cells = [row.get(name) or "" for row in rows]
+        if cells and len(set(cells)) == len(cells) and all(map(images.has, cells)):
+            naming.append(name)
+    return naming[0] if len(naming) == 1 else None
+
+
+def read_manifest(
+    table: Table, images: ImageNames, unit: str | None, label: str | None = None
+) -> Manifest:
     """Open a manifest and check its columns; an error lists those that it has.
 
     ``unit`` is a column, a rule as text, or a DICOM field; ``label`` as for `label_column`.
@@ -73,11 +139,12 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
     columns, path = table.columns(), table.path
     names = [column.name for column in columns]
     listed = ", ".join(names) or "none"
-    files = next((name for name in PATHS if name in names), None)
+    files = path_column(table, images)
     if files is None:
         raise SourceError(
             f"a manifest needs a column 'path'; its columns are: {listed}. The names "
-            f"{', '.join(PATHS[1:])} serve too",
+            f"{', '.join(PATHS[1:])} serve too, and so does the one column that names the images, "
+            "with or without their folders and endings",
             path,
         )
     of_files = unit in DICOM_UNITS and unit not in names
@@ -93,4 +160,4 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
         if real_numbers(cells):
             raise SourceError(real_label(class_column), path)
     persons = person_columns(name for name in names if name not in (files, class_column, column))
-    return Manifest(table, files, class_column, column, of_files, persons)
+    return Manifest(table, files, images, class_column, column, of_files, persons)

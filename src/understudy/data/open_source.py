@@ -15,6 +15,7 @@ from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
 from understudy.data.encoded_images import Observer, Options
 from understudy.data.folder import (
     CLASSES_FILE,
+    image_names_below,
     inside,
     is_image,
     open_class_folders,
@@ -24,7 +25,7 @@ from understudy.data.folder import (
 )
 from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
-from understudy.data.manifest import Manifest, read_manifest
+from understudy.data.manifest import Manifest, path_column, read_manifest
 from understudy.data.names import SPLITS, names_of_classes
 from understudy.data.npz import GENERATED, open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
@@ -193,7 +194,7 @@ def _open_file(path: Path, options: Options) -> Source:
 
 def _read(manifest: Path, options: Options) -> Manifest:
     table = Table(manifest, options.reading.encoding)
-    return read_manifest(table, options.unit, options.label)
+    return read_manifest(table, image_names_below(manifest.parent), options.unit, options.label)
 
 
 def _open_folder(folder: Path, options: Options) -> Source:
@@ -241,7 +242,7 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
     files = [Path(entry.path) for entry in entries if entry.is_file()]
     folders = [entry.name for entry in entries if entry.is_dir()]
     images = sum(is_image(entry) for entry in entries)
-    manifest = _manifest(files, options, flat=images > 0)
+    manifest = _manifest(files, options, flat=images > 0, one_folder=len(folders) == 1)
     if manifest is not None:
         _require_inside([manifest], root)
         return open_manifest(_read(manifest, options), options, root)
@@ -279,7 +280,7 @@ def _require_inside(paths: list[Path], root: Path) -> None:
             raise SourceError("is a link that leads out of the folder", path)
 
 
-def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None:
+def _manifest(files: list[Path], options: Options, *, flat: bool, one_folder: bool) -> Path | None:
     """``manifest.csv``, ``.xlsx`` or ``.parquet``, or the only table that could be one."""
     lists = [path for path in files if path.name == LABELS_FILE and options.labelled]
     if lists and Table(lists[0]).lists_images:
@@ -300,10 +301,22 @@ def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None
             f"has {len(tables)} tables beside its images: name the manifest manifest.csv",
             tables[0].parent,
         )
+    if len(tables) != 1:
+        return None
     # A table beside bare images must be meant as their manifest; elsewhere it must look like one.
-    if len(tables) == 1 and (flat or "path" in _columns(tables[0], options)):
+    if flat or "path" in _columns(tables[0], options):
         return tables[0]
-    return None
+    # One folder is no class, as there would be two: a table beside it may name its images.
+    return tables[0] if one_folder and _names_images(tables[0], options) else None
+
+
+def _names_images(path: Path, options: Options) -> bool:
+    """Whether a column of a table names the images below its folder."""
+    try:
+        table = Table(path, options.reading.encoding)
+        return path_column(table, image_names_below(path.parent)) is not None
+    except InputError:
+        return False
 
 
 def _columns(path: Path, options: Options) -> set[str]:

@@ -131,9 +131,14 @@ def as_column(block: NDArray[Any]) -> NDArray[Any]:
 def check_column(column: StoredArray, rows: int) -> None:
     """Labels and units are whole numbers or text, one a row."""
     if column.shape not in ((rows,), (rows, 1)):
-        raise SourceError(f"has shape {column.shape} beside {rows} rows", column.location)
+        columns = len(column.shape) == 2 and column.shape[0] == rows
+        hint = ": columns of 0 and 1 are labels by labels.argmax(axis=1)" if columns else ""
+        raise SourceError(f"has shape {column.shape} beside {rows} rows{hint}", column.location)
     if column.dtype.kind not in "iuSUb" or column.dtype.itemsize == 0:
-        raise SourceError(f"holds {column.dtype}, not whole numbers or text", column.location)
+        raise SourceError(
+            f"holds {column.dtype}, not whole numbers or text: store labels.astype(int)",
+            column.location,
+        )
 
 
 def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, int]:

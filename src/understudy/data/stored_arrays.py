@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, SourceError, escaped
 from understudy.core.one_ahead import one_ahead
 from understudy.core.types import Batch, Labels, Shape
+from understudy.data.batches import nothing_left
 from understudy.data.encoded_images import (
     CHANGED,
     SKIP,
@@ -99,7 +100,7 @@ class ArraySource:
                 check_column(column, len(values))
         self._dropped = self._find_bad()
         if len(self) == 0:
-            raise SourceError("has no rows", values.location)
+            raise SourceError(nothing_left(self.bad, "rows"), values.location)
         self._set_classes(classes, allow_empty)
 
     def __len__(self) -> int:

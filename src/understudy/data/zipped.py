@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from understudy.core.damaged_files import ZIP_DAMAGE
-from understudy.core.errors import SourceError
+from understudy.core.errors import InputError, SourceError
 from understudy.data.archives import is_link, safe_members
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.folder import require_no_unit_column
-from understudy.data.image_decoding import MAX_BYTES
+from understudy.data.folder import INNER_CLASSES, require_no_unit_column
+from understudy.data.image_decoding import MAX_BYTES, BadImage
 from understudy.data.image_files import is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
-from understudy.data.manifest import read_manifest
+from understudy.data.manifest import ImageNames, path_column, read_manifest
 from understudy.data.names import SPLITS, UNLABELLED_NAME
 from understudy.data.table_files import LABELS_FILE, TABLE_SUFFIXES, Table
 from understudy.data.units import DICOM_UNITS
@@ -34,7 +34,7 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     tables = [name for name in at_top if name.lower().endswith(TABLE_SUFFIXES)]
     named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
     listed = [LABELS_FILE] if options.labelled and archive.lists_images else []
-    manifests = listed or named or (tables if flat else [])
+    manifests = listed or named or (tables if flat else _naming(archive, images, tables, options))
     if len(manifests) > 1:
         raise SourceError(f"has {len(manifests)} tables: name the manifest manifest.csv", path)
     if manifests:
@@ -70,12 +70,24 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     return RecordSource(records, options, classes=classes, allow_empty=True, dicom_units=of_files)
 
 
+def _naming(archive: _Archive, images: list[str], tables: list[str], options: Options) -> list[str]:
+    """The only table beside one folder, if it names the images: one folder is no class."""
+    if len(tables) != 1 or len({name.partition("/")[0] for name in images}) != 1:
+        return []
+    try:
+        table = Table(archive.path / tables[0], options.reading.encoding, archive.read(tables[0]))
+        return tables if path_column(table, ImageNames(lambda: images)) is not None else []
+    except InputError:
+        return []
+
+
 def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSource:
     """The images that a manifest in the archive lists."""
     path = archive.path
     content = archive.read(table)
     named = Table(path / table, options.reading.encoding, content)
-    manifest = read_manifest(named, options.unit, options.label)
+    images = ImageNames(lambda: filter(archive.is_image, archive.members))
+    manifest = read_manifest(named, images, options.unit, options.label)
 
     def records() -> Iterator[Record]:
         names: set[str] = set()
@@ -84,10 +96,15 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
                 name = str(PurePosixPath(line.path.replace("\\", "/")))
                 location = f"{path}, {line.path or f'row {row} of {table}'}"
                 content, fault = b"", line.fault
+                try:
+                    if name not in archive.members:
+                        name = manifest.images.path_of(name) or name
+                except BadImage as error:
+                    fault = fault or str(error)
                 if not line.path:
                     fault = "has no path"
                 elif name not in archive.members:
-                    fault = f"is listed in {table} and is not in the archive"
+                    fault = fault or f"is listed in {table} and is not in the archive"
                 elif name in names:
                     fault = f"is listed twice in {table} (again in row {row})"
                 else:
@@ -105,7 +122,8 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
 
 _INNER_FOLDER = (
     "lies in a folder inside a class folder. If that is a person's, say so with --unit-from "
-    "folder; if it only sorts images, with '?folders=all' after the dataset's name"
+    "folder; if it only sorts images, with '?folders=all' after the dataset's name; "
+    f"{INNER_CLASSES}"
 )
 
 

@@ -90,7 +90,7 @@ class SourceCheck:
         stored: Of what sizes and colours its images are, in words; empty for embeddings.
         losses: What images lose by the size, the fit and the channels of that run, by the option as
             it is typed.
-        carried: For each epsilon, what each class can carry; None: less than 100 images can.
+        carried: For each epsilon, what each class can carry; None: it has fewer than 100 images.
     """
 
     source: str
@@ -150,7 +150,7 @@ def checked_dataset(
         step = events.step("reading the dataset")
         result = check_source(config)
         step.finish()
-        if place is not None and result.command is not None:
+        if place is not None and result.shape is not None:
             step = events.step("drawing the contact sheet")
             _write_sheet(config.changed(**result.options), place)
             step.finish()
@@ -184,6 +184,7 @@ def check_source(config: RunConfig) -> SourceCheck:
             problems.append(_unit_problem(column, counted, inspection))
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
+    lone = any(problem.kind == _LONE for problem in problems)  # which no option mends
     if counted is not inspection and counted.classes == inspection.classes:
         remedies = {name: remedies[name] for name in remedies if not name.startswith("unit_from")}
         remedies["unit"] = column
@@ -207,7 +208,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         },
         problems=tuple(problems),
         options=remedies,
-        command=None if source is None else command_line(config, remedies, EPSILONS[0]),
+        command=None if source is None or lone else command_line(config, remedies, EPSILONS[0]),
         carried=_carried(tables, _class_units(counted)),
     )
 
@@ -312,9 +313,7 @@ def _counted(
         examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
         yield Problem("contradicting labels", message, count=count, examples=examples)
     yield from _class_names(inspection.classes)
-    counts = {} if config.data.classes is not None else inspection.classes
-    if lone := sorted(name for name, count in counts.items() if count == 1):
-        yield Problem(_LONE, lone_class_words(lone), blocking=True, count=len(lone))
+    yield from _folders(inspection)
 
 
 def _colours(
@@ -354,10 +353,25 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
         yield Problem("class names", person_words(persons), count=len(persons))
 
 
+def _folders(inspection: Inspection) -> Iterator[Problem]:
+    """Fewer folders inside class folders than classes, and the same ones: are these people's?"""
+    inner, outer = inspection.inner_folders, len(inspection.classes)
+    if 0 < len(inner) < outer and all(2 * len(classes) >= outer for classes in inner.values()):
+        message = (
+            f"the {outer} class folders hold the same {len(inner)} folders, such as {min(inner)}. "
+            "Class names are published: if the class folders are people and those inside are "
+            "classes, list the images in a manifest.csv with columns path,label,unit"
+        )
+        yield Problem("folders", message, count=len(inner))
+
+
 def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     """What opening the dataset showed."""
     if is_unlabelled(source, config.data):
         yield Problem("no classes", ONE_CLASS)
+    lone: tuple[str, ...] = getattr(source, "lone_classes", ())
+    if lone and config.data.classes is None:
+        yield Problem(_LONE, lone_class_words(lone), blocking=True, count=len(lone))
     if not isinstance(source, RecordSource):
         return
     if source.stray:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from understudy.core.option import list_of_names
 from understudy.run.config import RunConfig, option_defaults, run_options
 
 PROPOSED_SIDES = (16, 32, 48, 64, 96, 128)
@@ -61,7 +62,7 @@ def option_words(name: str, value: Any) -> list[str]:
             for word in ("--set", shlex.quote("=".join(map(str, pair))))
         ]
     flag = "--" + name.replace("_", "-")
-    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    text = list_of_names(value) if isinstance(value, tuple) else str(value)
     return [flag] if value is True else [flag, shlex.quote(text)]
 
 
