@@ -124,6 +124,16 @@ def test_what_a_class_carries_goes_by_people_and_not_by_images(tmp_path):
     assert not any(carried is None for carried in alone.carried[1.0].values())
 
 
+def test_a_run_says_before_its_charge_that_patients_are_not_protected(tmp_path):
+    scans = with_manifest(tmp_path / "m")
+    options = {"epsilon": 20.0, "settings": QUICK, "ledger": str(tmp_path / "l.db")}
+    plan = understudy.dry_run(scans, out=tmp_path / "out", **options)
+    assert plan.notes[0].startswith("the column 'patient' may say whose an image is")
+    options["unit"] = "patient"
+    plan = understudy.dry_run(scans, out=tmp_path / "out", **options)
+    assert not any("whose an image is" in note for note in plan.notes)
+
+
 def test_no_repeats_no_values_no_persons(tmp_path):
     """A column of different values, an empty one and the class itself say nothing."""
     names, images, _ = zip(*rows(), strict=True)

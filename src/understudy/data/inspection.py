@@ -95,13 +95,8 @@ class Inspection:
                 self.contradicting.append((location, first))
 
 
-def source_notes(source: Source) -> Iterator[str]:
-    """What the owner should know of a dataset that was opened, a paragraph each."""
-    bad: list[tuple[str, str]] = getattr(source, "bad", [])
-    if source.skipped:
-        lines = [f"  {location}: {reason}" for location, reason in bad[:FIRST]]
-        rest = [f"  and {source.skipped - FIRST:,} more"] if source.skipped > FIRST else []
-        yield "\n".join([f"{source.skipped:,} bad files were passed over:", *lines, *rest])
+def people_notes(source: Source) -> Iterator[str]:
+    """What of the people in a dataset seems to be left unprotected, the worst first."""
     columns: tuple[str, ...] = getattr(source, "person_columns", ())
     if columns and not source.has_units:
         yield (
@@ -111,18 +106,29 @@ def source_notes(source: Source) -> Iterator[str]:
         )
     if not isinstance(source, RecordSource):
         return
-    if source.stray:
-        yield f"{source.stray:,} notes and files of packers or file browsers were passed over"
+    if source.grouping is not None:
+        yield source.grouping.warning
     if source.burnt_in:
         yield (
             f"{source.burnt_in:,} images may have text burnt into their pixels, as their headers "
             "or their modality say: a name in them is a part of the image. Look at them, and mask "
             "or remove them, before you release anything"
         )
+
+
+def source_notes(source: Source) -> Iterator[str]:
+    """What the owner should know of a dataset that was opened, a paragraph each."""
+    bad: list[tuple[str, str]] = getattr(source, "bad", [])
+    if source.skipped:
+        lines = [f"  {location}: {reason}" for location, reason in bad[:FIRST]]
+        rest = [f"  and {source.skipped - FIRST:,} more"] if source.skipped > FIRST else []
+        yield "\n".join([f"{source.skipped:,} bad files were passed over:", *lines, *rest])
+    if not isinstance(source, RecordSource):
+        return
+    if source.stray:
+        yield f"{source.stray:,} notes and files of packers or file browsers were passed over"
     if source.distorted:
         yield (
             f"{source.distorted:,} images of another ratio are stretched. --fit crop cuts them "
             "about their middle, --fit pad lays them on black; understudy plan says what each loses"
         )
-    if source.grouping is not None:
-        yield source.grouping.warning

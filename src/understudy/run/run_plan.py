@@ -13,7 +13,7 @@ from typing import Any
 from understudy.core.ports import StepwiseModel
 from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt
-from understudy.data.inspection import source_notes
+from understudy.data.inspection import people_notes, source_notes
 from understudy.data.names import like_persons, person_words
 from understudy.methods.base import ClassCapacity, Explanation
 from understudy.privacy.accounting import epsilon_of_mu
@@ -195,9 +195,10 @@ def _notes(
     prepared: Prepared, whole: Receipt, budget: float | None, explained: Explanation
 ) -> Iterator[str]:
     """What the owner should know before spending, worst first."""
-    yield from _spending_notes(prepared, budget)
     if persons := like_persons(prepared.source.classes):
         yield person_words(persons)
+    yield from people_notes(prepared.source)
+    yield from _spending_notes(prepared, budget)
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)

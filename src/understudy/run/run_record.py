@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from understudy.core.option import list_of_names
 from understudy.core.ports import Source
 from understudy.core.types import Receipt, Release
 from understudy.core.version import understudy_version
@@ -42,9 +43,7 @@ def declaring_options(premises: Sequence[Premise]) -> list[str]:
             height, width = value
             value = height if height == width else "N"
         elif premise.name == "class names" and len(value) > 1:
-            if any("," in name for name in value):
-                continue  # the option cannot say them
-            value = ",".join(value)
+            value = list_of_names(value)
         elif premise.name == "class names":
             flag, value = OPTIONS["label column"], NO_LABELS
         elif premise.name not in ("label column", "colour channels"):
