@@ -49,6 +49,20 @@ def test_a_run_says_where_everything_lies(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("hold_out", [[], ["--hold-out", "30%"]], ids=["none", "held out"])
+def test_the_command_that_a_run_says_is_next_runs(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path, hold_out: list[str]
+) -> None:
+    made = understudy.run("synthesize", scans, "--out", tmp_path / "o", *QUICK, *books, *hold_out)
+    words = made.out.splitlines()[-1].removeprefix("next:").split()
+    other = class_folders(tmp_path / "other", {"cat": 30, "dog": 30}, (6, 6, 1), seed=1)
+    places = {"SOURCE": str(scans), "OTHER_REAL_RECORDS": str(other)}
+    assert set(words) >= set(list(places)[: 1 if hold_out else 2])
+    ended = understudy.run(*(places.get(word, word) for word in words[1:]))
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

@@ -88,7 +88,16 @@ class RunPrinter:
         if result.contact_sheet is not None:
             _console.print(f"images:    {result.contact_sheet}")
         _console.print(f"to keep:   {result.owner / 'report.html'}{others}")
-        _console.print(f"next:      understudy evaluate {result.folder} --real SOURCE")
+        _console.print(f"next:      {_evaluation(result)}")
+
+
+def _evaluation(result: Result) -> str:
+    """The command that measures it; what a run without a guarantee set aside is no test set."""
+    from understudy.run.held_out import read_hold_out
+
+    held_out = result.copies is None and read_hold_out(result.owner) is not None
+    test = "" if held_out else " --test OTHER_REAL_RECORDS"
+    return f"understudy evaluate {result.folder} --real SOURCE{test}"
 
 
 def _samples_words(result: Result) -> str:
