@@ -13,6 +13,7 @@ from tests.run.samples import class_folders, embeddings
 
 from understudy.cli.main import app
 from understudy.core.errors import InputError, RunError
+from understudy.run.config import make_config
 from understudy.run.recipe import carry_out, read_steps
 
 
@@ -128,3 +129,11 @@ def test_the_recipe_of_the_page_is_one(site: Path, repository: Path) -> None:
         class_folders(site / name, {"cat": 3, "dog": 3})
     steps = read_steps(site / "page.yaml", commands(), "none")
     assert [step.command for step in steps] == ["synthesize", "select", "evaluate", "report"]
+
+
+def test_a_list_of_names_with_commas_is_the_list_of_the_command(site: Path) -> None:
+    names = ["cat, tabby", '7" wide', "dog"]
+    (step,) = read_steps(written(site, changed(1, classes=names)[:1]), commands(), "none")
+    text = step.words[step.words.index("--classes") + 1]
+    config = make_config({"source": "x", "out": "o", "epsilon": 1, "classes": text})
+    assert config.data.classes == tuple(names)

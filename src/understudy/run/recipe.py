@@ -14,6 +14,7 @@ from typing import Any
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import write_whole
+from understudy.core.option import list_of_names
 from understudy.run.config import make_config, read_config, read_yaml, unknown
 from understudy.run.select_config import make_select_config
 
@@ -169,7 +170,7 @@ def _value_words(parameter: Any, value: Any) -> list[str]:
     if isinstance(value, list):
         if getattr(parameter, "multiple", False):
             return [word for one in value for word in (*flag, _text(one))]
-        return [*flag, ",".join(map(_text, value))]
+        return [*flag, list_of_names(map(_text, value))]
     return [*flag, _text(value)]
 
 

@@ -14,6 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError
 from understudy.core.files import owner_file
+from understudy.core.option import list_of_names
 from understudy.web.confinement import FolderRoots
 from understudy.web.option_forms import READING, form_options, reading_fields, words_of
 from understudy.web.studio import (
@@ -184,6 +185,6 @@ def _planned(
     pairs = dict(values)
     for name, value in proposed.items():
         if name not in units:
-            text = ",".join(value) if isinstance(value, list) else str(value)
+            text = list_of_names(value) if isinstance(value, list) else str(value)
             pairs.setdefault(name, "on" if value is True else text)
     return list(pairs.items())
