@@ -47,6 +47,19 @@ def test_a_reference_takes_out_what_dense_places_tell():
     assert area("calibrated", blurred).value > area("distance", blurred).value
 
 
+@pytest.mark.parametrize("axes", [0, 1, 3])
+def test_a_density_of_samples_in_a_plane_is_one_in_the_plane(axes):
+    """A release whose samples are all alike, or on a line, is measured and not refused."""
+    flat = np.where(np.arange(MEMBERS.shape[1]) < axes, MEMBERS, 1.0)
+    _, _, frame = np.linalg.svd(REFERENCE - REFERENCE.mean(axis=0), full_matrices=False)
+    released = REFERENCE.mean(axis=0) + flat @ frame
+    scores = by_density_ratio(np.concatenate([MEMBERS, OTHERS]), released, REFERENCE)
+    assert np.isfinite(scores).all()
+    assert (scores == 0).all() == (axes == 0)
+    same = np.ones((50, 6))
+    assert (by_density_ratio(MEMBERS, same, same) == 0).all()
+
+
 def test_a_ratio_finds_copies_that_are_as_near_as_their_surroundings_are_dense():
     lengths = np.linalg.norm(MEMBERS, axis=1, keepdims=True)
     blurred = MEMBERS + np.random.default_rng(5).normal(size=MEMBERS.shape) * 0.1 * lengths

@@ -1,5 +1,7 @@
 """What a release adds is told from what members and non-members differ by themselves in."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,15 @@ def test_a_release_of_the_members_origin_adds_nothing_though_the_attack_succeeds
     assert added.auc.low <= 0
     assert added.tpr_at[0.01].low <= 0
     assert (plain.auc.low > 0.52) == (blind.roc.auc.low > 0.52) == (shift > 0)
+
+
+def test_a_score_that_says_nothing_adds_nothing_where_the_blind_one_is_worse_than_a_guess():
+    blind = Blind.of(records(0, 60), records(1, 60))
+    worse = replace(blind, scores=np.where(blind.member, -1.0, 1.0) + records(2, 120)[:, 0])
+    assert worse.roc.auc.high < 0.5
+    added = worse.added(np.zeros(120))
+    assert (added.auc.value, added.auc.low, added.auc.high) == (0, 0, 0)
+    assert worse.added(blind.member + 0.1 * records(3, 120)[:, 0]).auc.low > 0
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, 0.6])

@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 
-from understudy.core.errors import BudgetRefused, RunError
+from understudy.core.errors import BudgetRefused, ConfigError, RunError
 from understudy.release.outputs import private_cache, run_folder
 
 SETTINGS = {"epsilon": 1.0, "seed": 0, "count": None}
@@ -89,6 +89,20 @@ def test_a_new_run_that_is_refused_leaves_no_folder(tmp_path):
     with pytest.raises(BudgetRefused), run_folder(tmp_path / "out", SETTINGS, resume=False):
         raise REFUSED
     assert not (tmp_path / "out").exists()
+
+
+def test_a_new_run_that_could_make_nothing_leaves_no_folder(tmp_path):
+    def refuse():
+        raise ConfigError("no words for the class")
+
+    with pytest.raises(ConfigError), run_folder(tmp_path / "out", SETTINGS, resume=False) as folder:
+        folder.keep("population", refuse)
+    assert not (tmp_path / "out").exists()
+    with run_folder(tmp_path / "out", SETTINGS, resume=False) as folder:
+        folder.keep("weights", lambda: {"a": np.ones(1)})  # which took its time
+        with pytest.raises(ConfigError):
+            folder.keep("population", refuse)
+    assert folder.begun
 
 
 def test_a_resumed_run_that_is_refused_stays(tmp_path):

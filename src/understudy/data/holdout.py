@@ -76,7 +76,8 @@ def split(source: Source, hold_out: HoldOut) -> Parts:
     if out.all() or not out.any():
         raise SourceError(
             f"of {len(out):,} records {int(out.sum()):,} were drawn to be held out at a share of "
-            f"{hold_out.share:.2%}: ask for another --hold-out, or take a larger dataset",
+            f"{hold_out.share:.2%}, each by a coin of its own or of its unit's. The same command "
+            "draws anew; a larger --hold-out makes it likelier that some are",
             source.name,
         )
     return Parts(PartSource(source, ~out), PartSource(source, out))

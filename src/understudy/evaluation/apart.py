@@ -12,9 +12,7 @@ from understudy.core.image_identity import Looks, same_looks
 from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics.fingerprints import Digests, copied, record_digests
 from understudy.metrics.subsets import some
-
-_FEW = 0.01
-"""Part of a test set that may be shared and is left out: duplicates that large datasets have."""
+from understudy.run.shared_records import FEW
 
 _COMPARED = 2_000  # images of a test set, at most, whose looks are compared with the private ones
 
@@ -55,7 +53,7 @@ def require_few_shared(
     shared = np.zeros(len(digests), dtype=np.bool_)
     for words, others in sides.items():
         same = copied(digests, others)
-        if same.mean() > _FEW:
+        if same.mean() > FEW:
             raise ConfigError(
                 f"{int(same.sum()):,} of {len(same):,} rows of the test set ({name}) are {words}: "
                 "a test set is of real records that were in neither, or nothing that is measured "
@@ -73,7 +71,7 @@ def _digests(side: EmbeddedDataset, images: bool) -> Digests:
 def _require_no_stored_anew(private: Looks, test: Looks, name: str) -> None:
     compared = test.at(np.arange(len(test))[some(len(test), _COMPARED)])
     hits = int(same_looks(compared, private).sum())
-    if hits > _FEW * len(compared):
+    if hits > FEW * len(compared):
         raise ConfigError(
             f"{hits:,} of {len(compared):,} images of the test set ({name}) are private images "
             "that were stored anew: encoded, resized or turned, they look the same. A test set is "

@@ -26,6 +26,7 @@ DENSITY_DIMS = 8
 
 _DENSITY_ROWS = 4000
 _LEAST_DISTANCE = 1e-6  # of the median distance to the reference
+_LEAST_VARIANCE = 1e-12  # of the largest, of rows along an axis
 
 
 ReleaseAttack = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Vector]
@@ -84,7 +85,8 @@ def by_density_ratio(
 ) -> Vector:
     """Log of the density of the release over that of the reference (DOMIAS, van Breugel 2023).
 
-    Both densities are Gaussian kernel estimates on the first principal axes of the reference.
+    Both densities are Gaussian kernel estimates on the first principal axes of the reference, as
+    many as both vary along; where the samples are all alike every score is 0.
 
     Args:
         candidates: (n, d).
@@ -103,12 +105,28 @@ def by_density_ratio(
         rows[some(len(rows), _DENSITY_ROWS, 0)] - centre for rows in (release, reference)
     )
     _, spread, axes = np.linalg.svd(usual, full_matrices=False)
-    scale = np.maximum(spread[:dims], spread[0] * 1e-6)
+    scale = np.maximum(spread[:dims], max(spread[0] * 1e-6, _LEAST_VARIANCE))
     frame = (axes[:dims] / scale[:, None]).T
+    dims = min(_varied_axes(rows @ frame) for rows in (theirs, usual))
+    if dims == 0:  # all samples are alike
+        return np.zeros(len(candidates))
+    frame = frame[:, :dims]
     densities = [scipy.stats.gaussian_kde((rows @ frame).T) for rows in (theirs, usual)]
     points = ((candidates - centre) @ frame).T
     over, under = (density.logpdf(points) for density in densities)
     return np.asarray(over - under, dtype=np.float64)
+
+
+def _varied_axes(rows: Vector) -> int:
+    """How many of the first axes rows (n, k) have a density along: 0 to k.
+
+    Rows that lie in a plane have none in space.
+    """
+    for dims in range(rows.shape[1], 0, -1):
+        variances = np.linalg.eigvalsh(np.atleast_2d(np.cov(rows[:, :dims].T)))
+        if variances[0] > _LEAST_VARIANCE * max(variances[-1], _LEAST_VARIANCE):
+            return dims
+    return 0
 
 
 _AREA = (

@@ -191,7 +191,7 @@ class Blind:
             scores: (n + m,) of the members, then of the non-members, higher for members.
         """
         combined = self._combined(np.asarray(scores, dtype=np.float64))
-        pair = [ranks(each) for each in (combined, self.scores)]
+        pair = [ranks(each) for each in (combined, self._best())]
         values = np.subtract(*(_summary(*rates(one, self.member)) for one in pair))
         rng = np.random.default_rng([self.seed, 0xB11D])
         draws = np.empty((RESAMPLES, len(values)))
@@ -205,6 +205,16 @@ class Blind:
         )
         curve = roc(combined[self.member], combined[~self.member])
         return Added(curve, area, dict(zip(AT, tpr_at, strict=True)), advantage)
+
+    def _best(self) -> Vector:
+        """The blind score, or what the classifier makes of it by itself, whichever tells more.
+
+        Where few records make the blind score worse than a guess by chance, the classifier turns
+        it round: what it gains by that, an attack has not added.
+        """
+        alone = self._combined(np.zeros(len(self.member)))
+        areas = [roc(one[self.member], one[~self.member]).auc.value for one in (alone, self.scores)]
+        return alone if areas[0] > areas[1] else self.scores
 
     def _combined(self, scores: Vector) -> Vector:
         """Cross-fitted on the blind score, the attack's, and how rare that is of non-members."""

@@ -147,11 +147,11 @@ class RunFolder(RunPaths):
 
     def keep(self, name: str, make: Callable[[], NamedArrays]) -> NamedArrays:
         """What ``make`` returns, which is public; kept, so that a resumed run reads it back."""
-        self.begun = True
         path = self.stored(name)
         if not path.exists():
             path.parent.mkdir(mode=0o700, exist_ok=True)
             write_arrays(path, make())
+        self.begun = True
         return read_arrays(path)
 
     def start_release(self) -> None:

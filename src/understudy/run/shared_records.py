@@ -16,11 +16,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.image_identity import CROPS, Looks, centre, originals_of, same_looks
+from understudy.core.image_identity import (
+    CROPS,
+    Looks,
+    centre,
+    is_blank,
+    originals_of,
+    same_looks,
+    value_digest,
+)
 from understudy.core.ports import Source
 from understudy.metrics.subsets import some
 from understudy.privacy.ledger.fingerprint import RecordDigests
 from understudy.privacy.ledger.ledger import Ledger
+
+FEW = 0.01
+"""Part of a test set that may be private: duplicates that large datasets have."""
 
 _LISTED = 3
 _CROPPED = 10_000  # private images, at most, whose crops are looked for, chosen at random
@@ -78,6 +89,22 @@ def require_no_shared_records(
             "leave as it is, outside of every guarantee. Nothing was charged and nothing was "
             "written. Take these records out, or name others (this message counts private "
             "records: it is for the owner alone)"
+        )
+
+
+def require_apart(test: Source, private: Source) -> None:
+    """Refuse a test set of which more than `FEW` of the records are private, value for value."""
+    key = secrets.token_bytes(32)
+    own = {value_digest(record, key) for record in originals_of(private)}
+    shared = sum(
+        value_digest(record, key) in own for record in originals_of(test) if not is_blank(record)
+    )
+    if shared > FEW * len(test):
+        raise ConfigError(
+            f"{shared:,} of the {len(test):,} records of the test set ({test.name}) are private "
+            "records: a test set is of real records that were not in the private dataset, or no "
+            "accuracy on it means anything. Nothing was charged and nothing was written. Leave "
+            "them out, name another (--test), or have a part held out (--hold-out 5%)"
         )
 
 
