@@ -143,6 +143,20 @@ def test_unconditional(go):
     check_release(go(settings=settings), kind="images", count=30, classes=1)
 
 
+@pytest.mark.parametrize("source", ["large", "vectors.npz"])
+def test_private_records_are_no_test_set(go, data, tmp_path, source):
+    copy = tmp_path / source
+    make_copy = shutil.copytree if (data / source).is_dir() else shutil.copy
+    make_copy(data / source, copy)
+    with pytest.raises(InputError, match=r"of the test set .* are private records"):
+        go(source, settings={}, test=str(copy))
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        assert not ledger.datasets()
+    with pytest.raises(InputError, match=r"of the test set .* are private records"):
+        understudy.dry_run(data / source, out=tmp_path / "o", epsilon=8.0, test=copy)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_test_set_that_cannot_be_used_is_refused_before_anything_is_spent(go, data, tmp_path):
     with pytest.raises(InputError, match="trains no classifier"):
         go(settings={"conditional": False}, test="test")

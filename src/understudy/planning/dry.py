@@ -21,7 +21,7 @@ from understudy.run.early_stop import require_otherwise
 from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, prepare, require_room_of
 from understudy.run.run_plan import RunPlan, plan_of
-from understudy.run.shared_records import require_apart, require_no_shared_records
+from understudy.run.shared_records import require_no_shared_records, require_unseen_test
 from understudy.run.tuning import alternatives_of
 
 
@@ -45,7 +45,7 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     with Ledger(prepared.config.privacy.ledger) as ledger:
         require_no_shared_records(prepared.compared, prepared.source, ledger)
         if prepared.test is not None:
-            require_apart(prepared.test, prepared.source)
+            require_unseen_test(prepared.test, prepared.source)
         return timed_plan(prepared, ledger, () if fit is None else (fit,))
 
 

@@ -43,7 +43,7 @@ from understudy.run.run_plan import RunPlan, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
-from understudy.run.shared_records import require_apart, require_no_shared_records
+from understudy.run.shared_records import require_no_shared_records, require_unseen_test
 
 
 @dataclass(frozen=True)
@@ -365,7 +365,7 @@ def execute(
             raise RunComplete(output.out)
         require_no_shared_records(prepared.compared, private, ledger)
         if prepared.test is not None:
-            require_apart(prepared.test, prepared.source)
+            require_unseen_test(prepared.test, prepared.source)
         return session(prepared, folder, ledger, events, charged, engine).carry_out(plan)
 
 

@@ -92,7 +92,7 @@ def require_no_shared_records(
         )
 
 
-def require_apart(test: Source, private: Source) -> None:
+def require_unseen_test(test: Source, private: Source) -> None:
     """Refuse a test set of which more than `FEW` of the records are private, value for value."""
     key = secrets.token_bytes(32)
     own = {value_digest(record, key) for record in originals_of(private)}
