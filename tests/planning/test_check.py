@@ -14,6 +14,7 @@ import pytest
 from tests.run.samples import class_folders, embeddings, save, tree
 from typer.testing import CliRunner
 
+import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import encoded_images
@@ -166,6 +167,17 @@ def test_arrays_are_checked_too(tmp_path: Path) -> None:
     assert result.ready
     assert kinds(result) == {"equal files": 1}
     assert sum(result.classes.values()) == result.images > 100
+
+
+def test_a_check_and_a_plan_print_as_a_line(tmp_path: Path) -> None:
+    result = checked(class_folders(tmp_path / "x", {"many": 6, "single": 1}))
+    assert repr(result).startswith(f"<SourceCheck {tmp_path / 'x'}: 7 images. the class single has")
+    plan = understudy.plan(tmp_path / "x", epsilon=1.0, ledger=tmp_path / "l.db", progress="none")
+    assert repr(plan) == f"<Recommendation: {plan.obstacle}>"
+    assert "the class single has one image" in repr(plan)
+    class_folders(tmp_path / "y", {"cat": 30, "dog": 30})
+    plan = understudy.plan(tmp_path / "y", epsilon=1.0, ledger=tmp_path / "l.db", progress="none")
+    assert repr(plan) == f"<Recommendation: {plan.command}>"
 
 
 def test_every_image_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

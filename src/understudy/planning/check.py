@@ -71,7 +71,7 @@ class Problem:
     examples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SourceCheck:
     """What a check says of a dataset.
 
@@ -106,6 +106,11 @@ class SourceCheck:
     carried: Mapping[float, Mapping[str, ClassCapacity | None]]
     people: str | None = None
     class_units: Mapping[str, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """A line, for a notebook; the attributes have the rest."""
+        messages = "; ".join(problem.message for problem in self.problems)
+        return f"<SourceCheck {self.source}: {self.images:,} images. {messages or 'No problems'}>"
 
     @property
     def ready(self) -> bool:

@@ -71,7 +71,7 @@ class Alternative:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Recommendation:
     """What to run on a dataset, why, what it costs and what to expect of it.
 
@@ -102,6 +102,11 @@ class Recommendation:
     expectations: tuple[Expectation, ...] = ()
     instead: tuple[Alternative, ...] = ()
     forecast: Forecast | None = None
+
+    def __repr__(self) -> str:
+        """A line, for a notebook; the attributes have the rest."""
+        blocking = "; ".join(one.message for one in self.problems if one.blocking)
+        return f"<Recommendation: {self.obstacle or self.command or blocking}>"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of a forecast its figures, not its images."""
@@ -319,7 +324,8 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
     if check.people is not None:
         facts.append(PlanFact(check.people, f"{check.units:,}", private=True))
     if sizes:
-        listed = f"{len(sizes)} classes of {sizes[0]:,} to {sizes[-1]:,} {check.people or 'images'}"
+        span = f"{sizes[0]:,}" + ("" if sizes[0] == sizes[-1] else f" to {sizes[-1]:,}")
+        listed = f"{len(sizes)} classes of {span} {check.people or 'images'}"
         facts.append(PlanFact("class sizes", listed, private=True))
     if check.stored:
         facts.append(PlanFact("stored as", check.stored, private=True))

@@ -44,7 +44,7 @@ OUTSIDE = (
 """What no look at a release can tell."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """What was checked of a release.
 
@@ -63,6 +63,10 @@ class Verification:
     faults: tuple[str, ...]
     signed_by: str | None
     key_known: bool
+
+    def __repr__(self) -> str:
+        """A line, for a notebook; the attributes have the rest."""
+        return f"<Verification {self.release}: {'; '.join(self.faults) or 'sound'}>"
 
     @property
     def sound(self) -> bool:
