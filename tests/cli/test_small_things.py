@@ -96,6 +96,24 @@ def test_json_stays_json_where_letters_are_escaped(scans, tmp_path):
     assert set(json.loads(done.stdout.decode("latin-1"))["classes"]) == {"chien", "éléphant-猫"}
 
 
+def test_a_second_request_to_stop_does_not_break_into_the_first():
+    """`timeout` sends one to the process and one to its group."""
+    code = """
+import os, signal
+from understudy.cli import main as program
+signal.signal(signal.SIGTERM, program._terminate)
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+except KeyboardInterrupt:
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("cleaned up")
+"""
+    variables = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, check=False, env=variables)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"cleaned up\n", b"")
+
+
 # Names
 
 

@@ -71,6 +71,7 @@ def _interrupt_of(end: BaseException) -> KeyboardInterrupt | None:
 
 
 def _terminate(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # whoever asks twice: it is stopping already
     raise _Terminated
 
 
