@@ -8,6 +8,7 @@ no weights of its own; whoever trains it hands them over.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -28,6 +29,10 @@ _NAME = "embedded:denoiser"
 
 _HEADS = 4
 _CONDITION = 32  # numbers that say the level of noise and the class
+_ONE_AT_A_TIME = threading.Lock()
+"""Held while `torch.func` differentiates. It counts its transforms in one place for all threads: two
+that end and begin side by side give wrong gradients without a word, or `bad optional access`."""
+
 _PERIOD = 10_000.0  # longest of the sines that say where a patch is (Vaswani et al. 2017)
 
 
@@ -162,7 +167,8 @@ class PatchDenoiser:
             return (images - targets).square().mean()
 
         arguments = (torch.from_numpy(part) for part in (pairs, levels, labels, targets))
-        parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(named, *arguments)
+        with _ONE_AT_A_TIME:
+            parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(named, *arguments)
         flat = [part.reshape(len(pairs), -1) for part in parts.values()]
         gradients: NDArray[np.float32] = torch.cat(flat, dim=1).numpy()
         return gradients
