@@ -1,5 +1,7 @@
 """The network that is trained: its weights are a vector, and a record's gradient is its own."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,16 @@ def test_its_name_loads_it_again_and_other_options_are_refused(denoiser):
     assert load_model(Denoiser, denoiser.name).name == denoiser.name == NAME
     with pytest.raises(BackendError, match="multiple of 8"):
         load_model(Denoiser, "embedded:denoiser?width=9")
+
+
+def test_threads_side_by_side_give_the_gradients_of_one(denoiser, trained):
+    """Without a lock more than half of these calls gave others, or ended with an error."""
+    calls = [asked(seed) for seed in range(4)]
+    expected = [denoiser.gradients(trained, *call) for call in calls]
+
+    def same(number):
+        gradients = (denoiser.gradients(trained, *calls[number]) for _ in range(8))
+        return [np.array_equal(one, expected[number]) for one in gradients]
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        assert all(map(all, pool.map(same, range(len(calls)))))

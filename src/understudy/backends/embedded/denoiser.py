@@ -30,8 +30,11 @@ _NAME = "embedded:denoiser"
 _HEADS = 4
 _CONDITION = 32  # numbers that say the level of noise and the class
 _ONE_AT_A_TIME = threading.Lock()
-"""Held while `torch.func` differentiates. It counts its transforms in one place for all threads: two
-that end and begin side by side give wrong gradients without a word, or `bad optional access`."""
+"""Held while the network is at some weights and `torch.func` differentiates.
+
+It counts its transforms in one place for all threads: two that begin and end side by side give
+wrong gradients without a word, or ``bad optional access``.
+"""
 
 _PERIOD = 10_000.0  # longest of the sines that say where a patch is (Vaswani et al. 2017)
 
@@ -145,7 +148,7 @@ class PatchDenoiser:
         """As of a `Denoiser`."""
         network, named = self._at(weights, pairs.shape[2:])
         arguments = tuple(torch.from_numpy(part) for part in (pairs, levels, labels))
-        with torch.no_grad():
+        with _ONE_AT_A_TIME, torch.no_grad():
             result: NDArray[np.float32] = functional_call(network, named, arguments).numpy()
         return result
 
