@@ -11,7 +11,7 @@ from pathlib import Path
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.image_decoding import SUFFIXES, BadImage
+from understudy.data.image_decoding import SUFFIXES
 from understudy.data.image_files import begins_as_dicom, is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import ImageNames, Manifest
@@ -83,14 +83,11 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             if not line.path:
                 yield Record(f"{manifest.path}, row {row}", b"", fault="has no path")
                 continue
-            name, fault = line.path.replace("\\", "/"), line.fault  # as Windows writes paths
-            try:
-                if not os.path.lexists(folder / name):
-                    name = manifest.images.path_of(name) or name
-            except (BadImage, ValueError) as error:  # several, or a NUL
-                fault = fault or str(error)
+            name, fault = line.path.replace("\\", "/"), None  # as Windows writes paths
+            if not os.path.lexists(folder / name):
+                name, fault = manifest.images.path_of(name)
             path = folder / name
-            fault = fault or _fault(path, root, linked=True)
+            fault = line.fault or fault or _fault(path, root, linked=True)
             if fault is None:
                 real = os.path.realpath(path)
                 if real in names:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Records, RecordSource
-from understudy.data.image_decoding import BadImage
 from understudy.data.labels import label_column, real_label, real_numbers
 from understudy.data.table_files import Table
 from understudy.data.units import DICOM_UNITS, person_columns, rule_of
@@ -30,31 +29,25 @@ class ImageNames:
         """``paths`` gives them, relative to the manifest's folder, when it is first needed."""
         self._paths = paths
 
-    def path_of(self, name: str) -> str | None:
-        """The path of the one image of this name; None where there is none.
+    def path_of(self, name: str) -> tuple[str, str | None]:
+        """The path of the one image of this name, else the name; a fault where several have it."""
+        matching = self._paths_of(name)
+        if len(matching) > 1:
+            return name, f"is the name of {len(matching)} images: list paths, such as {matching[0]}"
+        return (matching[0] if matching else name), None
 
-        Raises:
-            BadImage: There are several.
-        """
+    def has(self, name: str) -> bool:
+        """Whether it is the name of an image, or of several."""
+        return bool(self._paths_of(name))
+
+    def _paths_of(self, name: str) -> list[str]:
         wanted = PurePosixPath(name)
         folders = wanted.parent.parts
-        matching = [
+        return [
             path
             for path in self._by_name.get(wanted.name, ())
             if not folders or PurePosixPath(path).parent.parts[-len(folders) :] == folders
         ]
-        if len(matching) > 1:
-            raise BadImage(
-                f"is the name of {len(matching)} images: list paths, such as {matching[0]}"
-            )
-        return matching[0] if matching else None
-
-    def has(self, name: str) -> bool:
-        """Whether it is the name of an image, or of several."""
-        try:
-            return self.path_of(name) is not None
-        except BadImage:
-            return True
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:

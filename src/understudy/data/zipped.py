@@ -13,7 +13,7 @@ from understudy.core.errors import InputError, SourceError
 from understudy.data.archives import is_link, safe_members
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import INNER_CLASSES, require_no_unit_column
-from understudy.data.image_decoding import MAX_BYTES, BadImage
+from understudy.data.image_decoding import MAX_BYTES
 from understudy.data.image_files import is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import ImageNames, path_column, read_manifest
@@ -95,12 +95,10 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
             for row, line in enumerate(manifest.rows(), start=1):
                 name = str(PurePosixPath(line.path.replace("\\", "/")))
                 location = f"{path}, {line.path or f'row {row} of {table}'}"
-                content, fault = b"", line.fault
-                try:
-                    if name not in archive.members:
-                        name = manifest.images.path_of(name) or name
-                except BadImage as error:
-                    fault = fault or str(error)
+                content, fault = b"", None
+                if name not in archive.members:
+                    name, fault = manifest.images.path_of(name)
+                fault = line.fault or fault
                 if not line.path:
                     fault = "has no path"
                 elif name not in archive.members:
