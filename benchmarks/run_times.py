@@ -26,7 +26,7 @@ from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
 CLASSES = ("eating", "playing", "sleeping", "walking")  # the words that a writer has to know
-GREY, COLOUR, EMBEDDINGS = (28, 28, 1), (32, 32, 3), (512,)
+GREY, COLOUR, LARGE, EMBEDDINGS = (28, 28, 1), (32, 32, 3), (64, 64, 3), (512,)
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Timed:
 TIMED = (
     Timed("clustering", GREY, (1_000, 4_000)),
     Timed("clustering", COLOUR, (100, 400)),
+    Timed("clustering", LARGE, (100, 400)),
     Timed("clustering", EMBEDDINGS, (10_000, 40_000)),
     Timed("labelling", COLOUR, roles=("public",)),
     Timed("selection", GREY, roles=("candidates",)),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 
 from understudy.core.roles import MODEL_ROLES
 from understudy.run.prepare import Prepared
@@ -55,18 +56,20 @@ def model_names(prepared: Prepared) -> dict[str, str]:
 def expected_time(prepared: Prepared) -> ExpectedTime:
     """About how long a run takes, where its method and models were measured at two sizes.
 
-    A line through the measured runs, over records times the numbers of each. It knows neither
-    settings nor another count of samples, and every machine is of its own speed.
+    By least squares through the measured runs: a start, and for each record something of its own
+    and something for each of its numbers (the last alone where one shape was measured). It knows
+    neither settings nor another count of samples, and every machine is of its own speed.
     """
     names, method = model_names(prepared), prepared.method.name
     alike = [one for one in run_times() if (one.method, one.models) == (method, names)]
-    work = np.array([one.records * one.numbers for one in alike], dtype=float)
-    if len(set(work)) < 2:
+    numbers = np.array([one.numbers for one in alike], dtype=float)
+    records = np.array([one.records for one in alike], dtype=float)
+    if len(set(records * numbers)) < 2:
         return ExpectedTime()
-    seconds = np.array([one.seconds for one in alike])
-    slope = max(0.0, float(np.polyfit(work, seconds, 1)[0]))
-    start = max(0.0, float(seconds.mean() - slope * work.mean()))
-    each = slope * math.prod(prepared.context.shape)
+    columns = [np.ones(len(alike)), records * numbers, records][: 3 if np.ptp(numbers) else 2]
+    terms, _ = scipy.optimize.nnls(np.stack(columns, axis=1), [one.seconds for one in alike])
+    start, each_number, each_record = [*terms.tolist(), 0.0][:3]
+    each = each_record + each_number * math.prod(prepared.context.shape)
     more = f"{1000 * each:.2g} s" if each < 0.01 else duration(1000 * each)
     counts = " and ".join(f"{count:,}" for count in sorted({one.records for one in alike}))
     words = (
