@@ -209,7 +209,7 @@ class DistantRecords:
             values, labels = self._read(index)
             return np.asarray(values, dtype=np.float32), labels, groups
         if number not in self._embedded:
-            self._embed(number, index)
+            self._embed(number, index, self._encode)
         start, shape, labels = self._embedded[number]
         data = os.pread(self._file.fileno(), 4 * shape[0] * shape[1], start)
         return np.frombuffer(data, dtype=np.float32).reshape(shape), labels, groups
@@ -223,22 +223,24 @@ class DistantRecords:
         back = np.argsort(order)
         return part.values[back], labels[back]
 
-    def _embed(self, number: int, index: NDArray[np.int64]) -> None:
+    def _embed(
+        self,
+        number: int,
+        index: NDArray[np.int64],
+        encode: Callable[[NDArray[Any]], Embeddings],
+    ) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it has no name
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it has no name
         start, labels, rows, dim = self._file.seek(0, os.SEEK_END), [], 0, 0
         size = max(self._batch, _READ // self._batch * self._batch)
         for first in range(0, len(index), size):
             values, part_labels = self._read(index[first : first + size])
             labels.append(part_labels)
-            for embeddings in _embedded(self._encode or _as_stored, values, self._batch):
+            for embeddings in _embedded(encode, values, self._batch):
                 rows, dim = rows + len(embeddings), embeddings.shape[1]
                 self._file.write(embeddings.data)
+        self._file.flush()  # a full disk is an error here, and a short write without a buffer
         self._embedded[number] = start, (rows, dim), np.concatenate(labels)
-
-
-def _as_stored(values: NDArray[Any]) -> Embeddings:
-    return values
 
 
 class DistantBlocks(Sealed):
