@@ -218,6 +218,13 @@ def test_a_plan_that_would_overspend_cannot_be_built(shares):
         Plan(Budget(1.0), shares)
 
 
+@pytest.mark.parametrize("name", ["means/variances", "../means", "x" * 300, "a\0b", ""])
+def test_a_stage_whose_answer_could_not_be_stored_cannot_be_planned(name):
+    """It was charged, and its noise drawn, before the file was missed."""
+    with pytest.raises(ConfigError, match="names of their stages"):
+        Plan.of(Budget(1.0), {"counts": 1.0, name: 1.0})
+
+
 def test_a_plan_cannot_be_changed_after_it_was_checked():
     shares = {"a": 0.5, "b": 0.5}
     plan = Plan(Budget(1.0), shares)
