@@ -689,7 +689,9 @@ def test_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in (prose, other)} == kept
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://u:pw@host/db"])
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "mysql://u:pw@host/db", "~no-such-user/ledger.db"]
+)
 def test_a_url_that_cannot_hold_a_ledger_is_refused(url: str) -> None:
     with pytest.raises(LedgerError) as caught:
         Ledger(url)
