@@ -146,12 +146,6 @@ def test_a_lost_release_is_paid_again(world):
     assert world.ledger.spent(world.dataset).epsilon > 1.4
 
 
-def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
-    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
-    world.vault({"a": 1.0}, stages="copy").release(Counts(CELLS), stage="a")
-    assert len(world.charges()) == 2
-
-
 def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
     world.vault({"a": 1.0})._inside.account.reserve()
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
