@@ -39,12 +39,12 @@ def test_a_disclosure_is_itemised_and_its_end_noted_beside_it_once(
     for _ in range(2):
         ledger.disclose(photos.id, sent)
     with pytest.raises(LedgerError, match="disclosed by run d2"):
-        ledger.record_deletion(photos.id, "d2", "receipt")
+        ledger.record_end("deletion", photos.id, "d2", receipt="receipt")
     with pytest.raises(LedgerError, match="disclosed by run d2"):
-        ledger.record_withdrawal(photos.id, "d2")
+        ledger.record_end("withdrawal", photos.id, "d2")
     for _ in range(2):
-        ledger.record_deletion(photos.id, "d1", "receipt")
-        ledger.record_withdrawal(photos.id, "d1")
+        ledger.record_end("deletion", photos.id, "d1", receipt="receipt")
+        ledger.record_end("withdrawal", photos.id, "d1")
     with site.open() as another:
         assert another.spent(photos.id).disclosures == (sent,)
         listed = {row.kind: row.data for row in another.rows(photos.id)}

@@ -131,11 +131,6 @@ class _Views:
     transforms: tuple[Transform, ...] = ()
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        if not self.transforms:
-            return values
-        return constantly(self._of_call, values, RECORDS_PER_CALL)
-
-    def _of_call(self, values: NDArray[Any]) -> NDArray[Any]:
         for transform in self.transforms:
             values = constantly(transform, values, RECORDS_PER_CALL)
         return values

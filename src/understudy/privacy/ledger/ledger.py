@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
 from understudy.privacy.accounting import Event, epsilon_of
@@ -252,25 +252,21 @@ class Ledger:
         with self._reading() as book:
             return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
-    def record_deletion_request(self, dataset_id: str, run: str) -> None:
-        """Note that a server is about to be asked to delete it, as `record_deletion` does."""
-        self._note_end("deletion request", dataset_id, run, {})
+    def record_end(
+        self,
+        kind: Literal["deletion request", "deletion", "withdrawal"],
+        dataset_id: str,
+        run: str,
+        **data: str,
+    ) -> None:
+        """Note what became of a disclosure, which stands: it was known to a server for a time.
 
-    def record_deletion(self, dataset_id: str, run: str, receipt: str) -> None:
-        """Note that a server has deleted what a run disclosed to it; again changes nothing.
-
-        The disclosure stands: what was sent was known to the server for a time.
+        A server is about to be asked to delete it, or has, with its ``receipt``; or consent was
+        withdrawn before all of it had left. The same again changes nothing.
 
         Raises:
             LedgerError: No such dataset, or nothing was disclosed by that run.
         """
-        self._note_end("deletion", dataset_id, run, {"receipt": receipt})
-
-    def record_withdrawal(self, dataset_id: str, run: str) -> None:
-        """Note that consent was withdrawn before all of it had left, as `record_deletion` does."""
-        self._note_end("withdrawal", dataset_id, run, {})
-
-    def _note_end(self, kind: str, dataset_id: str, run: str, data: LedgerEntry) -> None:
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
             if run not in page.disclosures:
