@@ -145,7 +145,7 @@ def test_variants_of_a_union_stay_the_union_and_a_wider_one_does_not(
     assert wider.id != union.id
     assert [dataset.name for dataset in ledger.concerned(wider.id)] == ["A", "B", "A and B", "C"]
     # The parts are what they were, and not tied to one another by their union.
-    assert ledger.recognise(A) == ledger.find("A")
+    assert ledger.look_up(A)[0] == ledger.find("A")
     assert "B" not in [dataset.name for dataset in ledger.concerned(known["A"].id)]
 
 
@@ -213,7 +213,7 @@ def test_a_ledger_of_the_first_version_is_read_and_recognises_overlaps(
     for entry in ({**page, "sketch": sketch}, budget):
         last = len(list(ledger.rows()))
         forge(site, ledger.key, chain.Head(last, hash_of(site, last), ""), entry)
-    recognised = ledger.recognise(big)
+    recognised = ledger.look_up(big)[0]
     assert recognised is not None
     assert recognised.name == "big"
     assert recognised.budget is not None

@@ -60,14 +60,8 @@ class DistantEngine(Engine, Protocol):
 def split_block(block: Block, rows: int) -> Iterator[Block]:
     """A block in pieces of about ``rows`` rows, or a little more: no unit is parted."""
     values, labels, groups = block
-    start = 0
-    while start < len(labels):
-        stop = min(start + rows, len(labels))
-        if groups is not None:
-            stop = _end_of_unit(groups, stop)
-        part = slice(start, stop)
+    for part in _whole_units(len(labels), groups, rows):
         yield values[part], labels[part], None if groups is None else groups[part]
-        start = stop
 
 
 def poisson_sample(block: Block, rate: float) -> Block:
@@ -86,11 +80,6 @@ def poisson_sample(block: Block, rate: float) -> Block:
     return values[inside], labels[inside], None if groups is None else groups[inside]
 
 
-def _end_of_unit(units: NDArray[np.int64], stop: int) -> int:
-    """The first row after the whole of the unit that record ``stop - 1`` belongs to."""
-    return int(np.searchsorted(units, units[stop - 1], side="right"))
-
-
 def _by_unit(
     units: NDArray[np.int64], max_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -106,8 +95,8 @@ def _whole_units(count: int, units: NDArray[np.int64] | None, rows: int) -> Iter
     start = 0
     while start < count:
         stop = min(start + rows, count)
-        if units is not None:
-            stop = _end_of_unit(units, stop)
+        if units is not None:  # the first record after the whole of the unit before it
+            stop = int(np.searchsorted(units, units[stop - 1], side="right"))
         yield slice(start, stop)
         start = stop
 

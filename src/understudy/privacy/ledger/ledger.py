@@ -118,20 +118,13 @@ class Ledger:
     def close(self) -> None:
         """Let go of the ledger, which holds nothing open between two transactions."""
 
-    def recognise(self, source: Source) -> Dataset | None:
-        """The dataset that a source is, under whatever name; None for one never registered.
+    def look_up(self, source: Source) -> tuple[Dataset | None, tuple[Dataset, ...]]:
+        """The dataset that a source is, under whatever name, and others that its runs concern.
 
         Goes by the stored bytes of the records or by their decoded values, not by names, order or
         labels: equal records first, else the known dataset that shares the most, if (by estimate)
-        at least half of the records of either are in both. A union of two known datasets is a
-        dataset of its own (see `concerned`).
-        """
-        return self.look_up(source)[0]
-
-    def look_up(self, source: Source) -> tuple[Dataset | None, tuple[Dataset, ...]]:
-        """What `recognise` finds, and the other datasets that a run on it is charged to.
-
-        Also of a source that was never registered: for dry runs.
+        at least half of the records of either are in both; None for one that was never registered.
+        A union of two known datasets is a dataset of its own (see `concerned`).
         """
         fingerprint = self._fingerprint(source)
         with self._reading() as book:
@@ -152,7 +145,7 @@ class Ledger:
             return [other.dataset() for other in book.answerable(page)[1:]]
 
     def register(self, source: Source) -> Dataset:
-        """The dataset that a source is, as `recognise` finds it, else as a new one.
+        """The dataset that a source is, as `look_up` finds it, else as a new one.
 
         A changed copy is noted, and recognised from then on as the same: a dataset that grows month
         by month stays one dataset, though nothing is left of the first month.
