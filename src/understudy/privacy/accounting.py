@@ -143,7 +143,10 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
                 raise ValueError(f"{rate}, {steps}")
             return SampledGaussian(rate, mu, int(steps), _positive(value["slack"], or_zero=True))
         if value["kind"] == "selected":
-            return Selected(_positive(value["mu"]), _above_one(value["runs"]))
+            mu, runs = _positive(value["mu"]), _positive(value["runs"])
+            if runs <= 1:
+                raise ValueError(runs)
+            return Selected(mu, runs)
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(f"a ledger row holds a malformed privacy event: {value!r}") from error
     raise LedgerError(
@@ -155,13 +158,6 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
 def _positive(value: Any, *, or_zero: bool = False) -> float:
     number = float(value)
     if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
-        raise ValueError(number)
-    return number
-
-
-def _above_one(value: Any) -> float:
-    number = _positive(value)
-    if number <= 1:
         raise ValueError(number)
     return number
 
