@@ -32,6 +32,8 @@ A power of two, so that the records and tokens of a call fill whole tiles of a p
 _READ = 512  # records that are read from the source at a time, at least
 _NUMBERS = 1 << 22  # that are read at a time, about
 
+Encode = Callable[[NDArray[Any]], Embeddings]
+
 Block = tuple[NDArray[Any], NDArray[np.int64], UnitCodes | None]
 """Values (n, ...), labels (n,) and the unit of each record (None: every record its own)."""
 
@@ -183,9 +185,7 @@ class DistantRecords:
         batch: Records in every call of ``encode``.
     """
 
-    def __init__(
-        self, source: IndexedSource, encode: Callable[[NDArray[Any]], Embeddings] | None, batch: int
-    ) -> None:
+    def __init__(self, source: IndexedSource, encode: Encode | None, batch: int) -> None:
         self._source, self._encode, self._batch = source, encode, batch
         self._classes = max(1, len(source.classes))
         self._file: Any = None
@@ -212,12 +212,7 @@ class DistantRecords:
         back = np.argsort(order)
         return part.values[back], labels[back]
 
-    def _embed(
-        self,
-        number: int,
-        index: NDArray[np.int64],
-        encode: Callable[[NDArray[Any]], Embeddings],
-    ) -> None:
+    def _embed(self, number: int, index: NDArray[np.int64], encode: Encode) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it has no name
         start, labels, rows, dim = self._file.seek(0, os.SEEK_END), [], 0, 0
@@ -240,7 +235,7 @@ class DistantBlocks(Sealed):
     def __init__(
         self,
         source: Source,
-        encode: Callable[[NDArray[Any]], Embeddings] | None,
+        encode: Encode | None,
         unit: Unit,
         engine: Engine,
         batch: int,
@@ -294,7 +289,7 @@ class _Embedding:
 
 def cache_records(
     source: Source,
-    encode: Callable[[NDArray[Any]], Embeddings],
+    encode: Encode,
     unit: Unit,
     folder: Path,
     *,
@@ -343,9 +338,7 @@ def cache_records(
     )
 
 
-def _embedded(
-    encode: Callable[[NDArray[Any]], Embeddings], records: NDArray[Any], batch: int
-) -> Iterator[Embeddings]:
+def _embedded(encode: Encode, records: NDArray[Any], batch: int) -> Iterator[Embeddings]:
     """A batch's embeddings, call by call, once they are known to be sound."""
     for result in constant_calls(encode, records, batch):
         embeddings = np.ascontiguousarray(result, dtype=np.float32)
