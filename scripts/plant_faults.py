@@ -170,8 +170,8 @@ FAULTS = (
     Fault(
         "pieces of a block part a unit",
         "rows.py",
-        "            stop = _end_of_unit(groups, stop)\n        part",
-        "            pass\n        part",
+        'stop = int(np.searchsorted(units, units[stop - 1], side="right"))',
+        "pass",
         SUMS + "test_pieces_of_a_block_part_no_unit",
     ),
     Fault(
@@ -273,8 +273,8 @@ FAULTS = (
     Fault(
         "an event that is not known costs nothing",
         "accounting.py",
-        '            return Laplace(_positive(value["epsilon"]))\n',
-        '            return Laplace(_positive(value["epsilon"]))\n        return Gaussian(1e-9)\n',
+        "            return Selected(mu, runs)\n",
+        "            return Selected(mu, runs)\n        return Gaussian(1e-9)\n",
         ACCOUNTING + "test_an_unknown_or_malformed_event_is_refused_not_skipped",
     ),
     Fault(

@@ -17,7 +17,7 @@ from understudy.core.independence import (
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.grid import GridSpace
 from understudy.steps.row_arithmetic import unit_rows
-from understudy.steps.space import Frame, Leading, Sphere, principal_frame, whitening
+from understudy.steps.space import Frame, Leading, Shortening, Sphere, principal_frame, whitening
 
 RNG = np.random.default_rng(0)
 WIDE = RNG.normal(size=(400, 40)).astype(np.float32)
@@ -43,6 +43,7 @@ TRANSFORMS = {
     "sphere": (WIDE, Sphere(np.full(40, 0.3)).forward),
     "frame": (WIDE, frame().forward),
     "unit length": (WIDE, unit_rows),
+    "shortening": (WIDE, Shortening.of(WIDE.astype(np.float64))),
     "probabilities": (WIDE, lambda rows: row_softmax(50.0 * rows.astype(np.float64))),
     "gradients": (WIDE, lambda rows: gradients(rows)),
     "descriptions": (GRID, GridSpace.of(GRID, (5, 8, 8)).forward),

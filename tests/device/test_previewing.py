@@ -101,7 +101,7 @@ def test_labelled_photos_are_never_references(site: DeviceSite) -> None:
 def test_the_ledger_recognises_the_photos_by_their_files(site: DeviceSite) -> None:
     place = site.add(4)
     with site.home.settings.open_ledger() as ledger:
-        assert ledger.recognise(open_source(place)).id == site.home.settings.dataset
+        assert ledger.look_up(open_source(place))[0].id == site.home.settings.dataset
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,3 @@ def test_an_error_while_reading_is_passed_on():
 
     with pytest.raises(OSError, match="the disk"):
         list(LocalEngine(2).map(lambda x: x, items()))
-
-
-def test_one_engine_serves_one_map_after_the_other():
-    engine = LocalEngine(2)
-    assert [sum(engine.map(lambda x: x, range(n))) for n in range(5)] == [0, 0, 1, 3, 6]

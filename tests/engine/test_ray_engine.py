@@ -1,6 +1,7 @@
 """Ray: the same sums bit for bit, each block once, whatever is lost; no record is left in it."""
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from tests.run.samples import class_folders
 
 from understudy import synthesize
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.types import Batch
 from understudy.data import open_source
 from understudy.data.holdout import HoldOut, split
 from understudy.engine.local import LocalEngine
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Cells, Counts
+from understudy.privacy.rows import DistantRecords
 from understudy.privacy.sums import BlockSum
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
@@ -68,6 +71,30 @@ def test_a_block_that_is_delivered_twice_counts_once_and_a_lost_one_ends_the_run
     assert total.total(2).tolist() == [[2, 1]]
     with pytest.raises(RunError, match=r"2 of 3 blocks.*Nothing was released"):
         total.total(3)
+
+
+def test_a_full_disk_ends_the_embedding_of_a_block_and_the_next_one_is_whole():
+    """A last write that was cut short was no error: the rest was read from the next block."""
+
+    class Rows:
+        classes = ("a",)
+
+        def read(self, index):
+            values = np.repeat(index[:, None].astype(np.float32), 256, axis=1)
+            return Batch(values, np.zeros(len(index), np.int64))
+
+    records = DistantRecords(Rows(), lambda values: values, 64)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1499 * 256 * 4, limits[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            records.block((0, np.arange(1500), None))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for number, index in ((1, np.arange(1500, 3000)), (0, np.arange(1500))):
+        values, _, _ = records.block((number, index, None))
+        assert values[:, 0].tolist() == index.tolist()
+    records._file.close()
 
 
 class Repeating(LocalEngine):

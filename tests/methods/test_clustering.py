@@ -285,6 +285,15 @@ def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
     assert apart[True] < 0.7 * apart[False]
 
 
+def test_covariances_of_more_numbers_than_a_run_may_release_are_refused_before_it_is_charged():
+    many = Context((460,), public=True, mu=1.0, classes=tuple(map(str, range(1000))))
+    for settings in ({"covariance": "class"}, {"covariance": "full", "clusters": 2}):
+        with pytest.raises(ConfigError, match=r"000 covariances of 460 .*Nothing was spent"):
+            METHOD.stages(ClusteringParams(components=460, **settings), many)
+    for settings in ({"covariance": "tied"}, {"covariance": "diagonal"}, {"components": 400}):
+        METHOD.stages(ClusteringParams(**{"components": 460, **settings}), many)
+
+
 def test_without_whitening_the_encoders_numbers_come_in_no_order():
     context = Context((2000,), public=True, mu=1.0)
     METHOD.stages(ClusteringParams(components=9), context)

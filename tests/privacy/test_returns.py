@@ -168,6 +168,22 @@ def test_a_resumed_account_states_the_same(accounts: Site) -> None:
     assert accounts.ledger.spent(accounts.dataset).events == 1
 
 
+def test_a_run_is_not_settled_without_an_answer_that_it_has_released(accounts: Site) -> None:
+    """It stated epsilon 0, and another method had all of the budget once more."""
+    accounts.account().release(Counts(CELLS), "test", exact)
+    stored = accounts.folder / "stages" / "test.npz"
+    content = stored.read_bytes()
+    stored.write_bytes(content[:100])
+    with pytest.raises(RunError, match="not a stored release"):
+        accounts.account().settle()
+    stored.unlink()
+    account = accounts.account()
+    with pytest.raises(RunError, match="is missing, and was released"):
+        _ = account.rest
+    stored.write_bytes(content)
+    assert 0.9 < account.rest < 1.0
+
+
 def test_a_successor_takes_the_rest_before_anyone_else_can(accounts: Site) -> None:
     account = accounts.account()
     account.release(Counts(CELLS), "test", exact)

@@ -146,12 +146,6 @@ def test_a_lost_release_is_paid_again(world):
     assert world.ledger.spent(world.dataset).epsilon > 1.4
 
 
-def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
-    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
-    world.vault({"a": 1.0}, stages="copy").release(Counts(CELLS), stage="a")
-    assert len(world.charges()) == 2
-
-
 def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
     world.vault({"a": 1.0})._inside.account.reserve()
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
@@ -216,6 +210,13 @@ def test_a_release_stored_by_the_first_version_is_not_taken(world):
 def test_a_plan_that_would_overspend_cannot_be_built(shares):
     with pytest.raises(ConfigError, match="share"):
         Plan(Budget(1.0), shares)
+
+
+@pytest.mark.parametrize("name", ["means/variances", "../means", "x" * 300, "a\0b", ""])
+def test_a_stage_whose_answer_could_not_be_stored_cannot_be_planned(name):
+    """It was charged, and its noise drawn, before the file was missed."""
+    with pytest.raises(ConfigError, match="names of their stages"):
+        Plan.of(Budget(1.0), {"counts": 1.0, name: 1.0})
 
 
 def test_a_plan_cannot_be_changed_after_it_was_checked():

@@ -110,17 +110,17 @@ def test_the_plan_says_before_the_charge_what_used_to_come_after_it(site: Site) 
     assert site.plan(2.0).notes == ()
 
 
-def test_the_plan_comes_before_the_charge_and_a_no_leaves_nothing(site: Site) -> None:
+def test_the_plan_comes_before_the_charge_and_a_no_leaves_no_folder(site: Site) -> None:
     plans: list[RunPlan] = []
 
     def decline(plan: RunPlan) -> None:
         plans.append(plan)
         raise Declined
 
-    with pytest.raises(Declined, match="nothing was charged"):
+    with pytest.raises(Declined, match="nothing was charged, and no folder"):
         run(make_config(site.options(1.0)), decline, progress="none")
     assert (plans[0].epsilon, plans[0].refused) == (1.0, None)
-    assert "charge" not in site.rows
+    assert site.rows == ["dataset"]
     assert not (site.folder / "out").exists()
     run(make_config(site.options(1.0)), plans.append, progress="none")
     assert len(plans) == 2

@@ -123,10 +123,3 @@ def test_leading_directions_are_divided_by_a_power_of_their_moments():
     factors = ((1 + floor) / (deviations[:2] ** 2 + floor)) ** 0.25
     np.testing.assert_allclose((after / before)[:2], factors, rtol=0.05)
     np.testing.assert_allclose((after / before)[2:], 1.0, atol=0.05)
-
-
-def test_each_row_is_shortened_by_itself_to_the_last_bit():
-    rows, _ = rows_of(np.geomspace(10.0, 0.1, 90), n=300)
-    shortening = Shortening.of(rows)
-    alone = np.concatenate([shortening(rows[k : k + 1]) for k in range(300)])
-    assert np.array_equal(alone, shortening(rows))

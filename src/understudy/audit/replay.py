@@ -23,8 +23,8 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.metrics.noise_checks import StageNoise
 from understudy.privacy.queries import Query
-from understudy.privacy.rows import RECORDS_PER_CALL
-from understudy.privacy.vault import Encode, PrivateVault, Transform
+from understudy.privacy.rows import RECORDS_PER_CALL, Encode
+from understudy.privacy.vault import PrivateVault, Transform
 
 _FLIPPED_CANDIDATES = 3
 """Candidates of a run whose effect is taken from the sums with and without them.

@@ -202,7 +202,7 @@ class Declined(UnderstudyError):
     """The owner was asked whether a run is to be charged, and did not say yes."""
 
     def __init__(self) -> None:
-        super().__init__("not confirmed: nothing was charged, and nothing was written")
+        super().__init__("not confirmed: nothing was charged, and no folder was begun")
 
 
 class PrivateValueError(UnderstudyError, TypeError):

@@ -118,11 +118,19 @@ def embedding_digests(embeddings: Iterable[Values], key: bytes) -> Iterator[byte
 
 
 def _rounded(embeddings: Values) -> Values:
-    """Embeddings (n, d) as they count: in half precision if they are long, no negative zeros."""
+    """Embeddings (n, d) as they count: in half precision if they are long, no negative zeros.
+
+    One whose largest number half precision does not hold is divided by a power of two first: by
+    infinities or zeros alone, records that have nothing in common would be equal.
+    """
     if embeddings.shape[1] < _HALF_PRECISION_DIM:
         return embeddings.astype(np.float32) + np.float32(0)
-    with np.errstate(over="ignore"):
-        values = embeddings.astype(np.float16)
+    largest, half = np.abs(embeddings).max(axis=1), np.finfo(np.float16)
+    outside = (largest < half.smallest_normal) | (largest > half.max)
+    if outside.any():
+        exponents = np.where(outside, np.frexp(largest)[1], 0)
+        embeddings = np.ldexp(embeddings, -exponents[:, None])
+    values = embeddings.astype(np.float16)
     bits = values.view(np.uint16)
     bits[bits == _NEGATIVE_ZERO] = 0
     return values

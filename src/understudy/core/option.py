@@ -17,8 +17,9 @@ from understudy.core.errors import WrongValue
 
 
 def names_listed(text: str) -> list[str]:
-    """Names between commas, as in a line of CSV: a name with a comma in it stands in quotes."""
-    return next(csv.reader([text], skipinitialspace=True), [])
+    """Names between commas or on lines, as in CSV: one with a comma in it stands in quotes."""
+    lines = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    return [name for line in lines for name in line]
 
 
 def list_of_names(names: Iterable[str]) -> str:

@@ -116,7 +116,7 @@ def void_offer(home: DeviceHome) -> tuple[Offer | None, list[DisclosureAttempt]]
             attempts = device_disclosures(home, ledger)
             stopped = [one for one in attempts if one.is_open and not is_whole(home, one)]
             for attempt in stopped:
-                ledger.record_withdrawal(attempt.dataset, attempt.run)
+                ledger.record_end("withdrawal", attempt.dataset, attempt.run)
         return offer, stopped
 
 

@@ -268,7 +268,7 @@ class Outbox:
         """
         job = self._job(attempt)["job"]
         with self._home.settings.open_ledger() as ledger:
-            ledger.record_deletion_request(attempt.dataset, attempt.run)
+            ledger.record_end("deletion request", attempt.dataset, attempt.run)
         answer = self._asked(attempt, "DELETE", f"/v1/jobs/{job}")
         receipt = decode_message(DeletionReceipt, answer)
         signed_results.check_signature(receipt, attempt.server)
@@ -276,7 +276,8 @@ class Outbox:
             raise WireError("the receipt is of another job: ask again")
         write_file(receipt_path(self._home, attempt), answer)
         with self._home.settings.open_ledger() as ledger:
-            ledger.record_deletion(attempt.dataset, attempt.run, answer.decode("ascii"))
+            text = answer.decode("ascii")
+            ledger.record_end("deletion", attempt.dataset, attempt.run, receipt=text)
         note_deleted(self._home, attempt)
         return receipt
 

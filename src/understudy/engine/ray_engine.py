@@ -82,7 +82,8 @@ class _Failure:
         else:
             last = traceback.extract_tb(error.__traceback__)[-1]
             name = f"{Path(last.filename).stem}, line {last.lineno}"
-            self.message = f"a worker failed: {type(error).__name__} in {name}"
+            reason = f" ({error.strerror})" if isinstance(error, OSError) else ""  # not the path
+            self.message = f"a worker failed: {type(error).__name__}{reason} in {name}"
 
     def error(self) -> UnderstudyError:
         """The same error here."""
@@ -315,24 +316,21 @@ class RayEngine:
 
 
 @contextmanager
-def ray_engine(
-    address: str | None = None, *, trusted: bool = False, workers: int | None = None
-) -> Iterator[RayEngine]:
+def ray_engine(address: str | None = None, *, trusted: bool = False) -> Iterator[RayEngine]:
     """The workers of a cluster, while the context lasts: one a processor.
 
     Args:
         address: ``HOST:PORT`` of a cluster; None: one is started on this machine, and ended.
         trusted: Whether the owner vouches for a cluster with other machines.
-        workers: How many; None: as many as the cluster has processors.
 
     Raises:
         ConfigError: The cluster is on other machines and not vouched for.
         RunError: It cannot be reached, or starts no worker.
     """
-    with _connected(address, workers):
+    with _connected(address):
         if not trusted:
             require_this_machine()
-        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        count = max(1, int(ray.cluster_resources().get("CPU", 1)))
         actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(RayWorker)
         handles = [actor.options(scheduling_strategy="SPREAD").remote() for _ in range(count)]
         try:
@@ -349,7 +347,7 @@ def ray_engine(
 
 
 @contextmanager
-def _connected(address: str | None, workers: int | None) -> Iterator[None]:
+def _connected(address: str | None) -> Iterator[None]:
     """A connection to a cluster, or to one of this machine that ends with the context."""
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if ray.is_initialized():  # a notebook's own
@@ -379,7 +377,7 @@ def _connected(address: str | None, workers: int | None) -> Iterator[None]:
     try:
         ray.init(
             "local",
-            num_cpus=workers or os.cpu_count() or 1,
+            num_cpus=os.cpu_count() or 1,
             include_dashboard=False,
             object_store_memory=_STORE_BYTES,
             object_spilling_directory=f"{folder}/spill",

@@ -140,12 +140,7 @@ class StoredReleases:
 
     def _stored(self, path: Path, terms: _Terms) -> tuple[NDArray[np.int64], int]:
         """The stored noisy integers of a stage, and the attempt that paid for them."""
-        try:
-            noisy, note = _read(path)
-        except _UNREADABLE as error:
-            raise RunError(
-                f"{path}: not a stored release; remove it to pay for a new one"
-            ) from error
+        noisy, note = _read_whole(path)
         stored = note["drawn"]
         other = [name for name, value in terms.conditions.items() if stored.get(name) != value]
         if other:
@@ -242,9 +237,19 @@ class Account(StoredReleases):
         return self.released()
 
     def released(self) -> Receipt:
-        """The guarantee of what was released so far, and of nothing else; of a resumed run too."""
-        paths = [self._path(one, int(one in self.plan.sampling)) for one in self.plan.shares]
-        stages = [StageReceipt(**_read(path)[1]["receipt"]) for path in paths if path.exists()]
+        """The guarantee of what was released so far, and of nothing else; of a resumed run too.
+
+        Raises:
+            RunError: An answer was released and is gone, so that it would be left out.
+        """
+        stages = []
+        for stage in self.plan.shares:
+            step = int(stage in self.plan.sampling)
+            path = self._path(stage, step)
+            if path.exists():
+                stages.append(StageReceipt(**_read_whole(path)[1]["receipt"]))
+            else:
+                self._require_unreleased(stage, step)
         events = [self.plan.event(one.stage) for one in stages]
         delta, slack = self.plan.budget.delta, math.fsum(event.slack for event in events)
         epsilon = epsilon_of(events, delta)
@@ -306,17 +311,22 @@ class Account(StoredReleases):
             noisy, attempt = self._stored(path, terms)
             self._record(stage, attempt, noisy, step)
         else:
-            if step and self._ledger.released(self.run, stage, 1, step) is not None:
-                raise RunError(
-                    f"{path}: is missing, and was released: another answer would cost more than "
-                    "was charged. Put it back, or start a new run in another folder"
-                )
+            if step:
+                self._require_unreleased(stage, step)
             exact = total(terms.grid)
             self.reserve()
             attempt = self._pay(stage, step)
             noisy = _add_noise(exact, query, terms.receipt.sigma / terms.grid)
             self._store(noisy, attempt, terms)
         return self._answer(noisy, terms)
+
+    def _require_unreleased(self, stage: str, step: int) -> None:
+        """Refuse to go on without an answer that the ledger knows."""
+        if self._ledger.released(self.run, stage, 1, step) is not None:
+            raise RunError(
+                f"{self._path(stage, step)}: is missing, and was released: without it the run "
+                "would cost more than it states. Put it back, or start a new run in another folder"
+            )
 
     def _plan_charges(self) -> list[Charge]:
         return [self._stage_charge(stage, 1) for stage in self.plan.events]
@@ -461,6 +471,14 @@ def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[
 
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError)
+
+
+def _read_whole(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """A stored release and its note, which must be there whole."""
+    try:
+        return _read(path)
+    except _UNREADABLE as error:
+        raise RunError(f"{path}: not a stored release; remove it to pay for a new one") from error
 
 
 def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:

@@ -21,7 +21,7 @@ bisection, the end of the bracket that is on the safe side is returned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -72,13 +72,6 @@ class Gaussian:
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
-    """One Laplace release that is epsilon-DP on its own."""
-
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
 class SampledGaussian:
     """Gaussian releases of Poisson samples of the units, under add/remove: DP-SGD as one event.
 
@@ -122,7 +115,7 @@ class Selected:
     runs: float
 
 
-Other = Laplace | SampledGaussian | Selected
+Other = SampledGaussian | Selected
 Event = Gaussian | Other
 
 
@@ -132,9 +125,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
         return {"kind": "gaussian", "mu": event.mu, "slack": event.slack}
     if isinstance(event, SampledGaussian):
         return {"kind": "sampled gaussian", **asdict(event)}
-    if isinstance(event, Selected):
-        return {"kind": "selected", "mu": event.mu, "runs": event.runs}
-    return {"kind": "laplace", "epsilon": event.epsilon}
+    return {"kind": "selected", "mu": event.mu, "runs": event.runs}
 
 
 def event_from_json(value: Mapping[str, Any]) -> Event:
@@ -151,10 +142,11 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
             if rate > 1 or steps != int(steps):
                 raise ValueError(f"{rate}, {steps}")
             return SampledGaussian(rate, mu, int(steps), _positive(value["slack"], or_zero=True))
-        if value["kind"] == "laplace":
-            return Laplace(_positive(value["epsilon"]))
         if value["kind"] == "selected":
-            return Selected(_positive(value["mu"]), _above_one(value["runs"]))
+            mu, runs = _positive(value["mu"]), _positive(value["runs"])
+            if runs <= 1:
+                raise ValueError(runs)
+            return Selected(mu, runs)
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(f"a ledger row holds a malformed privacy event: {value!r}") from error
     raise LedgerError(
@@ -166,13 +158,6 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
 def _positive(value: Any, *, or_zero: bool = False) -> float:
     number = float(value)
     if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
-        raise ValueError(number)
-    return number
-
-
-def _above_one(value: Any) -> float:
-    number = _positive(value)
-    if number <= 1:
         raise ValueError(number)
     return number
 
@@ -288,7 +273,7 @@ def _reserve(slack: float) -> float:
 def epsilon_of(events: Iterable[Event], delta: float) -> float:
     """Epsilon of everything together at ``delta``; 0.0 for no events.
 
-    Gaussian events alone compose exactly by equation (1); with Laplace ones by dp_accounting's
+    Gaussian events alone compose exactly by equation (1); with steps on samples by dp_accounting's
     PLDs, and with selected ones by its RDP accountant.
     """
     events = list(events)
@@ -301,7 +286,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
         return epsilon_of_mu(mu, delta) + slack
     if any(isinstance(e, Selected) for e in others):
         return rdp_epsilon(mu, tuple(others), delta) + slack
-    return pld_epsilon(mu, [e for e in others if not isinstance(e, Selected)], delta) + slack
+    return pld_epsilon(mu, [e for e in others if isinstance(e, SampledGaussian)], delta) + slack
 
 
 @lru_cache(maxsize=256)
@@ -312,7 +297,7 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     Talwar and Zhang 2019). The result is an upper bound; every other event costs more here than
     without a selection beside it.
     """
-    from dp_accounting import GaussianDpEvent, LaplaceDpEvent
+    from dp_accounting import GaussianDpEvent
     from dp_accounting.dp_event import (
         PoissonSampledDpEvent,
         RepeatAndSelectDpEvent,
@@ -325,9 +310,7 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     if mu > 0:
         accountant.compose(GaussianDpEvent(1 / mu))
     for event in others:
-        if isinstance(event, Laplace):
-            accountant.compose(LaplaceDpEvent(1 / event.epsilon))
-        elif isinstance(event, SampledGaussian):
+        if isinstance(event, SampledGaussian):
             step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(1 / event.mu))
             accountant.compose(SelfComposedDpEvent(step, event.steps))
         else:
@@ -361,8 +344,8 @@ def selection_parameter(runs: float) -> float:
     return bracket(lambda g: (1 / g - 1) / math.log(1 / g) > runs, 1e-12, 1 - 1e-12)[1]
 
 
-def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: float) -> float:
-    """Epsilon of one mu-GDP release and releases of other kinds, by dp_accounting's PLDs.
+def pld_epsilon(mu: float, others: Sequence[SampledGaussian], delta: float) -> float:
+    """Epsilon of one mu-GDP release and steps on samples, by dp_accounting's PLDs.
 
     Args:
         mu: Of all Gaussian releases together; 0 for none.
@@ -371,7 +354,6 @@ def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: f
             by "connect the dots" (Doroshenko et al. 2022), which dominates them, and what is cut
             off counts as certain. It is tight to about 1e-3.
     """
-    others = list(others)
     size = mu + math.fsum(_loss_size(one) for one in others)
     least, most = _LOSS_STEP_RANGE
     # A power of two, so that an event is discretised the same beside most others.
@@ -382,22 +364,18 @@ def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: f
     return 0.0 if total is None else float(total.get_epsilon_for_delta(delta - _FFT_ERROR))
 
 
-def _loss_size(event: Laplace | SampledGaussian) -> float:
-    """About how far the privacy loss of an event goes; of samples by a central limit theorem."""
-    if isinstance(event, Laplace):
-        return event.epsilon
+def _loss_size(event: SampledGaussian) -> float:
+    """About how far the privacy loss of an event goes, by a central limit theorem."""
     # Bu, Dong, Long and Su 2020: k steps tend to q sqrt(k (e^(mu^2) - 1))-GDP.
     return event.rate * math.sqrt(event.steps * math.expm1(min(event.mu**2, 700.0)))
 
 
 @lru_cache(maxsize=32)
-def _pld(event: Gaussian | Laplace | SampledGaussian, interval: float) -> Any:
+def _pld(event: Gaussian | SampledGaussian, interval: float) -> Any:
     """The privacy loss distribution of an event, its losses rounded to multiples of a step."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     grid = {"value_discretization_interval": interval, "use_connect_dots": True}
-    if isinstance(event, Laplace):
-        return pld.from_laplace_mechanism(1 / event.epsilon, **grid)
     if isinstance(event, Gaussian):
         return pld.from_gaussian_mechanism(1 / event.mu, **grid)
     step = pld.from_gaussian_mechanism(1 / event.mu, sampling_prob=event.rate, **grid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +26,7 @@ from understudy.privacy.accounting import (
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.unit import Unit
 
+_NAME = re.compile(r"[^/\0]{1,60}")  # of a stage, and with an ending of a file
 _SHARES_ROUNDING = 1e-12  # shares are weights over their sum, which is 1 but for rounding
 _EPSILON_TOLERANCE = 1e-3  # between the epsilon that a receipt states and that of its stages
 
@@ -68,7 +70,7 @@ class Plan:
 
     Raises:
         ConfigError: Two stages of samples, or steps that do not fit; a share that is not a positive
-            number, or shares that spend more than mu^2.
+            number, or shares that spend more than mu^2; a name that no file can have.
     """
 
     budget: Budget
@@ -88,6 +90,11 @@ class Plan:
                 f"the shares of a plan must sum to 1 at most, or it would spend more than its "
                 f"budget, found {total:.12g} over {sorted(self.shares)}: use Plan.of, which scales "
                 "weights to shares"
+            )
+        if unfit := [name for name in self.shares if not _NAME.fullmatch(name)]:
+            raise ConfigError(
+                "answers are stored by the names of their stages, so a name has 1 to 60 "
+                f"characters and no slash, found {unfit}"
             )
         if len(self.sampling) > 1 or not set(self.sampling) <= set(self.shares):
             raise ConfigError(

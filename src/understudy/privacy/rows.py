@@ -32,6 +32,8 @@ A power of two, so that the records and tokens of a call fill whole tiles of a p
 _READ = 512  # records that are read from the source at a time, at least
 _NUMBERS = 1 << 22  # that are read at a time, about
 
+Encode = Callable[[NDArray[Any]], Embeddings]
+
 Block = tuple[NDArray[Any], NDArray[np.int64], UnitCodes | None]
 """Values (n, ...), labels (n,) and the unit of each record (None: every record its own)."""
 
@@ -60,14 +62,8 @@ class DistantEngine(Engine, Protocol):
 def split_block(block: Block, rows: int) -> Iterator[Block]:
     """A block in pieces of about ``rows`` rows, or a little more: no unit is parted."""
     values, labels, groups = block
-    start = 0
-    while start < len(labels):
-        stop = min(start + rows, len(labels))
-        if groups is not None:
-            stop = _end_of_unit(groups, stop)
-        part = slice(start, stop)
+    for part in _whole_units(len(labels), groups, rows):
         yield values[part], labels[part], None if groups is None else groups[part]
-        start = stop
 
 
 def poisson_sample(block: Block, rate: float) -> Block:
@@ -86,11 +82,6 @@ def poisson_sample(block: Block, rate: float) -> Block:
     return values[inside], labels[inside], None if groups is None else groups[inside]
 
 
-def _end_of_unit(units: NDArray[np.int64], stop: int) -> int:
-    """The first row after the whole of the unit that record ``stop - 1`` belongs to."""
-    return int(np.searchsorted(units, units[stop - 1], side="right"))
-
-
 def _by_unit(
     units: NDArray[np.int64], max_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -106,8 +97,8 @@ def _whole_units(count: int, units: NDArray[np.int64] | None, rows: int) -> Iter
     start = 0
     while start < count:
         stop = min(start + rows, count)
-        if units is not None:
-            stop = _end_of_unit(units, stop)
+        if units is not None:  # the first record after the whole of the unit before it
+            stop = int(np.searchsorted(units, units[stop - 1], side="right"))
         yield slice(start, stop)
         start = stop
 
@@ -194,9 +185,7 @@ class DistantRecords:
         batch: Records in every call of ``encode``.
     """
 
-    def __init__(
-        self, source: IndexedSource, encode: Callable[[NDArray[Any]], Embeddings] | None, batch: int
-    ) -> None:
+    def __init__(self, source: IndexedSource, encode: Encode | None, batch: int) -> None:
         self._source, self._encode, self._batch = source, encode, batch
         self._classes = max(1, len(source.classes))
         self._file: Any = None
@@ -209,7 +198,7 @@ class DistantRecords:
             values, labels = self._read(index)
             return np.asarray(values, dtype=np.float32), labels, groups
         if number not in self._embedded:
-            self._embed(number, index)
+            self._embed(number, index, self._encode)
         start, shape, labels = self._embedded[number]
         data = os.pread(self._file.fileno(), 4 * shape[0] * shape[1], start)
         return np.frombuffer(data, dtype=np.float32).reshape(shape), labels, groups
@@ -223,22 +212,19 @@ class DistantRecords:
         back = np.argsort(order)
         return part.values[back], labels[back]
 
-    def _embed(self, number: int, index: NDArray[np.int64]) -> None:
+    def _embed(self, number: int, index: NDArray[np.int64], encode: Encode) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it has no name
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it has no name
         start, labels, rows, dim = self._file.seek(0, os.SEEK_END), [], 0, 0
         size = max(self._batch, _READ // self._batch * self._batch)
         for first in range(0, len(index), size):
             values, part_labels = self._read(index[first : first + size])
             labels.append(part_labels)
-            for embeddings in _embedded(self._encode or _as_stored, values, self._batch):
+            for embeddings in _embedded(encode, values, self._batch):
                 rows, dim = rows + len(embeddings), embeddings.shape[1]
                 self._file.write(embeddings.data)
+        self._file.flush()  # a full disk is an error here, and a short write without a buffer
         self._embedded[number] = start, (rows, dim), np.concatenate(labels)
-
-
-def _as_stored(values: NDArray[Any]) -> Embeddings:
-    return values
 
 
 class DistantBlocks(Sealed):
@@ -249,7 +235,7 @@ class DistantBlocks(Sealed):
     def __init__(
         self,
         source: Source,
-        encode: Callable[[NDArray[Any]], Embeddings] | None,
+        encode: Encode | None,
         unit: Unit,
         engine: Engine,
         batch: int,
@@ -303,7 +289,7 @@ class _Embedding:
 
 def cache_records(
     source: Source,
-    encode: Callable[[NDArray[Any]], Embeddings],
+    encode: Encode,
     unit: Unit,
     folder: Path,
     *,
@@ -352,9 +338,7 @@ def cache_records(
     )
 
 
-def _embedded(
-    encode: Callable[[NDArray[Any]], Embeddings], records: NDArray[Any], batch: int
-) -> Iterator[Embeddings]:
+def _embedded(encode: Encode, records: NDArray[Any], batch: int) -> Iterator[Embeddings]:
     """A batch's embeddings, call by call, once they are known to be sound."""
     for result in constant_calls(encode, records, batch):
         embeddings = np.ascontiguousarray(result, dtype=np.float32)

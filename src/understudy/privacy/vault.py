@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.independence import constantly
 from understudy.core.ports import Engine, IndexedSource, Source
-from understudy.core.types import Embeddings, Receipt, Vector
+from understudy.core.types import Receipt, Vector
 from understudy.privacy.account import Account, StoredReleases
 from understudy.privacy.network_gradients import RECORDS_PER_GRADIENT, NetworkGradients
 from understudy.privacy.probe import require_independent
@@ -26,6 +26,7 @@ from understudy.privacy.rows import (
     DistantBlocks,
     DistantEngine,
     DistantRecords,
+    Encode,
     SourceRecords,
     cache_records,
     poisson_sample,
@@ -35,7 +36,6 @@ from understudy.privacy.sealed import Sealed
 from understudy.privacy.sums import BlockSum, require_summable
 
 Transform = Callable[[NDArray[Any]], NDArray[Any]]
-Encode = Callable[[NDArray[Any]], Embeddings]
 RecordBlocks = SourceRecords | CachedRecords | DistantBlocks
 
 
@@ -131,11 +131,6 @@ class _Views:
     transforms: tuple[Transform, ...] = ()
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        if not self.transforms:
-            return values
-        return constantly(self._of_call, values, RECORDS_PER_CALL)
-
-    def _of_call(self, values: NDArray[Any]) -> NDArray[Any]:
         for transform in self.transforms:
             values = constantly(transform, values, RECORDS_PER_CALL)
         return values

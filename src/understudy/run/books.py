@@ -146,7 +146,7 @@ def _find(book: Ledger, source: str, reading: LedgerReading) -> Dataset:
             return book.find(source)
         except LedgerError as error:
             raise SourceError(f"no such file or folder, and {error}", source) from error
-    dataset = book.recognise(_open(source, reading))
+    dataset = book.look_up(_open(source, reading))[0]
     if dataset is None:
         raise LedgerError(
             f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
@@ -198,7 +198,7 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
         return config.changed(epsilon=float(read_start(start)["settings"]["epsilon"]))
     share = part_of_budget(asked)
     with Ledger(config.privacy.ledger) as book:
-        dataset = book.recognise(source)
+        dataset = book.look_up(source)[0]
         epsilon = (
             None
             if dataset is None

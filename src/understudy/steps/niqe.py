@@ -34,6 +34,7 @@ from understudy.steps.niqe_model import FEATURES, SMALLEST_BLOCK, NiqeModel, che
 __all__ = ["NiqeModel", "fit_niqe", "niqe"]
 
 _LUMA = np.array([65.481, 128.553, 24.966]) / 255  # Y of YCbCr: ITU-R BT.601, 16 to 235
+_SHARPNESS = 0.75  # a block counts above this share of its image's largest mean local deviation
 _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1))
 # Bicubic weights for half the size, antialiased: the kernel (a = -0.5) is stretched by 2 and lies
 # between two pixels, as in MATLAB's imresize.
@@ -62,26 +63,23 @@ def niqe(images: Images, model: NiqeModel) -> Vector:
     return scores
 
 
-def fit_niqe(batches: Iterable[Images], *, block: int = 96, sharpness: float = 0.75) -> NiqeModel:
+def fit_niqe(batches: Iterable[Images], *, block: int) -> NiqeModel:
     """A pristine model from public images: never from private ones, it is not made private.
 
     ``batches``: batches of (n, height, width, 1 or 3) uint8, which may differ in size. ``block``:
-    pixels a side, even: 96 for photographs of some 500 pixels, 16 for 64 x 64. ``sharpness``: a
-    block counts if its mean local deviation is over this share of its image's largest.
+    pixels a side, even: 96 for photographs of some 500 pixels, 16 for 64 x 64.
 
     Raises:
-        InputError: Unusable options, images too small, or too few sharp blocks to fit.
+        InputError: An unusable block, images too small, or too few sharp blocks to fit.
     """
     check_block(block)
-    if not 0 <= sharpness < 1:
-        raise InputError(f"sharpness is a share from 0 to below 1, found {sharpness}")
     taps, parts = gaussian_taps(), [np.empty((0, FEATURES))]
     for images in batches:
         check_images(images, "NIQE")
         _check_size(images, block, least=1)
         for part in chunks(images):
             features, sharp = _examine(images[part], taps, block)
-            features = features[sharp > sharpness * sharp.max(axis=1, keepdims=True)]
+            features = features[sharp > _SHARPNESS * sharp.max(axis=1, keepdims=True)]
             parts.append(features[np.isfinite(features).all(axis=1)])
     rows = np.concatenate(parts)
     if len(rows) <= FEATURES:

@@ -260,7 +260,12 @@ def default_path() -> Path:
 def _store(url: str | Path | None) -> LedgerStore:
     """The place that a ``--ledger`` names."""
     if not (isinstance(url, str) and "://" in url):
-        path = default_path() if url is None else Path(url).expanduser()
+        try:
+            path = default_path() if url is None else Path(url).expanduser()
+        except RuntimeError:  # of an account that the system does not list, or a user's it has not
+            raise LedgerError(
+                f"the home folder of the ledger {url or ''} is not known: name its file by --ledger"
+            ) from None
         return SqliteFile(path.absolute())
     scheme, _, rest = url.partition("://")
     backend = scheme.partition("+")[0].lower()  # a driver may be named, postgresql+psycopg

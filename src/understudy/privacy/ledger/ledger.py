@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
 from understudy.privacy.accounting import Event, epsilon_of
@@ -118,20 +118,13 @@ class Ledger:
     def close(self) -> None:
         """Let go of the ledger, which holds nothing open between two transactions."""
 
-    def recognise(self, source: Source) -> Dataset | None:
-        """The dataset that a source is, under whatever name; None for one never registered.
+    def look_up(self, source: Source) -> tuple[Dataset | None, tuple[Dataset, ...]]:
+        """The dataset that a source is, under whatever name, and others that its runs concern.
 
         Goes by the stored bytes of the records or by their decoded values, not by names, order or
         labels: equal records first, else the known dataset that shares the most, if (by estimate)
-        at least half of the records of either are in both. A union of two known datasets is a
-        dataset of its own (see `concerned`).
-        """
-        return self.look_up(source)[0]
-
-    def look_up(self, source: Source) -> tuple[Dataset | None, tuple[Dataset, ...]]:
-        """What `recognise` finds, and the other datasets that a run on it is charged to.
-
-        Also of a source that was never registered: for dry runs.
+        at least half of the records of either are in both; None for one that was never registered.
+        A union of two known datasets is a dataset of its own (see `concerned`).
         """
         fingerprint = self._fingerprint(source)
         with self._reading() as book:
@@ -152,7 +145,7 @@ class Ledger:
             return [other.dataset() for other in book.answerable(page)[1:]]
 
     def register(self, source: Source) -> Dataset:
-        """The dataset that a source is, as `recognise` finds it, else as a new one.
+        """The dataset that a source is, as `look_up` finds it, else as a new one.
 
         A changed copy is noted, and recognised from then on as the same: a dataset that grows month
         by month stays one dataset, though nothing is left of the first month.
@@ -252,25 +245,21 @@ class Ledger:
         with self._reading() as book:
             return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
-    def record_deletion_request(self, dataset_id: str, run: str) -> None:
-        """Note that a server is about to be asked to delete it, as `record_deletion` does."""
-        self._note_end("deletion request", dataset_id, run, {})
+    def record_end(
+        self,
+        kind: Literal["deletion request", "deletion", "withdrawal"],
+        dataset_id: str,
+        run: str,
+        **data: str,
+    ) -> None:
+        """Note what became of a disclosure, which stands: it was known to a server for a time.
 
-    def record_deletion(self, dataset_id: str, run: str, receipt: str) -> None:
-        """Note that a server has deleted what a run disclosed to it; again changes nothing.
-
-        The disclosure stands: what was sent was known to the server for a time.
+        A server is about to be asked to delete it, or has, with its ``receipt``; or consent was
+        withdrawn before all of it had left. The same again changes nothing.
 
         Raises:
             LedgerError: No such dataset, or nothing was disclosed by that run.
         """
-        self._note_end("deletion", dataset_id, run, {"receipt": receipt})
-
-    def record_withdrawal(self, dataset_id: str, run: str) -> None:
-        """Note that consent was withdrawn before all of it had left, as `record_deletion` does."""
-        self._note_end("withdrawal", dataset_id, run, {})
-
-    def _note_end(self, kind: str, dataset_id: str, run: str, data: LedgerEntry) -> None:
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
             if run not in page.disclosures:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from understudy.core.errors import ConfigError
 from understudy.core.one_ahead import one_ahead
 from understudy.core.types import Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
@@ -37,6 +38,7 @@ from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.methods.clustering.sampling import Producer
 from understudy.methods.clustering.vote_filter import FilterStages, check_filter, filtered
 from understudy.methods.dp_estimators import Clusters, ClusterStages, KMeansStages
+from understudy.privacy.accounting import MAX_SIZE
 from understudy.privacy.cells import Cells
 from understudy.steps import shrinkage
 from understudy.steps.gaussians import Mixture
@@ -116,6 +118,17 @@ class MixtureSampler:
     def check(self) -> None:
         """Refuse what cannot give the samples that are asked for, before anything is charged."""
         check_filter(self.stages.votes, self.params, self.context, stages_of(self.stages))
+        params, dim = self.params, self.settings.dim
+        classes = params.class_count(self.context)
+        several = {"class": classes, "full": classes * (params.clusters or 1)}
+        matrices = several.get(params.covariance or "", 1)
+        # Of images only axes that are clear of the noise are measured: how many is not known yet.
+        if not self.settings.images and params.matrix and matrices * dim**2 // 2 > MAX_SIZE:
+            raise ConfigError(
+                f"{matrices:,} covariances of {dim} dimensions are more than the {MAX_SIZE:,} "
+                "numbers that a run may release: take --set covariance=tied or diagonal, or fewer "
+                "components. Nothing was spent"
+            )
 
     def embed(self, materials: Materials) -> EmbeddingSpace:
         """Line 2: D_Embedding <- Encode(D), in the space where statistics are taken."""
