@@ -237,7 +237,8 @@ class Movement:
         moved = np.asarray(base.embeddings + self.gaps[cluster], dtype=np.float32)
         # A base set that was drawn anew may have no sample of a cluster: others stand for it.
         present = np.bincount(cluster, minlength=self.shares.size).reshape(self.shares.shape) > 0
-        return AlignedSamples(moved, cluster, present * np.maximum(self.shares, _LEAST_SHARE))
+        shares = np.where(present, np.maximum(self.shares, _LEAST_SHARE), 0.0)
+        return AlignedSamples(moved, cluster, shares)
 
 
 def movement(
