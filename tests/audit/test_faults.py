@@ -84,8 +84,8 @@ def means_unclipped(monkeypatch):
         slots = query.cells.assign(values, labels)
         return slots, query.cells.residuals(values, slots)
 
-    monkeypatch.setattr(block_queries.AveragedSums, "contributions", whole)
-    monkeypatch.setattr(block_queries.AveragedSums, "integer_sum", unclipped_sum)
+    monkeypatch.setattr(queries.ClippedSums, "contributions", whole)
+    monkeypatch.setattr(queries.ClippedSums, "integer_sum", unclipped_sum)
 
 
 def block_scale_missing(monkeypatch):

@@ -12,7 +12,7 @@ from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods.alignment.algorithm import METHOD, AlignmentParams, alignment
-from understudy.methods.base import Context, Materials, weights_of
+from understudy.methods.base import Context, Materials, Resampling, memory_store, weights_of
 from understudy.metrics.fidelity import frechet_distance
 from understudy.privacy.account import Account
 from understudy.privacy.budget import Budget
@@ -452,6 +452,15 @@ def test_a_killed_run_draws_and_pays_nothing_twice(site):
     again = list(rows_of(alignment(site.materials(params), params)))
     np.testing.assert_array_equal(once[0], again[0])
     assert site.charges() == paid
+
+
+def test_few_samples_that_are_drawn_anew_keep_their_classes(site):
+    params = AlignmentParams(first=30, clusters=5, sensor_noise=False)
+    alignment(site.materials(params), params)
+    resampling = Resampling(seed=3, count=6, per_class=3, keep=memory_store())
+    images, labels = rows_of(alignment(site.materials(params, resampling=resampling), params))
+    assert sorted(labels) == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_array_equal(images[:, 0, 0, 0], np.where(labels == 0, 0, 255))
 
 
 def test_what_the_decoder_refuses_costs_nothing(site):

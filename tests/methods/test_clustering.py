@@ -38,7 +38,7 @@ def clouds(tmp_path_factory):
     return path, values, labels, spread
 
 
-def released(source, tmp_path, epsilon=MUCH, public=None, count=None, **settings):
+def released(source, tmp_path, epsilon=MUCH, public=None, count=None, unit=None, **settings):
     tmp_path.mkdir(exist_ok=True)
     made = synthesize(
         source,
@@ -49,6 +49,7 @@ def released(source, tmp_path, epsilon=MUCH, public=None, count=None, **settings
         settings=settings,
         public=public,
         count=count,
+        unit=unit,
     )
     batches = list(open_source(made.release).batches(1000))
     rows = np.concatenate([batch.values for batch in batches])
@@ -72,6 +73,19 @@ def test_classes_keep_their_means_and_their_order_of_spreads(
         np.testing.assert_allclose(mine.mean(axis=0), true.mean(axis=0), atol=0.7)
         if covariance in ("diagonal", "class") and clusters == 1:
             assert mine.std(axis=0).argmax() == label
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "class"])
+def test_units_of_several_records_have_the_moments_of_their_records(clouds, tmp_path, covariance):
+    _, values, labels, _ = clouds
+    patients, path = np.arange(len(values)) // 7, tmp_path / "patients.npz"
+    np.savez(path, embeddings=values.astype(np.float32), labels=labels, patient=patients)
+    settings = {"normalise": False, "clusters": 1, "covariance": covariance}
+    rows, found, _ = released(path, tmp_path, count=3000, unit="patient", **settings)
+    for label in range(3):
+        mine, true = rows[found == label], values[labels == label]
+        np.testing.assert_allclose(mine.mean(axis=0), true.mean(axis=0), atol=0.4)
+        assert mine.var(axis=0).sum() == pytest.approx(true.var(axis=0).sum(), rel=0.2)
 
 
 @pytest.mark.parametrize("clusters", [2])

@@ -96,18 +96,22 @@ def test_adam_finds_a_minimum_and_its_average_follows():
 
 
 @pytest.mark.parametrize(
-    ("settings", "public", "message"),
+    ("settings", "public", "most", "message"),
     [
-        ({"steps": 10_000}, 120, "a smaller network"),
-        ({"training_share": 1.0}, 120, "no budget for the warm start"),
-        ({}, 20, "too few to learn from"),
-        ({"rate": 1.5}, 120, "rate"),
+        ({"steps": 10_000}, 120, 256, "a smaller network"),
+        ({"training_share": 1.0}, 120, 256, "no budget for the warm start"),
+        ({}, 20, 256, "too few to learn from"),
+        ({"rate": 1.5}, 120, 256, "rate"),
+        ({}, 120, 1, "all alike"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, settings, public, message):
+def test_what_cannot_be_is_refused_before_anything_is_spent(
+    tmp_path, settings, public, most, message
+):
     pytest.importorskip("torch")
     source = class_folders(tmp_path / "private", {"cat": 10, "dog": 10}, (8, 8, 1))
-    images = class_folders(tmp_path / "public", {"leaf": public}, (8, 8, 1), seed=1)
+    images = tmp_path / "public.npz"
+    np.savez(images, images=np.random.default_rng(1).integers(0, most, (public, 8, 8), np.uint8))
     with pytest.raises(ConfigError, match=message):
         synthesize(
             source,

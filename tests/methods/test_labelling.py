@@ -343,10 +343,14 @@ def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: Wor
         resample(world.folder / "out", count=10)
 
 
-def test_too_few_public_images_are_refused_before_anything_is_spent(world: World) -> None:
+def test_too_few_or_equal_public_images_are_refused_before_anything_is_spent(world: World) -> None:
     few = folder_of_shapes(world.folder / "few", (20, 20), 4)
     with pytest.raises(ConfigError, match=r"40 public images are too few.*Nothing was spent"):
         world.run(public=str(few))
+    black = world.folder / "black.npz"
+    np.savez(black, images=np.zeros((120, 16, 16), np.uint8))
+    with pytest.raises(ConfigError, match=r"all alike.*Nothing was spent"):
+        world.run(public=str(black))
     assert world.spent() == 0.0
     assert not (world.folder / "out").exists()
 

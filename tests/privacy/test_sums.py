@@ -72,6 +72,16 @@ def test_one_unit_never_contributes_more_than_the_bound(which, x, seed):
 
 
 @pytest.mark.parametrize("which", QUERIES)
+def test_copies_of_a_record_count_as_that_record_in_a_unit(which):
+    """So a sum over a count of units is a mean, however many records a unit has."""
+    query, one = copy(KINDS[which]), np.zeros(1, dtype=np.int64)
+    x, grid = np.full((1, DIM), 0.1, dtype=np.float32), query.grid(query.bound * 5)
+    once = query.integer_sum(x, one, one, grid)
+    copies = query.integer_sum(x.repeat(3, axis=0), one.repeat(3), one.repeat(3), grid)
+    np.testing.assert_allclose(copies, once, rtol=0, atol=1e-4 * np.abs(once).max())
+
+
+@pytest.mark.parametrize("which", QUERIES)
 @given(x=values, seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=20, deadline=None)
 def test_replacing_a_unit_moves_the_sum_by_no_more_than_the_sensitivity(which, x, seed):
@@ -106,14 +116,16 @@ def no_clipping(monkeypatch):
 
 
 @pytest.mark.parametrize("which", QUERIES)
-def test_without_the_clipping_the_integers_are_refused(which, no_clipping):
+def test_without_the_clipping_the_integers_are_refused(which, no_clipping, monkeypatch):
     """A unit's integers are checked in every query: the only thing left if clipping has a fault.
 
     A row of a count or a vote is a single 1, within the bound however it is clipped, so those are
-    tried with a unit of three rows; a unit's votes are averaged, so theirs are counted thrice.
+    tried with a unit of three rows that are not averaged.
     """
+    monkeypatch.setattr(
+        sums, "_merge_units", lambda slot, rows, groups, slots: (slot, rows, groups)
+    )
     query = copy(KINDS[which])
-    query.average = False
     with pytest.raises(RuntimeError, match="exceeds its bound"):
         unclipped(query, 1e3, groups=np.zeros(3, dtype=np.int64))
     if not isinstance(query, Counts | Votes | NormHistogram | RecallCounts | BlockSizes):

@@ -1,4 +1,4 @@
-"""Queries of numbers that come in blocks, in which a unit's records count together as one."""
+"""Queries of numbers that come in blocks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,9 @@ from numpy.typing import NDArray
 from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Labels, Vector
 from understudy.privacy.cells import Cells
-from understudy.privacy.queries import ClippedSums, Contributions, Query
+from understudy.privacy.queries import Contributions, Query
 
 _LEVELS = 256  # of a logarithm
-
-
-class AveragedSums(ClippedSums):
-    """The same sums, where a unit's records count together as one record, their average.
-
-    Proof: a unit's average is clipped to norm ``radius``.
-    """
-
-    description = "sums per cluster of the difference to its centre, averaged over a unit"
-    average = True
 
 
 class BlockSizes(Query):
@@ -48,7 +38,6 @@ class BlockSizes(Query):
     """
 
     description = "sums of the logarithms of the sizes of blocks of numbers"
-    average = True
 
     def __init__(
         self,

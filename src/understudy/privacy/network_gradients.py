@@ -39,7 +39,7 @@ class Loss(Protocol):
 class NetworkGradients(Query):
     """The sum of the gradients of a network's loss at public weights, clipped to a norm.
 
-    Proof: a unit's summed gradients are clipped to an L2 norm of ``clip_norm``, whatever the
+    Proof: a unit's averaged gradients are clipped to an L2 norm of ``clip_norm``, whatever the
     network made of its records, so a unit that is in the sample moves the sum by at most that, and
     one that is not moves nothing. Gradients may point in opposite directions. What a record adds
     depends on it alone as far as the network's gradient does, which is called with

@@ -1,7 +1,8 @@
 """What may be asked of private records, and the proof of how much one unit can change the answer.
 
-Every query is a sum over units of a vector c, stacked over ``slots`` clusters of ``width`` numbers.
-`sums` clips c so that ||c||_2 <= bound holds whatever a query computes, so a mistake in here costs
+Every query is a sum over units of a vector c, stacked over ``slots`` clusters of ``width`` numbers:
+the average of what the unit's records add, so that a sum over a count of units is a mean. `sums`
+clips c so that ||c||_2 <= bound holds whatever a query computes, so a mistake in here costs
 utility, never privacy. From that one bound follow the sensitivities:
 
 * add or remove one unit: the sum changes by c itself, so by at most ``bound``;
@@ -53,7 +54,6 @@ class Query(ABC):
     cells: Cells
     bound: float
     alike: ClassVar[bool] = False  # contributions have non-negative inner products
-    average: ClassVar[bool] = False  # a unit's records are averaged instead of summed
 
     @property
     def size(self) -> int:
@@ -93,7 +93,6 @@ class Query(ABC):
             slots=self.slots,
             bound=self.bound,
             grid=grid,
-            average=self.average,
             weights=self.weights,
         )
 
@@ -116,7 +115,8 @@ class Query(ABC):
 class Counts(Query):
     """How many units each cluster holds.
 
-    Proof: a record adds one 1, so a unit adds a non-negative vector, clipped to norm 1.
+    Proof: a unit adds a non-negative vector whose numbers sum to 1, and an L2 norm is at most the
+    L1 norm.
     """
 
     description = "counts per cluster"
@@ -140,7 +140,7 @@ def clip_rows(rows: Vector, radius: float, out: Vector, *, times: float = 1.0) -
 class ClippedSums(Query):
     """Per cluster, the sum of x - centre clipped to ``radius``.
 
-    Proof: a unit's sum is clipped to norm ``radius``.
+    Proof: a unit's average is clipped to norm ``radius``.
     """
 
     description = "sums per cluster of the difference to its centre"
@@ -162,7 +162,7 @@ class CountAndSum(Query):
     a^2 = 1 / (1 + sqrt(d)): about what makes the error of sum / count smallest, since the sum has
     d noisy numbers and the count one (Su et al. 2016, section 4.2, for the L2 case).
 
-    Proof: ||(a, b v)||^2 <= a^2 + b^2 = 1, and a unit's sum of them is clipped to norm 1.
+    Proof: ||(a, b v)||^2 <= a^2 + b^2 = 1, and a unit's average of them is clipped to norm 1.
     """
 
     description = "counts and sums per cluster, jointly"
@@ -203,7 +203,7 @@ class DiagonalMoments(Query):
     """Per cluster, the sum of the squares of x - centre clipped to ``radius``.
 
     Proof: with ||v|| <= R, the vector of squares has ||v^2||_2 <= ||v^2||_1 = ||v||^2 <= R^2; a
-    unit's sum of such non-negative vectors is clipped to R^2.
+    unit's average of such non-negative vectors is clipped to R^2.
     """
 
     description = "sums per cluster of the squared difference to its centre, each dimension"
@@ -226,8 +226,8 @@ class FullMoments(Query):
     The upper triangle is released, with off-diagonal noise smaller by sqrt(2), which is the same as
     weighting those numbers by sqrt(2): the weighted norm is then the Frobenius norm.
 
-    Proof: a unit's records are scaled to sum ||v||^2 <= R^2, so the Frobenius norm of their summed
-    outer products is at most R^2 (`sums.bounded_outer_sum`). Positive semidefinite matrices have
+    Proof: the Frobenius norm of a unit's averaged outer products is at most the average of
+    ||v||^2, so at most R^2 (`sums.bounded_outer_sum`). Positive semidefinite matrices have
     non-negative inner products.
 
     Args:
@@ -307,7 +307,6 @@ class Votes(Query):
 
     description = "votes for the nearest candidate"
     alike = True
-    average = True
 
     def __init__(self, candidates: Vector, sizes: NDArray[np.int64] | None = None) -> None:
         self.cells = Cells(candidates)
@@ -339,7 +338,6 @@ class NormHistogram(Query):
 
     description = "histogram of norms"
     alike = True
-    average = True
 
     def __init__(self, cells: Cells, edges: Vector) -> None:
         self.cells, self.edges = cells, edges
@@ -365,7 +363,6 @@ class RecallCounts(Query):
 
     description = "per class, records that a classifier trained on the release finds and misses"
     alike = True
-    average = True
 
     def __init__(self, theta: Vector) -> None:
         self.theta = np.ascontiguousarray(theta, dtype=np.float64)
@@ -387,9 +384,9 @@ class ClippedGradients(Query):
     at public weights. It has rank one, so its Frobenius norm is ||(x, 1)|| ||p - e_y||. All of the
     matrix is one contribution: the query has one cluster, and `gradient` shapes the answer.
 
-    Proof: a unit's summed matrices are clipped to a Frobenius norm of ``clip_norm``, whatever they
-    are. Two of them may point in opposite directions, so replacing a unit moves the sum by up to
-    twice that. What a record adds depends on it alone: the logits are a `Projection`, the
+    Proof: a unit's average matrix is clipped to a Frobenius norm of ``clip_norm``, whatever it is.
+    Two of them may point in opposite directions, so replacing a unit moves the sum by up to twice
+    that. What a record adds depends on it alone: the logits are a `Projection`, the
     probabilities a `row_softmax`, and the rest are products of single numbers.
 
     Args:

@@ -1,7 +1,7 @@
 """Exact integer sums of bounded contributions: the part of every query that privacy rests on.
 
-A unit's contribution is the sum of its records' vectors (or their average), clipped to an L2 norm,
-truncated to a grid and added up in int64. Truncation toward zero cannot lengthen a vector, and
+A unit's contribution is the average of its records' vectors, clipped to an L2 norm, truncated to a
+grid and added up in int64. Truncation toward zero cannot lengthen a vector, and
 integer addition knows no order, so the bound and the sum hold for any batch size, thread count,
 machine or engine, whatever the floats before them were.
 """
@@ -156,7 +156,6 @@ def bounded_sum(
     slots: int,
     bound: float,
     grid: float,
-    average: bool = False,
     weights: Vector | None = None,
 ) -> NDArray[np.int64]:
     """Sum over units of the clipped and truncated contribution.
@@ -168,7 +167,6 @@ def bounded_sum(
         slots: Number of stacked vectors.
         bound: L2 norm that one unit's contribution, stacked over the slots, cannot exceed.
         grid: The grid step.
-        average: Divide a unit's sum by its number of records (votes) before clipping.
         weights: (width,) weights of the norm, 1 or more; the noise is smaller by the same weights.
             None: 1.
 
@@ -179,7 +177,7 @@ def bounded_sum(
         InputError: A value that is not finite.
     """
     if groups is not None and len(groups):
-        slot, rows, groups = _merge_units(slot, rows, groups, slots, average)
+        slot, rows, groups = _merge_units(slot, rows, groups, slots)
     squares = row_squares(rows if weights is None else rows * weights)
     norms = np.sqrt(squares if groups is None else np.bincount(groups, squares))
     factor = _clip_factor(norms, bound)
@@ -197,16 +195,14 @@ def bounded_sum(
 
 
 def _merge_units(
-    slot: NDArray[Any], rows: Vector, groups: UnitCodes, slots: int, average: bool
+    slot: NDArray[Any], rows: Vector, groups: UnitCodes, slots: int
 ) -> tuple[NDArray[Any], Vector, UnitCodes]:
-    """Add up the rows that one unit puts into the same slot: one row per (unit, slot)."""
-    units, groups = np.unique(groups, return_inverse=True)
+    """The average of a unit's records, one row per (unit, slot)."""
+    groups = np.unique(groups, return_inverse=True)[1]
     keys, position = np.unique(groups * slots + slot, return_inverse=True)
     merged = np.asarray(_gather(position, len(keys), np.float64) @ rows)
     owner = keys // slots
-    if average:
-        merged = merged / np.bincount(groups, minlength=len(units))[owner][:, None]
-    return keys % slots, merged, owner
+    return keys % slots, merged / np.bincount(groups)[owner][:, None], owner
 
 
 def bounded_outer_sum(
@@ -220,8 +216,8 @@ def bounded_outer_sum(
 ) -> NDArray[np.int64]:
     """Sum over units of the outer products of their clipped and truncated rows.
 
-    A unit's rows are scaled so that their squared norms add up to at most ``radius**2``, then
-    truncated to ``step``. The sum of u u^T over them has a Frobenius norm of at most its trace,
+    A unit's rows are each clipped to ``radius``, divided by the root of their number, and truncated
+    to ``step``. The sum of u u^T over them has a Frobenius norm of at most its trace,
     sum ||u||^2 <= (radius / step)^2, and so has the stack over the slots. That the traces keep
     this bound is checked on the integers. The products are of
     integers below 2^18 in blocks of at most 2^16 rows, so the float64 matrix product is exact.
@@ -231,7 +227,7 @@ def bounded_outer_sum(
         rows: (n, d) float64, n at most 2^16.
         groups: Unit of each record, or None where every record is a unit.
         slots: Number of stacked matrices.
-        radius: Bound on the root of a unit's summed squared norms; at most 2^18 steps.
+        radius: Bound on a row's norm; at most 2^18 steps.
         step: Grid step of a row; the matrices' own grid is its square.
 
     Returns:
@@ -240,11 +236,10 @@ def bounded_outer_sum(
     if radius / step > 2**18 or len(rows) > 2**16:
         raise ValueError("the integer products would not be exact: radius / step or n is too large")
     squares = row_squares(rows)
-    if groups is None:
-        factor = _clip_factor(np.sqrt(squares), radius)
-    else:
+    factor = _clip_factor(np.sqrt(squares), radius)
+    if groups is not None:
         groups = np.unique(groups, return_inverse=True)[1]
-        factor = _clip_factor(np.sqrt(np.bincount(groups, squares)), radius)[groups]
+        factor /= np.sqrt(np.bincount(groups))[groups]
     steps = rows * (factor / step)[:, None]
     np.trunc(steps, out=steps)
     squares = row_squares(steps)

@@ -33,6 +33,8 @@ _NOISE_PART = 0.1
 """Noise in a cluster's mean, over the usual distance of samples to it, up to which clipping
 widens."""
 
+_LEAST_SHARE = 1e-9  # of a class, for a cluster that samples were drawn in
+
 _FARTHEST = 1.5
 """A cluster's clipped mean is lengthened by no more: clusters differ less from their class than the
 class from the base set, and where private records vary less than base samples there is less to
@@ -233,7 +235,10 @@ class Movement:
         if self.centroids is not None:
             cluster = _nearest_clusters(self.space, base, self.centroids)
         moved = np.asarray(base.embeddings + self.gaps[cluster], dtype=np.float32)
-        return AlignedSamples(moved, cluster, self.shares)
+        # A base set that was drawn anew may have no sample of a cluster: others stand for it.
+        present = np.bincount(cluster, minlength=self.shares.size).reshape(self.shares.shape) > 0
+        shares = np.where(present, np.maximum(self.shares, _LEAST_SHARE), 0.0)
+        return AlignedSamples(moved, cluster, shares)
 
 
 def movement(

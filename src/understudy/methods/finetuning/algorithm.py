@@ -218,6 +218,11 @@ def _public_images(materials: Materials, grid: Shape) -> ImageRows:
             f"{len(public)} public images are too few to learn from: {_FEWEST_PUBLIC} or more are "
             "needed, of any kind (--public procedural:all has enough). Nothing was spent"
         )
+    if (public == public[0]).all():
+        raise ConfigError(
+            "the public images are all alike, and nothing can be learnt from them: take others "
+            "(--public procedural:all). Nothing was spent"
+        )
     return public
 
 

@@ -281,7 +281,7 @@ def named_images(materials: Materials) -> Images:
     """The public images that the owner names: (m, height, width, c).
 
     Raises:
-        ConfigError: There are too few.
+        ConfigError: There are too few, or they are all alike.
     """
     least = max(FEWEST_IMAGES, FEWEST_OF_CLASS * len(materials.classes))
     most = min(_MOST_IMAGES, max(least, _MOST_BYTES // int(np.prod(materials.shape))))
@@ -290,6 +290,10 @@ def named_images(materials: Materials) -> Images:
         raise ConfigError(
             f"{len(public):,} public images are too few to test whether private ones look like "
             f"them, and to be the samples: {least:,} or more are needed. Nothing was spent"
+        )
+    if (public == public[0]).all():
+        raise ConfigError(
+            "the public images are all alike, and samples would be: name others. Nothing was spent"
         )
     return public
 

@@ -31,9 +31,9 @@ from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Expectation, Materials, NoiseOfStage
 from understudy.methods.clustering import capacity
 from understudy.methods.clustering.params import NAME, ClusteringParams
-from understudy.privacy.block_queries import AveragedSums, BlockSizes
+from understudy.privacy.block_queries import BlockSizes
 from understudy.privacy.cells import Cells, ScaledCells
-from understudy.privacy.queries import Counts, FullMoments
+from understudy.privacy.queries import ClippedSums, Counts, FullMoments
 from understudy.steps.row_arithmetic import moving_average
 from understudy.steps.shrinkage import SpikedCovariance, shrink_to_average
 
@@ -230,7 +230,7 @@ def _class_sizes(
 
 def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:
     """The mean of all records, (d,), as far as each block stands out; and its noise's variance."""
-    query = AveragedSums(Cells(np.zeros((1, 1, layout.dim))), np.sqrt(layout.dim))
+    query = ClippedSums(Cells(np.zeros((1, 1, layout.dim))), np.sqrt(layout.dim))
     everyone = vault.unconditional()
     centre = everyone.release(query, stage=stage.name)[0] / size
     variance = (vault.noise_sd(query, stage=stage.name) / size) ** 2
@@ -320,7 +320,7 @@ def _class_means(
     """
     classes, total = len(sizes), sizes.sum()
     cells = ScaledCells(np.zeros((classes, 1, layout.dim)), widths[:, None])
-    query = AveragedSums(cells, _CLIP * np.sqrt(layout.dim))
+    query = ClippedSums(cells, _CLIP * np.sqrt(layout.dim))
     sums = widths[:, None] * vault.release(query, stage=stage.name)
     noise = (widths * vault.noise_sd(query, stage=stage.name) / sizes) ** 2
     common = sums.sum(axis=0) / total
