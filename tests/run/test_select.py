@@ -521,14 +521,25 @@ def test_a_unit_that_differs_from_that_of_the_candidates_is_refused_before_spend
     assert not (site / "out").exists()
 
 
-def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", ["no guarantee", "differential privacy"])
+def test_other_candidates_are_no_resumption(
+    site: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Others of the same classes were released by the weights of those before."""
+
+    def go(**options: Any) -> None:
+        if form == "no guarantee":
+            choose(site, **options)
+        else:
+            private_selection(site, site / "candidates.npz", candidates_public=True, **options)
+
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
     monkeypatch.setattr("understudy.run.session.write_release", killed)
     with pytest.raises(RunStopped):
-        choose(site)
+        go()
     monkeypatch.undo()
-    embeddings(site / "candidates.npz", per_class=50, seed=3)
+    embeddings(site / "candidates.npz", seed=3)
     with pytest.raises(RunError, match="the candidates have changed"):
-        choose(site, resume=True)
+        go(resume=True)

@@ -9,6 +9,7 @@ disclosure before the private records are used, and the release is named so.
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -177,11 +178,11 @@ class OpenSession(Session):
         prepared, classes = self.prepared, self.prepared.context.classes
         with timed(self.seconds, "embed the candidates"):
             candidates = self._embedded(prepared.pool)
-        self._require_same(candidates)
+        prints = Fingerprints.of(prepared.pool)
+        self._require_same(candidates.labels.tobytes() + prints.digests.tobytes())
         _require_candidates(candidates, classes)
         method = prepared.select.openly
         selected = int(method.sizes(candidates.labels, len(classes), prepared.params).sum())
-        prints = Fingerprints.of(prepared.pool)
         disclosed = self._disclose(prints, selected)
         held_out = self._hold_out()
         with timed(self.seconds, "embed the records"):
@@ -306,10 +307,11 @@ class OpenSession(Session):
         self.notes += (warning,)
         self.events.warning(warning)
 
-    def _require_same(self, candidates: EmbeddedRows) -> None:
+    def _require_same(self, candidates: bytes) -> None:
         """Refuse to go on with other candidates than the selection was begun with."""
-        known = self.folder.keep("candidates", lambda: {"labels": candidates.labels})
-        if not np.array_equal(known["labels"], candidates.labels):
+        digest = np.frombuffer(hashlib.blake2b(candidates, digest_size=16).digest(), np.uint8)
+        known = self.folder.keep("digest of the candidates", lambda: {"digest": digest})
+        if not np.array_equal(known["digest"], digest):
             raise RunError(
                 f"{self.prepared.select.candidates}: the candidates have changed since the "
                 "selection was begun: start a new one in another folder"

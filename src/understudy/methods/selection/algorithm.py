@@ -293,6 +293,7 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     candidates = read_candidates(materials)
     share = _share(materials.count, params.keep, len(candidates.labels))
     budgets = class_budgets(candidates.labels, len(materials.classes), share, params.budgets)
+    candidates.require_same(materials.keep)
     public = None
     if materials.public is not None:
         public = embedded(materials, materials.public, "public dataset")[0]
