@@ -60,8 +60,12 @@ def test_without_labels_the_first_is_installed_and_others_on_wish(site: DeviceSi
     assert "another question" in other.reason
 
 
-def test_a_hostile_model_is_neither_stored_nor_run(site: DeviceSite) -> None:
+def test_a_hostile_model_is_neither_stored_nor_run(
+    site: DeviceSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.add_labelled()
+    (site.folder / "onnx.py").write_text("raise SystemExit('a file of the folder was run')")
+    monkeypatch.chdir(site.folder)
     with pytest.raises(WireError):
         offer_model(site.home, b"no model", OFFERED, wish=True)
     assert not site.home.path("models").exists()

@@ -158,8 +158,8 @@ class DeviceHome:
 
     def write(self, name: str, values: Mapping[str, Any] | list[Any]) -> None:
         """Write values as JSON, for the owner alone."""
-        text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-        write_file(self.path(name), text.encode())
+        text = json.dumps(values, indent=1) + "\n"  # ASCII: the name of a folder may be any bytes
+        write_file(self.path(name), text.encode("ascii"))
 
 
 def write_file(path: Path, data: bytes) -> None:

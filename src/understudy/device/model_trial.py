@@ -90,7 +90,8 @@ def try_model(
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "understudy.device.model_trial"],
+            # -P: no file of the folder that the owner is in takes the place of a library
+            [sys.executable, "-P", "-m", "understudy.device.model_trial"],
             input=body,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
