@@ -23,7 +23,7 @@ from tests.server.site import Server, free_port
 
 from understudy.core.errors import InputError, RunError
 from understudy.device import outbox as outbox_module
-from understudy.device.consent import standing_offer
+from understudy.device.consent import recipient, standing_offer
 from understudy.device.corrections import Correction
 from understudy.device.disclosures import note_deleted
 from understudy.device.history import device_history
@@ -34,12 +34,14 @@ from understudy.device.outbox import (
     ServerRefused,
     ServerUnreachable,
 )
-from understudy.device.paired_servers import server_named
+from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import pack
 from understudy.device.photo_store import add_photos, photo_files
 from understudy.device.preferences import stored_preferences
 from understudy.device.preview import preview
 from understudy.device.review import segment_photos
+from understudy.methods.sanitize.pairing_code import PairingCode
+from understudy.methods.sanitize.wire import PairingResult, encode_message
 from understudy.server.application import application
 from understudy.server.job_store import DAY
 from understudy.server.serve import certificate_of
@@ -304,6 +306,23 @@ def test_consent_to_one_server_is_void_for_another(two: TwoServers) -> None:
     assert not two.site.rows("disclosure")
     with pytest.raises(RunError, match="look again"):  # the parcel's digest names no recipient
         two.outbox("first.local").send(shown.parcel.digest, shown.parcel.digest)
+
+
+def test_a_code_with_the_key_of_another_server_takes_nothing_of_it(paired: DeviceSite) -> None:
+    """A key is public: whoever named it in a code was sent what was agreed to for its owner."""
+    paired.add()
+    shown = paired.show(LEVELS)
+    (server,) = paired_servers(paired.home)
+    code = PairingCode(
+        url="https://other.local",
+        secret="0" * 32,
+        public_key=server.public_key,
+        certificate="e" * 64,
+    )
+    answer = encode_message(PairingResult(token="f" * 64, public_key=server.public_key))
+    with pytest.raises(RunError, match=r"other\.local may pretend"):
+        Outbox(paired.home, lambda *_: (200, answer)).pair(code.text())
+    assert recipient(paired.home, shown.parcel.digest, None) == server
 
 
 def test_photos_that_are_added_hide_no_disclosure(paired: DeviceSite) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -51,6 +53,8 @@ from understudy.privacy.ledger.ledger import Disclosure
 
 _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
+WHOLE_SECONDS = 300.0
+"""How long a request and its answer may take, as in `serve`: a withdrawal waits for one."""
 CHANGE_SECONDS = 25
 """How long the server is asked to wait for a change."""
 
@@ -86,6 +90,10 @@ class ServerConnection:
     def __call__(self, method: str, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
         """Status and body of the answer."""
         connection = self._opened()
+        # A timeout counts from byte to byte: a server that drips them would never be given up.
+        end = threading.Timer(WHOLE_SECONDS, _cut, [connection.sock])
+        end.daemon = True
+        end.start()
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
             if token is not None:
@@ -100,6 +108,7 @@ class ServerConnection:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
+            end.cancel()
             connection.close()
         if len(data) > _ANSWER_BYTES:
             raise WireError("the server's answer has more bytes than any of the wire")
@@ -112,15 +121,18 @@ class ServerConnection:
                 "the paired server is reached over plain HTTP, which would carry the token and all "
                 "items in clear. Nothing was sent; pair with it over https"
             )
-        if self._address.scheme != "https":
-            return http.client.HTTPConnection(host, port, timeout=_SECONDS)
         if self._certificate is None:
             context = ssl.create_default_context()  # a proxy's, by the authorities of this machine
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False  # the fingerprint of the pairing code says who it is
             context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+        secure = self._address.scheme == "https"
+        connection = (
+            http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+            if secure
+            else http.client.HTTPConnection(host, port, timeout=_SECONDS)
+        )
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
@@ -130,7 +142,7 @@ class ServerConnection:
             ) from error
         except OSError as error:
             raise self._unreachable(error) from error
-        if self._certificate is None:
+        if not secure or self._certificate is None:
             return connection
         shown = connection.sock.getpeercert(binary_form=True) or b""
         if not hmac.compare_digest(hashlib.sha256(shown).hexdigest(), self._certificate):
@@ -146,6 +158,12 @@ class ServerConnection:
             f"{self._address.geturl()} did not answer ({type(error).__name__}). Do the same again "
             "later: it goes on where it stopped, with the same bytes"
         )
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection that another thread waits for; below TLS, which would wait as well."""
+    with suppress(OSError):  # it is over
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class Outbox:
