@@ -275,7 +275,8 @@ def copies_of(
     distances, ratios = _two_nearest(embeddings, private_embeddings)
     own, own_ratios = _two_nearest(private_embeddings[asked], private_embeddings, apart=True)
     limit = _NEAR_PART * float(np.median(own))
-    alone = float(np.quantile(own_ratios, _ALONE))
+    # The second nearest of two records is the nearest: none is alone beside it.
+    alone = float(np.quantile(own_ratios, _ALONE)) if len(private_embeddings) > 2 else 0.0
     near = (distances < limit) | (ratios < alone)
     usual = (own < limit) | (own_ratios < alone)
     words = (
