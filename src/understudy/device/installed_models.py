@@ -178,7 +178,8 @@ def _is_better(model: DeviceModel, current: DeviceModel | None, guess: float) ->
             "device add --labelled`, or say --install"
         )
     figures = (
-        f"{model.accuracy:.0%} of the labelled photos, the installed one {current.accuracy:.0%}"
+        f"{model.accuracy:.0%} of {model.labelled} labelled photos, the installed one in "
+        f"{current.accuracy:.0%} of the {current.labelled} that there were"
     )
     if model.accuracy > current.accuracy:
         return True, f"it is right in {figures}"
