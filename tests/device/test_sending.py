@@ -12,7 +12,7 @@ from tests.server.site import Server
 from understudy.core.errors import LedgerError, RunError, WireError
 from understudy.device.consent import agreement_of_code
 from understudy.device.history import device_history
-from understudy.device.installed_models import DeviceModel, model_index, offer_model
+from understudy.device.installed_models import model_index
 from understudy.device.outbox import ServerRefused, ServerUnreachable
 from understudy.device.parcel import stored_parcel
 from understudy.device.preview import preview
@@ -20,32 +20,6 @@ from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.wire_items import BackgroundItem, EdgesItem, decode_item
 
 LEVELS = {"dog": "edges", "background": "segment"}
-
-
-@pytest.mark.slow
-def test_a_model_from_photos_to_receipt(paired: DeviceSite, server: Server) -> None:
-    paired.add()
-    paired.add_labelled()
-    shown = paired.show(LEVELS)
-    assert not paired.exchange.messages  # nothing leaves for a preview
-    state = paired.outbox.send(shown.parcel.digest, shown.code)
-    assert state.state == "queued"
-    with pytest.raises(ServerRefused, match="no model"):
-        paired.outbox.model(paired.attempt(shown))
-    assert server.work()
-    assert paired.outbox.status(paired.attempt(shown)).state == "done"
-    result, data = paired.outbox.model(paired.attempt(shown))
-    offered = DeviceModel("", "server", result.kind, result.label_classes, result.side, 0.5)
-    installed = offer_model(paired.home, data, offered)
-    assert (installed.installed, installed.model.accuracy, installed.model.labelled) == (True, 1, 6)
-    receipt = paired.outbox.delete(paired.attempt(shown))
-    assert receipt.item_bytes == sum(map(len, shown.parcel.items.values()))
-    (deletion,) = paired.rows("deletion")
-    assert deletion.data["run"] == paired.attempt(shown).run
-    lines = "\n".join(device_history(paired.home))
-    assert "dog: L1, edges, 4 items" in lines
-    assert "deleted by the server" in lines
-    assert "right in 100.0% of 6" in lines
 
 
 def test_the_ledger_has_a_row_of_everything_before_any_byte_leaves(paired: DeviceSite) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import QUICK, class_folders, embeddings, tree
+from tests.run.samples import QUICK, class_folders, embeddings
 
 from understudy.core.errors import ConfigError, InputError, RunError, RunStopped, SourceError
 from understudy.core.ports import CaptionedSource
@@ -423,25 +423,6 @@ def test_classes_must_agree_and_have_records(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no record of eel"):
         select(tmp_path / "three", classes=["cat", "dog", "eel"], **given)
     assert not (tmp_path / "ledger.db").exists()
-
-
-def test_a_folder_with_other_things_is_left_alone(site: Path) -> None:
-    (site / "out").mkdir()
-    (site / "out" / "mine.txt").write_text("x")
-    with pytest.raises(RunError, match="is not empty"):
-        choose(site)
-    assert tree(site / "out") == ["mine.txt"]
-
-
-def test_a_configuration_says_which_of_the_three_it_is() -> None:
-    base: dict[str, Any] = {"candidates": "c", "out": Path("o"), "keep": 0.5}
-    assert make_select_config(base).form == "post-processing"
-    meant = {"epsilon": 101.0, "delta": 0.002, "accept_epsilon": True}
-    for options in ({"epsilon": 1.0}, meant):
-        assert (
-            make_select_config({**base, "private": "p", **options}).form == "differential privacy"
-        )
-    assert make_select_config({**base, "private": "p", "no_guarantee": True}).form == "no guarantee"
 
 
 # Under differential privacy
