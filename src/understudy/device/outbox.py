@@ -121,18 +121,20 @@ class ServerConnection:
                 "the paired server is reached over plain HTTP, which would carry the token and all "
                 "items in clear. Nothing was sent; pair with it over https"
             )
+        if self._address.scheme != "https":
+            plain = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+            try:
+                plain.connect()
+            except OSError as error:
+                raise self._unreachable(error) from error
+            return plain
         if self._certificate is None:
             context = ssl.create_default_context()  # a proxy's, by the authorities of this machine
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False  # the fingerprint of the pairing code says who it is
             context.verify_mode = ssl.CERT_NONE
-        secure = self._address.scheme == "https"
-        connection = (
-            http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
-            if secure
-            else http.client.HTTPConnection(host, port, timeout=_SECONDS)
-        )
+        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
@@ -142,7 +144,7 @@ class ServerConnection:
             ) from error
         except OSError as error:
             raise self._unreachable(error) from error
-        if not secure or self._certificate is None:
+        if self._certificate is None:
             return connection
         shown = connection.sock.getpeercert(binary_form=True) or b""
         if not hmac.compare_digest(hashlib.sha256(shown).hexdigest(), self._certificate):

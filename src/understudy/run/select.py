@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError
 from understudy.core.files import ReleaseFormat, owner_file
 from understudy.core.ports import Events, Source
 from understudy.core.types import Release, Vector
-from understudy.methods.open_selection import OpenMaterials, Selection
+from understudy.methods.open_selection import OpenMaterials, Selection, require_same
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure
 from understudy.privacy.unit import Adjacency
@@ -179,7 +179,8 @@ class OpenSession(Session):
         with timed(self.seconds, "embed the candidates"):
             candidates = self._embedded(prepared.pool)
         prints = Fingerprints.of(prepared.pool)
-        self._require_same(candidates.labels.tobytes() + prints.digests.tobytes())
+        content = hashlib.blake2b(candidates.labels.tobytes() + prints.digests.tobytes())
+        require_same(self.folder.keep, prepared.select.candidates, content.hexdigest())
         _require_candidates(candidates, classes)
         method = prepared.select.openly
         selected = int(method.sizes(candidates.labels, len(classes), prepared.params).sum())
@@ -306,16 +307,6 @@ class OpenSession(Session):
         )
         self.notes += (warning,)
         self.events.warning(warning)
-
-    def _require_same(self, candidates: bytes) -> None:
-        """Refuse to go on with other candidates than the selection was begun with."""
-        digest = np.frombuffer(hashlib.blake2b(candidates, digest_size=16).digest(), np.uint8)
-        known = self.folder.keep("digest of the candidates", lambda: {"digest": digest})
-        if not np.array_equal(known["digest"], digest):
-            raise RunError(
-                f"{self.prepared.select.candidates}: the candidates have changed since the "
-                "selection was begun: start a new one in another folder"
-            )
 
     def _notes_of_leak(self) -> Iterator[str]:
         """What the owner should know of what was measured, and of what was not."""

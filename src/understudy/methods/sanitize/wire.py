@@ -94,14 +94,6 @@ class PartRequest(Message):
             raise ValueError("a skeleton is named for a pose, and for nothing else")
         return self
 
-    @property
-    def item(self) -> type[Item] | None:
-        """The kind of the items of an object of this level; None at L0."""
-        if self.level == 0:
-            return None
-        features: dict[str, type[Item]] = {"edges": EdgesItem, "pose": PoseItem, "box": BoxItem}
-        return TargetItem if self.feature is None else features[self.feature]
-
 
 class JobRequest(Message):
     """What model is wanted: the four keys of the paper's Table 2, and a level for each part."""
@@ -186,10 +178,11 @@ class JobRequest(Message):
 
     def item_of(self, part: int) -> type[Item] | None:
         """The kind of the items of a part; None where nothing of it is sent."""
-        if part >= len(self.parts):
+        if part >= len(self.parts) or self.parts[part].level == 0:
             return None
-        kind = self.parts[part].item
-        return BackgroundItem if part == 0 and kind is TargetItem else kind
+        features: dict[str, type[Item]] = {"edges": EdgesItem, "pose": PoseItem, "box": BoxItem}
+        whole = TargetItem if part else BackgroundItem
+        return features.get(self.parts[part].feature or "", whole)
 
 
 class PartItems(Message):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError
 from understudy.core.ports import CaptionedSource, Encoder, Source
 from understudy.core.types import Batch, Embeddings, Images, Labels, Release, SyntheticBatch
-from understudy.methods.base import Arrays, Materials, Store
+from understudy.methods.base import Arrays, Materials
 
 _AT_ONCE = 256  # that are read, embedded and stored before the next are
 
@@ -33,21 +33,7 @@ class CandidateSet:
     source: Source
     embeddings: Embeddings
     labels: Labels
-    digest: bytes = b""
-
-    def require_same(self, keep: Store) -> None:
-        """Refuse to go on with other candidates than a run was begun with.
-
-        Raises:
-            RunError: They have changed.
-        """
-        digest = np.frombuffer(self.digest, np.uint8)
-        known = keep("digest of the candidates", lambda: {"digest": digest})
-        if not np.array_equal(known["digest"], digest):
-            raise RunError(
-                f"{self.source.name}: the candidates have changed since the run was begun: start a "
-                "new one in another folder"
-            )
+    digest: str = ""
 
     def release(
         self,
@@ -117,7 +103,7 @@ def read_candidates(materials: Materials) -> CandidateSet:
     return CandidateSet(source, embeddings, labels, digest)
 
 
-def embedded(materials: Materials, source: Source, name: str) -> tuple[Embeddings, Labels, bytes]:
+def embedded(materials: Materials, source: Source, name: str) -> tuple[Embeddings, Labels, str]:
     """A public dataset by the encoder, (n, D) float32, its own labels, (n,), and its digest.
 
     Embeddings stay what they are. Those of images are stored with the run, a part at a time.
@@ -141,7 +127,7 @@ def embedded(materials: Materials, source: Source, name: str) -> tuple[Embedding
             parts.append(np.asarray(stored["embeddings"], dtype=np.float32))
         labels.append(batch.labels)
         bar(len(batch.labels))
-    return np.concatenate(parts), np.concatenate(labels), content.digest()
+    return np.concatenate(parts), np.concatenate(labels), content.hexdigest()
 
 
 def _encoded(encoder: Encoder, images: Images) -> Arrays:
