@@ -23,7 +23,7 @@ from tests.server.site import Server, free_port
 
 from understudy.core.errors import InputError, RunError
 from understudy.device import outbox as outbox_module
-from understudy.device.consent import recipient, standing_offer
+from understudy.device.consent import recipient, standing_offer, void_offer
 from understudy.device.corrections import Correction
 from understudy.device.disclosures import note_deleted
 from understudy.device.history import device_history
@@ -40,7 +40,6 @@ from understudy.device.photo_store import add_photos, photo_files
 from understudy.device.preferences import stored_preferences
 from understudy.device.preview import preview
 from understudy.device.review import segment_photos
-from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.wire import PairingResult, encode_message
 from understudy.server.application import application
 from understudy.server.job_store import DAY
@@ -313,15 +312,10 @@ def test_a_code_with_the_key_of_another_server_takes_nothing_of_it(paired: Devic
     paired.add()
     shown = paired.show(LEVELS)
     (server,) = paired_servers(paired.home)
-    code = PairingCode(
-        url="https://other.local",
-        secret="0" * 32,
-        public_key=server.public_key,
-        certificate="e" * 64,
-    )
+    code = f"https://other.local#{'0' * 32}.{server.public_key}.{'e' * 64}"
     answer = encode_message(PairingResult(token="f" * 64, public_key=server.public_key))
     with pytest.raises(RunError, match=r"other\.local may pretend"):
-        Outbox(paired.home, lambda *_: (200, answer)).pair(code.text())
+        Outbox(paired.home, lambda *_: (200, answer)).pair(code)
     assert recipient(paired.home, shown.parcel.digest, None) == server
 
 
@@ -409,7 +403,7 @@ def preview_that_fails(site: DeviceSite) -> None:
         (preview_that_fails, 3),
         (lambda site: site.ask({"dog": "segment"}, 3), 0),  # the same request
         (lambda site: site.ask({"dog": "edges"}, 3), 3),
-        (lambda site: site.outbox.withdraw(), 3),
+        (lambda site: void_offer(site.home), 3),
     ],
     ids=["left out", "corrected", "preview", "failed preview", "request", "level", "withdrawal"],
 )
@@ -436,7 +430,7 @@ def test_what_was_agreed_to_and_not_sent_is_void_after_a_change(
 def test_a_withdrawal_while_it_is_sent_stops_the_rest(paired: DeviceSite) -> None:
     paired.add()
     shown = paired.show(LEVELS)
-    paired.exchange.after = lambda number: number == 3 and paired.outbox.withdraw()
+    paired.exchange.after = lambda number: number == 3 and void_offer(paired.home)
     with pytest.raises(RunError, match="nothing more leaves"):
         paired.outbox.send(shown.parcel.digest, shown.code)
     assert len(paired.exchange.messages) == 4

@@ -23,7 +23,6 @@ from understudy.privacy.budget_plan import composed, inherited
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.checksums import write_checksums
 from understudy.release.outputs import read_json
-from understudy.release.provenance import provenance_of
 from understudy.release.runs import list_runs
 from understudy.report import ModelRecord, RunRecord, public_documents, read_record
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
@@ -330,13 +329,6 @@ def test_what_is_made_of_a_release_of_no_guarantee_has_none(site: Path) -> None:
     result = select(site / "out", no_guarantee=True, **options)
     assert result.receipt == NO_GUARANTEE
     assert result.attacks == ()
-
-
-def test_an_unfinished_run_is_no_candidate(site: Path) -> None:
-    (site / "run" / "owner").mkdir(parents=True)
-    (site / "run" / "owner" / "start.json").write_text("{}")
-    with pytest.raises(RunError, match="not finished"):
-        provenance_of(str(site / "run"))
 
 
 def test_a_receipt_that_does_not_add_up_is_refused(site: Path) -> None:

@@ -323,9 +323,9 @@ def send_command(
 @device_app.command("withdraw")
 def withdraw_command(home: _Home = None) -> None:
     """Withdraw consent: nothing more leaves of what was previewed or agreed to."""
-    from understudy.device.outbox import Outbox
+    from understudy.device.consent import void_offer
 
-    offer, stopped = Outbox(_home(home)).withdraw()
+    offer, stopped = void_offer(_home(home))
     if offer is None and not stopped:
         typer.echo("there was nothing to withdraw: no preview stands")
     elif stopped:

@@ -25,7 +25,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -138,10 +138,6 @@ class DeviceHome:
             raise RunError(f"{self.folder} holds no photos yet: understudy device add PHOTOS first")
         # Earlier versions knew a device by its photos alone.
         return DeviceSettings(**{"device": stored["dataset"], **stored})
-
-    def settle(self, settings: DeviceSettings) -> None:
-        """Write the settings."""
-        self.write("settings.json", asdict(settings))
 
     def read(self, name: str, default: Any) -> Any:
         """The values of a JSON file, ``default`` where there is none.

@@ -127,9 +127,8 @@ def _believed(
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise WireError("the model is refused: its trial gave no answer") from None
     expected = judged if kind == "classifier" else 0
-    if not (0 <= judged <= len(order) and len(labels) == expected):
-        raise WireError("the model is refused: its trial gave no answer")
-    if not all(0 <= label < classes for label in labels):
+    fits = 0 <= judged <= len(order) and len(labels) == expected
+    if not fits or not all(0 <= label < classes for label in labels):
         raise WireError("the model is refused: its trial gave no answer")
     return TrialResult(tuple(order[:judged].tolist()), tuple(labels))
 

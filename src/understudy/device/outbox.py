@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from understudy.core.errors import RunError, RunStopped, WireError
-from understudy.device.consent import Offer, agree, recipient, standing_offer, void_offer
+from understudy.device.consent import Offer, agree, recipient, standing_offer
 from understudy.device.disclosures import (
     DisclosureAttempt,
     attempt_run,
@@ -237,10 +237,6 @@ class Outbox:
             raise _taken_no_more()
         return state
 
-    def withdraw(self) -> tuple[Offer | None, list[DisclosureAttempt]]:
-        """Void what was previewed or agreed to; see `void_offer`."""
-        return void_offer(self._home)
-
     def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
         """How far a job is.
 
@@ -421,7 +417,7 @@ def disclosure_details(
     parts = []
     for number, part in enumerate(parcel.request.parts):
         item = parcel.request.item_of(number)
-        digests = [one for one in manifest.digests if manifest.part_of(one) == number]
+        digests = list(manifest.of(number))
         entry = {
             "noun": part.noun,
             "part": number,

@@ -175,7 +175,7 @@ def add_photos(
             if not index:
                 raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
             dataset = book.register(_PhotoRecords(home, index, settled.side)).id
-        home.settle(replace(settled, dataset=dataset))
+        home.write("settings.json", asdict(replace(settled, dataset=dataset)))
         home.write(_INDEX, [asdict(photo) for photo in index])
         _remove_unknown(home, index)
     added = len(index) - count

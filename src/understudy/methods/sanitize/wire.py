@@ -220,6 +220,10 @@ class ItemManifest(Message):
         """Those of all items, in the order in which they are to be sent."""
         return tuple(digest for part in self.parts for digest in part.digests)
 
+    def of(self, part: int) -> tuple[str, ...]:
+        """Those of a part; none where nothing of it is sent."""
+        return next((one.digests for one in self.parts if one.part == part), ())
+
     def part_of(self, digest: str) -> int | None:
         """The number of the part that an item belongs to; None for an item of another job."""
         return next((one.part for one in self.parts if digest in one.digests), None)
