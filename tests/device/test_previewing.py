@@ -27,7 +27,6 @@ from understudy.core.errors import ConfigError, InputError, RunError, SourceErro
 from understudy.core.types import Masks
 from understudy.data import open_source
 from understudy.device.exposure import exposures, public_homes, synthetic_similarity
-from understudy.device.home_folder import DeviceHome
 from understudy.device.messages import camera_messages
 from understudy.device.photo_store import (
     PhotoFile,
@@ -111,12 +110,12 @@ def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(site: Devic
     frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
     label = os.fsdecode(b"caf\xe9")  # of a machine whose names are Latin-1
     files = [PhotoFile(stream.getvalue(), label)]
+    with pytest.raises(InputError, match="not 0"):
+        add_photos(site.home, files, side=0, ledger=site.ledger)
     add_photos(site.home, files, side=SIDE, ledger=site.ledger)
     photos = labelled_photos(site.home)
     assert photos.classes() == (label,)
     assert (photos.images == 200).all()
-    with pytest.raises(InputError, match="not 0"):
-        add_photos(DeviceHome.of(site.folder / "other"), files, side=0, ledger=site.ledger)
 
 
 def test_labelled_photos_are_never_references(site: DeviceSite) -> None:

@@ -107,9 +107,9 @@ def void_offer(home: DeviceHome) -> tuple[Offer | None, list[DisclosureAttempt]]
                 shutil.rmtree(home.path(OUTBOX, digest))
         if not agreed:
             return offer, []
+        attempts = device_disclosures(home)
+        stopped = [one for one in attempts if one.is_open and not is_whole(home, one)]
         with home.settings.open_ledger() as ledger:
-            attempts = device_disclosures(home, ledger)
-            stopped = [one for one in attempts if one.is_open and not is_whole(home, one)]
             for attempt in stopped:
                 ledger.record_withdrawal(attempt.dataset, attempt.run)
         return offer, stopped

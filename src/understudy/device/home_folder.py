@@ -27,15 +27,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import write_whole
-from understudy.methods.sanitize.wire_items import Side
 from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
-SIDES_OF_PHOTOS: tuple[int, ...] = get_args(Side)
 _NOISE_KEY, _KEY_BYTES = "noise.key", 32
 _held = threading.local()
 

@@ -22,12 +22,8 @@ from understudy.core.types import Batch, Images, Labels, Shape
 from understudy.data.image_decoding import BadImage, decode
 from understudy.data.image_files import is_image_name, is_litter
 from understudy.data.reading_options import ImageFit, Reading
-from understudy.device.home_folder import (
-    SIDES_OF_PHOTOS,
-    DeviceHome,
-    DeviceSettings,
-    write_file,
-)
+from understudy.device.home_folder import DeviceHome, DeviceSettings, write_file
+from understudy.methods.sanitize.wire_items import SIDES
 
 _INDEX = "photos.json"
 
@@ -195,8 +191,8 @@ def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> Dev
             )
         return before
     side = 64 if side is None else side
-    if side not in SIDES_OF_PHOTOS:
-        known = ", ".join(map(str, SIDES_OF_PHOTOS))
+    if side not in SIDES:
+        known = ", ".join(map(str, SIDES))
         raise InputError(f"photos have {known} pixels a side on the wire, not {side}")
     return DeviceSettings(side, ledger, "", secrets.token_hex(16))
 
@@ -213,8 +209,8 @@ def decoded_photo(data: bytes, side: int, fit: ImageFit) -> Images:
     Raises:
         BadImage: It is none, or has more than 8 bits a colour.
     """
-    reading = Reading(frames="first")
-    return decode(data, channels=3, size=(side, side), fit=fit, reading=reading)
+    first = Reading(frames="first")
+    return decode(data, channels=3, size=(side, side), fit=fit, reading=first)
 
 
 def _remove_unknown(home: DeviceHome, index: Sequence[StoredPhoto]) -> None:

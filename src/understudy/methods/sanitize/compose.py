@@ -38,6 +38,7 @@ from understudy.methods.sanitize.wire import JobRequest
 from understudy.methods.sanitize.wire_items import FILL
 
 _SMALLEST, _LARGEST = 0.004, 0.5  # parts of an image that a cutout may have
+_SECOND = 0.01  # part of the pixels from which on a second object is one
 _MARGIN = 3  # pixels about an object that are not taken for a second one
 
 
@@ -48,7 +49,6 @@ class ComposeSettings:
     Attributes:
         scale: Smallest and largest factor by which an object's size changes.
         pool: Cutouts of an object that does nothing; they are used again and again.
-        second_target: Part of the pixels from which on a second object is one.
         rooms: Rooms that are drawn about an object at most, until one has no second object.
         rounds: How often objects are drawn anew for what was dropped.
         soft: Mix an object's outermost pixels with what is next to them.
@@ -64,7 +64,6 @@ class ComposeSettings:
 
     scale: tuple[float, float] = (0.8, 1.2)
     pool: int = 64
-    second_target: float = 0.01
     rooms: int = 3
     rounds: int = 4
     light: float = 0.15
@@ -373,7 +372,7 @@ class Composer:
             for part in self._request.target_object:
                 pixels = object_pixels(rooms, part.noun, self._segmenter)
                 second = np.maximum(second, pixels.mean(axis=(1, 2)))
-            rooms = rooms[second <= self._settings.second_target]
+            rooms = rooms[second <= _SECOND]
             if not len(rooms):
                 raise RunError("every room that was drawn of the background's edges has an object")
         return rooms, supports(rooms, self._segmenter)
@@ -431,7 +430,7 @@ class Composer:
         near = [scipy.ndimage.binary_dilation(one >= 0, iterations=_MARGIN) for one in owners]
         for part in self._request.target_object:
             pixels = object_pixels(images, part.noun, self._segmenter) & ~np.stack(near)
-            second |= pixels.mean(axis=(1, 2)) > self._settings.second_target
+            second |= pixels.mean(axis=(1, 2)) > _SECOND
         return second
 
     def _truth(self, owners: NDArray[np.int64]) -> Found:

@@ -448,8 +448,7 @@ def manifest_of(items: Mapping[int, Sequence[Item]]) -> tuple[ItemManifest, dict
         data = {item_digest(one): one for one in map(encode_item, items[part])}
         parts.append(PartItems(part=part, digests=tuple(sorted(data))))
         encoded |= data
-    nonce = secrets.token_hex(16)
-    manifest = ItemManifest(nonce=nonce, parts=tuple(parts))
+    manifest = ItemManifest(nonce=secrets.token_hex(16), parts=tuple(parts))
     return manifest, {digest: encoded[digest] for digest in manifest.digests}
 
 

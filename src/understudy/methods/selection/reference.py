@@ -154,10 +154,7 @@ def moment_reference(
     squares = (features - centres[labels]) ** 2
     radius = 1.1 * float(np.sqrt(squares.sum(axis=1).mean()))
     if radius == 0:
-        raise ConfigError(
-            "the candidates of each class are all alike, so that moments have no distance to be "
-            "clipped at: take reference=gradients, or give other candidates"
-        )
+        raise ConfigError("the candidates of each class are all alike: take reference=gradients")
     cells = Cells(centres[:, None])
     groups = dp_estimators.group_means(vault, cells, radius, stages.means)
     means = centres + shrinkage.shrink_to_zero(groups.means - centres, groups.variances)
