@@ -319,19 +319,6 @@ def test_a_code_with_the_key_of_another_server_takes_nothing_of_it(paired: Devic
     assert recipient(paired.home, shown.parcel.digest, None) == server
 
 
-def test_photos_that_are_added_hide_no_disclosure(paired: DeviceSite) -> None:
-    """The data set's id changes, and the history said 0 disclosures."""
-    paired.add(4)
-    shown = paired.show(LEVELS, references=3)
-    paired.outbox.send(shown.parcel.digest, shown.code)
-    before = paired.home.settings.dataset
-    add_more(paired, 30, seed=7)
-    assert paired.home.settings.dataset != before
-    assert len(disclosure_lines(paired)) == 1
-    paired.outbox.delete(paired.attempt(shown))
-    assert disclosure_lines(paired)[0][2].startswith("deleted")
-
-
 def test_what_is_sent_again_after_a_deletion_has_a_row_of_its_own(
     paired: DeviceSite, server: Server
 ) -> None:

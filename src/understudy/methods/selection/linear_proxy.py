@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,8 +73,12 @@ class LinearProxy:
 
     def final_state(self, gamma: Vector) -> Vector:
         """theta_T: (d + 1, C) float64."""
+        return self.checkpoints(gamma, [self.settings.steps])[0]
+
+    def checkpoints(self, gamma: Vector, steps: Sequence[int]) -> list[Vector]:
+        """theta_t at some steps from 0 to T: (d + 1, C) float64 each."""
         states, _ = self._states(gamma.astype(self.features.dtype))
-        return np.asarray(states[-1], dtype=np.float64)
+        return [np.asarray(states[step], dtype=np.float64) for step in steps]
 
     def _gradient(self, reference: Reference, state: NDArray[Any]) -> NDArray[Any]:
         return reference.gradient(state.astype(np.float64)).astype(self.features.dtype)
