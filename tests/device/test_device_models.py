@@ -37,7 +37,7 @@ def test_a_model_replaces_another_only_where_it_is_better(site: DeviceSite) -> N
     assert (better.installed, better.model.accuracy) == (True, 1)
     again = offer_model(site.home, colour_model(gain=2), OFFERED)
     assert not again.installed
-    assert "100% of the labelled photos, the installed one 100%" in again.reason
+    assert "100% of 6 labelled photos, the installed one in 100% of the 6" in again.reason
     assert model_index(site.home).current == better.model
     wished = offer_model(site.home, colour_model(gain=2), OFFERED, wish=True)
     assert model_index(site.home).current == wished.model
@@ -60,8 +60,12 @@ def test_without_labels_the_first_is_installed_and_others_on_wish(site: DeviceSi
     assert "another question" in other.reason
 
 
-def test_a_hostile_model_is_neither_stored_nor_run(site: DeviceSite) -> None:
+def test_a_hostile_model_is_neither_stored_nor_run(
+    site: DeviceSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.add_labelled()
+    (site.folder / "onnx.py").write_text("raise SystemExit('a file of the folder was run')")
+    monkeypatch.chdir(site.folder)
     with pytest.raises(WireError):
         offer_model(site.home, b"no model", OFFERED, wish=True)
     assert not site.home.path("models").exists()

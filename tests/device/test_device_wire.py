@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -192,6 +192,31 @@ def test_an_answer_that_is_cut_off_is_none(body: bytes) -> None:
         connection = ServerConnection(f"http://127.0.0.1:{door.getsockname()[1]}", None)
         with pytest.raises(ServerUnreachable, match="IncompleteRead"):
             connection("GET", "/v1/about", b"", None)
+        running.join()
+
+
+def test_an_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No timeout ended it, and a withdrawal waited for as long as the server liked."""
+    monkeypatch.setattr("understudy.device.outbox.WHOLE_SECONDS", 0.2)
+    given_up = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer() -> None:
+            connection, _ = door.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+                for _ in range(99):
+                    given_up.wait(0.05)
+                    connection.sendall(b"x")
+
+        running = threading.Thread(target=answer)
+        running.start()
+        connection = ServerConnection(f"http://127.0.0.1:{door.getsockname()[1]}", None)
+        start = time.monotonic()
+        with pytest.raises(ServerUnreachable, match="did not answer"):
+            connection("GET", "/v1/about", b"", None)
+        assert time.monotonic() < start + 4
+        given_up.set()
         running.join()
 
 

@@ -23,7 +23,7 @@ from tests.server.site import Server, free_port
 
 from understudy.core.errors import InputError, RunError
 from understudy.device import outbox as outbox_module
-from understudy.device.consent import standing_offer
+from understudy.device.consent import recipient, standing_offer, void_offer
 from understudy.device.corrections import Correction
 from understudy.device.disclosures import note_deleted
 from understudy.device.history import device_history
@@ -34,12 +34,13 @@ from understudy.device.outbox import (
     ServerRefused,
     ServerUnreachable,
 )
-from understudy.device.paired_servers import server_named
+from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import pack
 from understudy.device.photo_store import add_photos, photo_files
 from understudy.device.preferences import stored_preferences
 from understudy.device.preview import preview
 from understudy.device.review import segment_photos
+from understudy.methods.sanitize.wire import PairingResult, encode_message
 from understudy.server.application import application
 from understudy.server.job_store import DAY
 from understudy.server.serve import certificate_of
@@ -306,17 +307,16 @@ def test_consent_to_one_server_is_void_for_another(two: TwoServers) -> None:
         two.outbox("first.local").send(shown.parcel.digest, shown.parcel.digest)
 
 
-def test_photos_that_are_added_hide_no_disclosure(paired: DeviceSite) -> None:
-    """The data set's id changes, and the history said 0 disclosures."""
-    paired.add(4)
-    shown = paired.show(LEVELS, references=3)
-    paired.outbox.send(shown.parcel.digest, shown.code)
-    before = paired.home.settings.dataset
-    add_more(paired, 30, seed=7)
-    assert paired.home.settings.dataset != before
-    assert len(disclosure_lines(paired)) == 1
-    paired.outbox.delete(paired.attempt(shown))
-    assert disclosure_lines(paired)[0][2].startswith("deleted")
+def test_a_code_with_the_key_of_another_server_takes_nothing_of_it(paired: DeviceSite) -> None:
+    """A key is public: whoever named it in a code was sent what was agreed to for its owner."""
+    paired.add()
+    shown = paired.show(LEVELS)
+    (server,) = paired_servers(paired.home)
+    code = f"https://other.local#{'0' * 32}.{server.public_key}.{'e' * 64}"
+    answer = encode_message(PairingResult(token="f" * 64, public_key=server.public_key))
+    with pytest.raises(RunError, match=r"other\.local may pretend"):
+        Outbox(paired.home, lambda *_: (200, answer)).pair(code)
+    assert recipient(paired.home, shown.parcel.digest, None) == server
 
 
 def test_what_is_sent_again_after_a_deletion_has_a_row_of_its_own(
@@ -390,7 +390,7 @@ def preview_that_fails(site: DeviceSite) -> None:
         (preview_that_fails, 3),
         (lambda site: site.ask({"dog": "segment"}, 3), 0),  # the same request
         (lambda site: site.ask({"dog": "edges"}, 3), 3),
-        (lambda site: site.outbox.withdraw(), 3),
+        (lambda site: void_offer(site.home), 3),
     ],
     ids=["left out", "corrected", "preview", "failed preview", "request", "level", "withdrawal"],
 )
@@ -417,7 +417,7 @@ def test_what_was_agreed_to_and_not_sent_is_void_after_a_change(
 def test_a_withdrawal_while_it_is_sent_stops_the_rest(paired: DeviceSite) -> None:
     paired.add()
     shown = paired.show(LEVELS)
-    paired.exchange.after = lambda number: number == 3 and paired.outbox.withdraw()
+    paired.exchange.after = lambda number: number == 3 and void_offer(paired.home)
     with pytest.raises(RunError, match="nothing more leaves"):
         paired.outbox.send(shown.parcel.digest, shown.code)
     assert len(paired.exchange.messages) == 4

@@ -7,26 +7,21 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.device import hostile_models
-from tests.device.device_site import DeviceSite, colour_model
+from tests.device.device_site import colour_model
 from tests.device.hostile_models import HOSTILE, Hostile, before, node
 from tests.methods.sanitize.painted_world import SIDE
 
 from understudy.core.errors import WireError
 from understudy.core.types import Images
-from understudy.device.installed_models import DeviceModel, model_index, offer_model
 from understudy.device.model_check import MULTIPLICATIONS, VALUES, check_model
 from understudy.device.model_trial import _believed, check_boxes, judged, try_model
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
-from understudy.metrics.networks.architectures import instance_resnet
-from understudy.metrics.networks.detector import one_stage_detector
-from understudy.metrics.networks.onnx_export import onnx_bytes
 
 SECONDS, GIGABYTE = 10, 2**30
 _TRIALS = """
@@ -228,23 +223,3 @@ def test_a_refusal_quotes_nothing_of_the_model() -> None:
     with pytest.raises(WireError) as refusal:
         try_model(data, "classifier", SIDE, 2)
     assert "secretword" not in str(refusal.value)
-
-
-HONEST: list[tuple[ModelKind, int, Callable[..., Any]]] = [
-    ("classifier", 64, instance_resnet),
-    ("detector", 32, one_stage_detector),
-]
-"""The networks that `serve` and the device itself train."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "side", "network"), HONEST)
-def test_what_a_server_trains_is_installed(
-    site: DeviceSite, kind: ModelKind, side: int, network: Callable[..., Any]
-) -> None:
-    shape, classes = (side, side, 3), ("dog", "cat", "bird")
-    mean, gain = np.full(3, 127, np.float32), np.full(3, 1 / 64, np.float32)
-    data = onnx_bytes(network(shape, len(classes)).eval(), shape, mean, gain)
-    model = DeviceModel("", "server", kind, classes, side, 0.9)
-    assert offer_model(site.home, data, model).installed
-    assert model_index(site.home).current is not None

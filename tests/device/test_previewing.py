@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,34 @@ def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None
         add_photos(site.home, photo_files(place), side=64)
     with pytest.raises(SourceError, match="one folder a class"):
         photo_files(place, labelled=True)
+
+
+@pytest.mark.parametrize("first", [None, "blue"])
+def test_a_photo_that_is_added_as_something_else_is_named(
+    site: DeviceSite, tmp_path: Path, first: str | None
+) -> None:
+    """It was passed over as known, and a photo that its owner had labelled could leave."""
+    save_photo(np.full((SIDE, SIDE, 3), 90, np.uint8), tmp_path / "one.png")
+    path = tmp_path / "one.png"
+    add_photos(site.home, [PhotoFile(path, first)], side=SIDE, ledger=site.ledger)
+    again = add_photos(site.home, [PhotoFile(path, first), PhotoFile(path, "green")])
+    assert (again.added, again.known, len(again.faults)) == (0, 1, 1)
+    stays = "a reference, of which something may leave" if first is None else "labelled 'blue'"
+    assert again.faults[0].startswith(f"one.png was added before, and stays {stays}")
+
+
+def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(site: DeviceSite) -> None:
+    frames = [Image.fromarray(np.full((SIDE, SIDE, 3), grey, np.uint8)) for grey in (200, 0)]
+    stream = io.BytesIO()
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    label = os.fsdecode(b"caf\xe9")  # of a machine whose names are Latin-1
+    files = [PhotoFile(stream.getvalue(), label)]
+    with pytest.raises(InputError, match="not 0"):
+        add_photos(site.home, files, side=0, ledger=site.ledger)
+    add_photos(site.home, files, side=SIDE, ledger=site.ledger)
+    photos = labelled_photos(site.home)
+    assert photos.classes() == (label,)
+    assert (photos.images == 200).all()
 
 
 def test_labelled_photos_are_never_references(site: DeviceSite) -> None:

@@ -12,40 +12,13 @@ from tests.server.site import Server
 from understudy.core.errors import LedgerError, RunError, WireError
 from understudy.device.consent import agreement_of_code
 from understudy.device.history import device_history
-from understudy.device.installed_models import DeviceModel, model_index, offer_model
+from understudy.device.installed_models import model_index
 from understudy.device.outbox import ServerRefused, ServerUnreachable
-from understudy.device.parcel import stored_parcel
 from understudy.device.preview import preview
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.wire_items import BackgroundItem, EdgesItem, decode_item
 
 LEVELS = {"dog": "edges", "background": "segment"}
-
-
-@pytest.mark.slow
-def test_a_model_from_photos_to_receipt(paired: DeviceSite, server: Server) -> None:
-    paired.add()
-    paired.add_labelled()
-    shown = paired.show(LEVELS)
-    assert not paired.exchange.messages  # nothing leaves for a preview
-    state = paired.outbox.send(shown.parcel.digest, shown.code)
-    assert state.state == "queued"
-    with pytest.raises(ServerRefused, match="no model"):
-        paired.outbox.model(paired.attempt(shown))
-    assert server.work()
-    assert paired.outbox.status(paired.attempt(shown)).state == "done"
-    result, data = paired.outbox.model(paired.attempt(shown))
-    offered = DeviceModel("", "server", result.kind, result.label_classes, result.side, 0.5)
-    installed = offer_model(paired.home, data, offered)
-    assert (installed.installed, installed.model.accuracy, installed.model.labelled) == (True, 1, 6)
-    receipt = paired.outbox.delete(paired.attempt(shown))
-    assert receipt.item_bytes == sum(map(len, shown.parcel.items.values()))
-    (deletion,) = paired.rows("deletion")
-    assert deletion.data["run"] == paired.attempt(shown).run
-    lines = "\n".join(device_history(paired.home))
-    assert "dog: L1, edges, 4 items" in lines
-    assert "deleted by the server" in lines
-    assert "right in 100.0% of 6" in lines
 
 
 def test_the_ledger_has_a_row_of_everything_before_any_byte_leaves(paired: DeviceSite) -> None:
@@ -66,6 +39,7 @@ def test_the_ledger_has_a_row_of_everything_before_any_byte_leaves(paired: Devic
     assert (dog["noun"], dog["bytes"]) == ("dog", 4 * wire.encoded_bytes(EdgesItem, 32))
     sent = [body for method, _, body in paired.exchange.messages if method == "PUT"]
     assert sum(map(len, sent)) == room["bytes"] + dog["bytes"]
+    assert set(sent) == set(shown.parcel.items.values())  # which the preview is drawn from
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -177,18 +151,6 @@ def test_the_traffic_is_the_same_for_all_photos(tmp_path: Path, server: Server) 
     first, second = (traffic(tmp_path, server, seed, LEVELS) for seed in (1, 2))
     assert first == second
     assert len(first) == 2 + 2 * 4
-
-
-def test_the_preview_is_drawn_from_the_bytes_that_are_sent(paired: DeviceSite) -> None:
-    paired.add()
-    shown = paired.show({"dog": "segment"})
-    again = stored_parcel(paired.home, shown.parcel.digest)
-    assert again.items == shown.parcel.items
-    paired.outbox.send(shown.parcel.digest, shown.code)
-    sent = {body for method, _, body in paired.exchange.messages if method == "PUT"}
-    assert sent == set(again.items.values())
-    masks = [item.mask() for item in again.decoded(1)]
-    assert all(mask.any() for mask in masks)
 
 
 def test_a_model_of_another_job_or_server_is_not_taken(paired: DeviceSite, server: Server) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import QUICK, class_folders, embeddings, tree
+from tests.run.samples import QUICK, class_folders, embeddings
 
 from understudy.core.errors import ConfigError, InputError, RunError, RunStopped, SourceError
 from understudy.core.ports import CaptionedSource
@@ -23,7 +23,6 @@ from understudy.privacy.budget_plan import composed, inherited
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.checksums import write_checksums
 from understudy.release.outputs import read_json
-from understudy.release.provenance import provenance_of
 from understudy.release.runs import list_runs
 from understudy.report import ModelRecord, RunRecord, public_documents, read_record
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
@@ -332,13 +331,6 @@ def test_what_is_made_of_a_release_of_no_guarantee_has_none(site: Path) -> None:
     assert result.attacks == ()
 
 
-def test_an_unfinished_run_is_no_candidate(site: Path) -> None:
-    (site / "run" / "owner").mkdir(parents=True)
-    (site / "run" / "owner" / "start.json").write_text("{}")
-    with pytest.raises(RunError, match="not finished"):
-        provenance_of(str(site / "run"))
-
-
 def test_a_receipt_that_does_not_add_up_is_refused(site: Path) -> None:
     receipt = inherited(load(private_release(site)).record.receipt, "candidates")
     with pytest.raises(ConfigError, match="was changed, or is not whole"):
@@ -425,25 +417,6 @@ def test_classes_must_agree_and_have_records(tmp_path: Path) -> None:
     assert not (tmp_path / "ledger.db").exists()
 
 
-def test_a_folder_with_other_things_is_left_alone(site: Path) -> None:
-    (site / "out").mkdir()
-    (site / "out" / "mine.txt").write_text("x")
-    with pytest.raises(RunError, match="is not empty"):
-        choose(site)
-    assert tree(site / "out") == ["mine.txt"]
-
-
-def test_a_configuration_says_which_of_the_three_it_is() -> None:
-    base: dict[str, Any] = {"candidates": "c", "out": Path("o"), "keep": 0.5}
-    assert make_select_config(base).form == "post-processing"
-    meant = {"epsilon": 101.0, "delta": 0.002, "accept_epsilon": True}
-    for options in ({"epsilon": 1.0}, meant):
-        assert (
-            make_select_config({**base, "private": "p", **options}).form == "differential privacy"
-        )
-    assert make_select_config({**base, "private": "p", "no_guarantee": True}).form == "no guarantee"
-
-
 # Under differential privacy
 
 QUICK_DP: dict[str, Any] = {"rounds": 2, "steps": 10}
@@ -521,14 +494,25 @@ def test_a_unit_that_differs_from_that_of_the_candidates_is_refused_before_spend
     assert not (site / "out").exists()
 
 
-def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", ["no guarantee", "differential privacy"])
+def test_other_candidates_are_no_resumption(
+    site: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Others of the same classes were released by the weights of those before."""
+
+    def go(**options: Any) -> None:
+        if form == "no guarantee":
+            choose(site, **options)
+        else:
+            private_selection(site, site / "candidates.npz", candidates_public=True, **options)
+
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
     monkeypatch.setattr("understudy.run.session.write_release", killed)
     with pytest.raises(RunStopped):
-        choose(site)
+        go()
     monkeypatch.undo()
-    embeddings(site / "candidates.npz", per_class=50, seed=3)
+    embeddings(site / "candidates.npz", seed=3)
     with pytest.raises(RunError, match="the candidates have changed"):
-        choose(site, resume=True)
+        go(resume=True)

@@ -17,12 +17,14 @@ from tests.run.samples import QUICK, save
 
 from understudy.core.errors import ConfigError
 from understudy.metrics.attacks import by_distance_ratio
+from understudy.metrics.fingerprints import record_digests
 from understudy.metrics.roc import roc
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.outputs import read_json
 from understudy.release.verify import verify
 from understudy.run.run_result import Result
 from understudy.run.select import select
+from understudy.run.select_leak import Fingerprints, copies_of
 from understudy.run.synthesize import synthesize
 
 CLASSES = np.array(["a", "b", "c"])
@@ -248,6 +250,18 @@ def test_changed_copies_are_near_copies_in_a_space_too(site: Path) -> None:
     assert result.copies.exact == 0
     assert 100 < result.copies.near < 180  # of 150 changed copies, and 150 others
     assert result.copies.usual < 0.05
+
+
+def test_of_two_private_records_not_every_sample_is_a_near_copy() -> None:
+    """Beside one other record no distance is small, and all samples were called near-copies."""
+    rng = np.random.default_rng(0)
+    samples, records = rng.normal(size=(9, 8)), rng.normal(size=(2, 8))
+    prints = [
+        Fingerprints(record_digests(rows), np.zeros((len(rows), 0), np.uint64))
+        for rows in (samples, records)
+    ]
+    copies = copies_of(prints[0], samples, prints[1], records, "any")
+    assert (copies.exact, copies.near) == (0, 0)
 
 
 def test_copies_of_what_was_held_out_count(site: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 
 import numpy as np
 import pytest
@@ -41,6 +41,13 @@ def test_a_database_that_cannot_be_is_refused(url: str) -> None:
         JobStore(url, lambda: 0)
 
 
+def test_the_database_is_in_the_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / "what?timeout=1#%20"
+    ServerOptions(folder).store().close()
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert (folder / "server.db").exists()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "camera.local"])
 def test_the_certificate_is_made_once_and_named_by_its_digest(tmp_path: Path, host: str) -> None:
     certificate, key, digest = certificate_of(tmp_path, host)
@@ -52,15 +59,24 @@ def test_the_certificate_is_made_once_and_named_by_its_digest(tmp_path: Path, ho
     context.load_cert_chain(certificate, key)
 
 
-def test_the_keys_are_made_once_by_any_number_of_processes(tmp_path: Path) -> None:
-    keys: list[ServerKeys] = []
-    threads = [Thread(target=lambda: keys.append(ServerKeys.of(tmp_path))) for _ in range(8)]
+def test_keys_and_certificate_are_made_once_by_any_number_of_processes(tmp_path: Path) -> None:
+    made: list[tuple[ServerKeys, tuple[Path, Path, str]]] = []
+    together = Barrier(8)
+
+    def make() -> None:
+        keys = ServerKeys.of(tmp_path)
+        together.wait()
+        made.append((keys, certificate_of(tmp_path, "localhost")))
+
+    threads = [Thread(target=make) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(keys)) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["server.key"]
+    assert (len(made), len(set(made))) == (8, 1)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"server.key", "tls.crt", "tls.key"}
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*made[0][1][:2])
     assert stat.S_IMODE((tmp_path / "server.key").stat().st_mode) == 0o600
     (tmp_path / "server.key").write_bytes(b"short")
     with pytest.raises(InputError, match="no server key"):

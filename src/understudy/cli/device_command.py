@@ -323,9 +323,9 @@ def send_command(
 @device_app.command("withdraw")
 def withdraw_command(home: _Home = None) -> None:
     """Withdraw consent: nothing more leaves of what was previewed or agreed to."""
-    from understudy.device.outbox import Outbox
+    from understudy.device.consent import void_offer
 
-    offer, stopped = Outbox(_home(home)).withdraw()
+    offer, stopped = void_offer(_home(home))
     if offer is None and not stopped:
         typer.echo("there was nothing to withdraw: no preview stands")
     elif stopped:
@@ -449,14 +449,10 @@ def delete_command(home: _Home = None, code: _Code = None, server: _Server = Non
 def _attempt(home: DeviceHome, code: str | None) -> DisclosureAttempt:
     """What was sent: the latest, or that of a code."""
     from understudy.device.consent import agreement_of_code
-    from understudy.device.disclosures import device_disclosures
+    from understudy.device.outbox import Outbox
 
     agreement = agreement_of_code(home, code)
-    attempts = [
-        one
-        for one in device_disclosures(home)
-        if (one.parcel, one.server) == (agreement.parcel, agreement.server)
-    ]
+    attempts = Outbox(home).attempts(agreement.parcel, agreement.server)
     if not attempts:
         raise ConfigError("this was not sent yet: understudy device send")
     return attempts[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,12 +132,7 @@ def devices_command(
     """List the devices that were paired."""
     devices = _options(folder=data, database=database).store().devices()
     if as_json:
-        print_json(
-            [
-                {"id": one.id, "created": one.created, "revoked": bool(one.revoked)}
-                for one in devices
-            ]
-        )
+        print_json([asdict(device) for device in devices])
         return
     for device in devices:
         paired = datetime.fromtimestamp(device.created, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -30,24 +30,19 @@ _OFFER, _AGREED = "offer.json", "sent.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """The preview that may be agreed to.
-
-    Attributes:
-        server: Public key of the server that it is for; None where none was paired yet, so that it
-            is for the one that it is first sent to.
-    """
-
-    parcel: str
-    server: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
-    """A parcel that was agreed to, and the server that it was for."""
+    """A parcel that was agreed to, and the public key of the server that it was for."""
 
     parcel: str
     server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The preview that may be agreed to; without a server it is for the first it is sent to."""
+
+    parcel: str
+    server: str | None
 
 
 def standing_offer(home: DeviceHome) -> Offer | None:
@@ -112,9 +107,9 @@ def void_offer(home: DeviceHome) -> tuple[Offer | None, list[DisclosureAttempt]]
                 shutil.rmtree(home.path(OUTBOX, digest))
         if not agreed:
             return offer, []
+        attempts = device_disclosures(home)
+        stopped = [one for one in attempts if one.is_open and not is_whole(home, one)]
         with home.settings.open_ledger() as ledger:
-            attempts = device_disclosures(home, ledger)
-            stopped = [one for one in attempts if one.is_open and not is_whole(home, one)]
             for attempt in stopped:
                 ledger.record_end("withdrawal", attempt.dataset, attempt.run)
         return offer, stopped

@@ -14,7 +14,7 @@ from understudy.device.home_folder import DeviceHome
 from understudy.device.paired_servers import SERVER_DIGITS
 from understudy.device.parcel import OUTBOX, consent_digest
 from understudy.methods.sanitize.wire import JobState
-from understudy.privacy.ledger.ledger import Ledger, LedgerRow
+from understudy.privacy.ledger.ledger import LedgerRow
 
 _WHOLE = ("queued", "running", "done", "failed", "deleted")
 
@@ -59,13 +59,11 @@ def attempt_run(parcel: str, server: str, number: int) -> str:
     return f"{parcel}-{server[:SERVER_DIGITS]}-{number}"
 
 
-def device_disclosures(home: DeviceHome, ledger: Ledger | None = None) -> list[DisclosureAttempt]:
+def device_disclosures(home: DeviceHome) -> list[DisclosureAttempt]:
     """Everything that this device disclosed, in order."""
-    if ledger is None:
-        with home.settings.open_ledger() as opened:
-            return device_disclosures(home, opened)
     settings = home.settings
-    rows = list(ledger.rows())
+    with settings.open_ledger() as ledger:
+        rows = list(ledger.rows())
     ends = {(row.kind, row.data.get("run")): row.time for row in rows}
     attempts = []
     for row in rows:

@@ -54,7 +54,6 @@ class PublicHomes:
         statuses: (n,) int64.
     """
 
-    name: str
     images: Images
     segments: Segments
     messages: Mapping[int, Images]
@@ -151,9 +150,7 @@ def public_homes(
             for part, drawn in sent.drawn.items():
                 messages[part][rows] = drawn
     statuses = np.concatenate([batch.labels for batch in batches])
-    return PublicHomes(
-        source, images, segments, messages, statuses, data.classes, tuple(homes.tolist())
-    )
+    return PublicHomes(images, segments, messages, statuses, data.classes, tuple(homes.tolist()))
 
 
 def _homes(units: Any) -> Any:

@@ -25,17 +25,15 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import write_whole
-from understudy.methods.sanitize.wire_items import Side
 from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
-SIDES_OF_PHOTOS: tuple[int, ...] = get_args(Side)
 _NOISE_KEY, _KEY_BYTES = "noise.key", 32
 _held = threading.local()
 
@@ -139,10 +137,6 @@ class DeviceHome:
         # Earlier versions knew a device by its photos alone.
         return DeviceSettings(**{"device": stored["dataset"], **stored})
 
-    def settle(self, settings: DeviceSettings) -> None:
-        """Write the settings."""
-        self.write("settings.json", asdict(settings))
-
     def read(self, name: str, default: Any) -> Any:
         """The values of a JSON file, ``default`` where there is none.
 
@@ -158,8 +152,8 @@ class DeviceHome:
 
     def write(self, name: str, values: Mapping[str, Any] | list[Any]) -> None:
         """Write values as JSON, for the owner alone."""
-        text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-        write_file(self.path(name), text.encode())
+        text = json.dumps(values, indent=1) + "\n"  # ASCII: the name of a folder may be any bytes
+        write_file(self.path(name), text.encode("ascii"))
 
 
 def write_file(path: Path, data: bytes) -> None:

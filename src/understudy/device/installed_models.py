@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from understudy.core.errors import RunError, SourceError
-from understudy.data.image_decoding import BadImage, decode
+from understudy.data.image_decoding import BadImage
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.model_trial import try_model
-from understudy.device.photo_store import PhotoSet, labelled_photos
+from understudy.device.photo_store import PhotoSet, decoded_photo, labelled_photos
 from understudy.methods.sanitize.signed_results import model_digest
 from understudy.methods.sanitize.wire import ModelKind
 
@@ -134,7 +134,7 @@ def judged_photo(home: DeviceHome, photo: Path) -> str:
     if model.kind != "classifier":
         raise RunError("a detector gives boxes, which are not shown here")
     try:
-        image = decode(photo.read_bytes(), channels=3, size=(model.side, model.side), fit="crop")
+        image = decoded_photo(photo.read_bytes(), model.side, "crop")
     except (BadImage, OSError) as error:
         raise SourceError(f"cannot be read: {error}", photo) from error
     data = model_path(home, model.digest).read_bytes()
@@ -178,7 +178,8 @@ def _is_better(model: DeviceModel, current: DeviceModel | None, guess: float) ->
             "device add --labelled`, or say --install"
         )
     figures = (
-        f"{model.accuracy:.0%} of the labelled photos, the installed one {current.accuracy:.0%}"
+        f"{model.accuracy:.0%} of {model.labelled} labelled photos, the installed one in "
+        f"{current.accuracy:.0%} of the {current.labelled} that there were"
     )
     if model.accuracy > current.accuracy:
         return True, f"it is right in {figures}"

@@ -90,7 +90,8 @@ def try_model(
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "understudy.device.model_trial"],
+            # -P: no file of the folder that the owner is in takes the place of a library
+            [sys.executable, "-P", "-m", "understudy.device.model_trial"],
             input=body,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -126,9 +127,8 @@ def _believed(
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise WireError("the model is refused: its trial gave no answer") from None
     expected = judged if kind == "classifier" else 0
-    if not (0 <= judged <= len(order) and len(labels) == expected):
-        raise WireError("the model is refused: its trial gave no answer")
-    if not all(0 <= label < classes for label in labels):
+    fits = 0 <= judged <= len(order) and len(labels) == expected
+    if not fits or not all(0 <= label < classes for label in labels):
         raise WireError("the model is refused: its trial gave no answer")
     return TrialResult(tuple(order[:judged].tolist()), tuple(labels))
 

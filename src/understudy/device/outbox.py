@@ -11,14 +11,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from understudy.core.errors import RunError, RunStopped, WireError
-from understudy.device.consent import Offer, agree, recipient, standing_offer, void_offer
+from understudy.device.consent import Offer, agree, recipient, standing_offer
 from understudy.device.disclosures import (
     DisclosureAttempt,
     attempt_run,
@@ -51,6 +53,8 @@ from understudy.privacy.ledger.ledger import Disclosure
 
 _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
+WHOLE_SECONDS = 300.0
+"""How long a request and its answer may take, as in `serve`: a withdrawal waits for one."""
 CHANGE_SECONDS = 25
 """How long the server is asked to wait for a change."""
 
@@ -86,6 +90,10 @@ class ServerConnection:
     def __call__(self, method: str, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
         """Status and body of the answer."""
         connection = self._opened()
+        # A timeout counts from byte to byte: a server that drips them would never be given up.
+        end = threading.Timer(WHOLE_SECONDS, _cut, [connection.sock])
+        end.daemon = True
+        end.start()
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
             if token is not None:
@@ -100,6 +108,7 @@ class ServerConnection:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
+            end.cancel()
             connection.close()
         if len(data) > _ANSWER_BYTES:
             raise WireError("the server's answer has more bytes than any of the wire")
@@ -113,7 +122,12 @@ class ServerConnection:
                 "items in clear. Nothing was sent; pair with it over https"
             )
         if self._address.scheme != "https":
-            return http.client.HTTPConnection(host, port, timeout=_SECONDS)
+            plain = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+            try:
+                plain.connect()
+            except OSError as error:
+                raise self._unreachable(error) from error
+            return plain
         if self._certificate is None:
             context = ssl.create_default_context()  # a proxy's, by the authorities of this machine
         else:
@@ -146,6 +160,12 @@ class ServerConnection:
             f"{self._address.geturl()} did not answer ({type(error).__name__}). Do the same again "
             "later: it goes on where it stopped, with the same bytes"
         )
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection that another thread waits for; below TLS, which would wait as well."""
+    with suppress(OSError):  # it is over
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class Outbox:
@@ -216,10 +236,6 @@ class Outbox:
                 self._finish_deletions(parcel, target)
             raise _taken_no_more()
         return state
-
-    def withdraw(self) -> tuple[Offer | None, list[DisclosureAttempt]]:
-        """Void what was previewed or agreed to; see `void_offer`."""
-        return void_offer(self._home)
 
     def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
         """How far a job is.
@@ -402,7 +418,7 @@ def disclosure_details(
     parts = []
     for number, part in enumerate(parcel.request.parts):
         item = parcel.request.item_of(number)
-        digests = [one for one in manifest.digests if manifest.part_of(one) == number]
+        digests = list(manifest.of(number))
         entry = {
             "noun": part.noun,
             "part": number,

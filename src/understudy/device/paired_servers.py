@@ -44,9 +44,23 @@ def paired_servers(home: DeviceHome) -> tuple[PairedServer, ...]:
 
 
 def add_server(home: DeviceHome, server: PairedServer) -> None:
-    """Store a server; one of the same key takes its new address and token."""
+    """Store a server; one of the same key takes its new address and token.
+
+    A key is no secret. What a server cannot pretend is its certificate, or else its address.
+
+    Raises:
+        RunError: A server of the key was paired, and this one shows another certificate.
+    """
     with home.locked():
         servers = {one.public_key: one for one in paired_servers(home)}
+        known = servers.get(server.public_key, server)
+        if (known.certificate or known.url) != (server.certificate or server.url):
+            raise RunError(
+                f"this pairing code names the key of {known.described()}, and another certificate "
+                f"and address: whoever serves at {server.name} may pretend to be that server. "
+                "Nothing was changed. If it was set up anew, remove its entry from "
+                f"{home.path(_SERVERS)} and pair again"
+            )
         servers[server.public_key] = server
         home.write(_SERVERS, [asdict(one) for one in servers.values()])
 

@@ -66,19 +66,12 @@ class Parcel:
 
     def decoded(self, part: int) -> tuple[Item, ...]:
         """The items of a part, read back from their bytes."""
-        digests = next(
-            (one.digests for one in self.submission.manifest.parts if one.part == part), ()
-        )
+        digests = self.submission.manifest.of(part)
         return tuple(accept_item(self.submission, one, self.items[one]) for one in digests)
 
     def part_bytes(self, part: int) -> int:
         """Bytes of a part's items, headers included."""
-        return sum(
-            len(self.items[digest])
-            for one in self.submission.manifest.parts
-            if one.part == part
-            for digest in one.digests
-        )
+        return sum(len(self.items[digest]) for digest in self.submission.manifest.of(part))
 
 
 def pack(request: JobRequest, items: Mapping[int, Sequence[Item]]) -> Parcel:

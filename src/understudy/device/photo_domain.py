@@ -155,7 +155,7 @@ def shipped_segmenter(home: DeviceHome, nouns: Sequence[str], *, disclosed: bool
         model = models[name] = load_model(Segmenter, name)
         if not _has_classes(model, nouns):
             continue
-        problem = (_problem_of_all(home, name, model) or "") if disclosed else ""
+        problem = (problem_of_all(home, name, model) or "") if disclosed else ""
         if not problem:
             return name
     if problem:
@@ -176,18 +176,11 @@ def _has_classes(model: Segmenter, nouns: Sequence[str]) -> bool:
         return False
 
 
-def require_known_photos(home: DeviceHome, name: str, model: Segmenter) -> None:
-    """Refuse a segmenter that knows none of the references; single ones may be left out later.
+def problem_of_all(home: DeviceHome, name: str, model: Segmenter) -> str | None:
+    """What is wrong where a segmenter knows none of the references; None where it knows one.
 
-    Raises:
-        ConfigError: It does not know them.
+    Single ones may be left out later.
     """
-    if problem := _problem_of_all(home, name, model):
-        raise ConfigError(problem)
-
-
-def _problem_of_all(home: DeviceHome, name: str, model: Segmenter) -> str | None:
-    """What is wrong where a segmenter knows none of the references; None where it knows one."""
     if all(photo.label is not None for photo in stored_photos(home)):
         return None
     images = references(home).images

@@ -21,13 +21,9 @@ from understudy.core.errors import InputError, SourceError
 from understudy.core.types import Batch, Images, Labels, Shape
 from understudy.data.image_decoding import BadImage, decode
 from understudy.data.image_files import is_image_name, is_litter
-from understudy.data.reading_options import ImageFit
-from understudy.device.home_folder import (
-    SIDES_OF_PHOTOS,
-    DeviceHome,
-    DeviceSettings,
-    write_file,
-)
+from understudy.data.reading_options import ImageFit, Reading
+from understudy.device.home_folder import DeviceHome, DeviceSettings, write_file
+from understudy.methods.sanitize.wire_items import SIDES
 
 _INDEX = "photos.json"
 
@@ -157,23 +153,25 @@ def add_photos(
         settled = _settings_for(home, side, ledger)
         index = stored_photos(home)
         count, faults = len(index), list[str]()
-        digests = {photo.digest for photo in index}
+        labels = {photo.digest: photo.label for photo in index}
         with settled.open_ledger() as book:
             for file in files:
+                name = file.data.name if isinstance(file.data, Path) else "a photo"
                 try:
                     photo, image = _decoded(file, settled.side, fit, book.key)
                 except BadImage as error:
-                    name = file.data.name if isinstance(file.data, Path) else "a photo"
                     faults.append(f"{name} {error}")
                     continue
-                if photo.digest not in digests:
-                    digests.add(photo.digest)
+                if photo.digest not in labels:
+                    labels[photo.digest] = photo.label
                     write_file(home.path("photos", photo.id), image)
                     index.append(photo)
+                elif labels[photo.digest] != photo.label:
+                    faults.append(f"{name} {_already(labels[photo.digest])}")
             if not index:
                 raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
             dataset = book.register(_PhotoRecords(home, index, settled.side)).id
-        home.settle(replace(settled, dataset=dataset))
+        home.write("settings.json", asdict(replace(settled, dataset=dataset)))
         home.write(_INDEX, [asdict(photo) for photo in index])
         _remove_unknown(home, index)
     added = len(index) - count
@@ -192,11 +190,27 @@ def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> Dev
                 f"{before.ledger or 'of this account'}: leave both out, or choose another --home"
             )
         return before
-    side = side or 64
-    if side not in SIDES_OF_PHOTOS:
-        known = ", ".join(map(str, SIDES_OF_PHOTOS))
+    side = 64 if side is None else side
+    if side not in SIDES:
+        known = ", ".join(map(str, SIDES))
         raise InputError(f"photos have {known} pixels a side on the wire, not {side}")
     return DeviceSettings(side, ledger, "", secrets.token_hex(16))
+
+
+def _already(label: str | None) -> str:
+    """What is wrong with a photo that was added before as something else."""
+    what = "a reference, of which something may leave" if label is None else f"labelled {label!r}"
+    return f"was added before, and stays {what}: another --home begins anew"
+
+
+def decoded_photo(data: bytes, side: int, fit: ImageFit) -> Images:
+    """(side, side, 3) uint8: an encoded photo; of an animated one the first frame.
+
+    Raises:
+        BadImage: It is none, or has more than 8 bits a colour.
+    """
+    first = Reading(frames="first")
+    return decode(data, channels=3, size=(side, side), fit=fit, reading=first)
 
 
 def _remove_unknown(home: DeviceHome, index: Sequence[StoredPhoto]) -> None:
@@ -210,7 +224,7 @@ def _remove_unknown(home: DeviceHome, index: Sequence[StoredPhoto]) -> None:
 def _decoded(file: PhotoFile, side: int, fit: ImageFit, key: bytes) -> tuple[StoredPhoto, bytes]:
     """A new photo, and its pixels as the bytes of a ``.npy`` file."""
     data = file.data.read_bytes() if isinstance(file.data, Path) else file.data
-    pixels = decode(data, channels=3, size=(side, side), fit=fit)
+    pixels = decoded_photo(data, side, fit)
     stream = io.BytesIO()
     np.save(stream, pixels, allow_pickle=False)
     digest = hashlib.blake2b(data, digest_size=16, key=key).hexdigest()

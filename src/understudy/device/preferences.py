@@ -21,7 +21,7 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.photo_domain import (
     SHIPPED,
     STUDIO,
-    require_known_photos,
+    problem_of_all,
     shipped_segmenter,
 )
 from understudy.methods.sanitize.sanitizers import (
@@ -268,8 +268,8 @@ def _segmenter_for(
     model = load_model(Segmenter, segmenter)
     for noun in targets:
         classes_of(noun, model.classes)
-    if disclosed:
-        require_known_photos(home, segmenter, model)
+    if disclosed and (problem := problem_of_all(home, segmenter, model)):
+        raise ConfigError(problem)
     return segmenter
 
 

@@ -179,15 +179,20 @@ def _of_photos(
         raise ConfigError(problem)
     ids = [reviewed.photos.ids[number - 1] for number in used.numbers]
     seeds = noise_seeds(reviewed.photos.images, home.noise_key())
+    used_seeds = [seeds[number - 1] for number in used.numbers]
+    # Copies of a photo have one seed, and what was hidden in one stays hidden in all.
+    copies = [
+        photo for photo, seed in zip(reviewed.photos.ids, seeds, strict=True) if seed in used_seeds
+    ]
     messages = camera_messages(
         used.images,
         used.segments,
         preferences,
         sanitizers,
         _second_look(preferences, checks, reviewed.segmenter),
-        seeds=[seeds[number - 1] for number in used.numbers],
+        seeds=used_seeds,
         count=preferences.request.references,
-        hole=target.all.hole(ids, preferences.request.side),
+        hole=target.all.hole(copies, preferences.request.side),
     )
     rows = _chosen_rows(preferences, used, messages, len(reviewed.left_out))
     items = {part: [messages.items[part][row] for row in chosen] for part, chosen in rows.items()}

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.errors import RunError
 from understudy.core.ports import Source
 from understudy.core.types import Embeddings, Labels, Release, Vector
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from understudy.methods.base import Store
 
 
@@ -71,6 +71,25 @@ class OpenMaterials:
     distances: Callable[[], tuple[Vector, Vector]]
     progress: Callable[[str, int | None], Callable[[int], None]]
     keep: Store
+
+
+def require_same(keep: Store, name: str, digest: str) -> None:
+    """Refuse to go on with other candidates than a selection was begun with.
+
+    Args:
+        keep: As `Materials.keep`.
+        name: Of the candidates.
+        digest: Of their values and labels.
+
+    Raises:
+        RunError: They have changed.
+    """
+    known = keep("digest of the candidates", lambda: {"digest": np.array(digest)})
+    if known["digest"] != digest:
+        raise RunError(
+            f"{name}: the candidates have changed since the selection was begun: start a new one "
+            "in another folder"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ disclosure before the private records are used, and the release is named so.
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,11 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError
 from understudy.core.files import ReleaseFormat, owner_file
 from understudy.core.ports import Events, Source
 from understudy.core.types import Release, Vector
-from understudy.methods.open_selection import OpenMaterials, Selection
+from understudy.methods.open_selection import OpenMaterials, Selection, require_same
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure
 from understudy.privacy.unit import Adjacency
@@ -177,11 +178,12 @@ class OpenSession(Session):
         prepared, classes = self.prepared, self.prepared.context.classes
         with timed(self.seconds, "embed the candidates"):
             candidates = self._embedded(prepared.pool)
-        self._require_same(candidates)
+        prints = Fingerprints.of(prepared.pool)
+        content = hashlib.blake2b(candidates.labels.tobytes() + prints.digests.tobytes())
+        require_same(self.folder.keep, prepared.select.candidates, content.hexdigest())
         _require_candidates(candidates, classes)
         method = prepared.select.openly
         selected = int(method.sizes(candidates.labels, len(classes), prepared.params).sum())
-        prints = Fingerprints.of(prepared.pool)
         disclosed = self._disclose(prints, selected)
         held_out = self._hold_out()
         with timed(self.seconds, "embed the records"):
@@ -305,15 +307,6 @@ class OpenSession(Session):
         )
         self.notes += (warning,)
         self.events.warning(warning)
-
-    def _require_same(self, candidates: EmbeddedRows) -> None:
-        """Refuse to go on with other candidates than the selection was begun with."""
-        known = self.folder.keep("candidates", lambda: {"labels": candidates.labels})
-        if not np.array_equal(known["labels"], candidates.labels):
-            raise RunError(
-                f"{self.prepared.select.candidates}: the candidates have changed since the "
-                "selection was begun: start a new one in another folder"
-            )
 
     def _notes_of_leak(self) -> Iterator[str]:
         """What the owner should know of what was measured, and of what was not."""

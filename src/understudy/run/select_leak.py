@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.ports import Source
-from understudy.core.results import Interval
 from understudy.core.types import Embeddings, Vector
 from understudy.data.batches import batch_size
 from understudy.metrics.attacks import by_distance_ratio
@@ -169,22 +168,15 @@ def _strongest(
         curves += [
             roc(sign * scores[0], sign * scores[1], confidence=confidence) for sign in (1, -1)
         ]
+    rates, areas = [one.tpr_at[_RATE] for one in curves], [one.auc for one in curves]
+    largest = [max(each, key=lambda one: one.value) for each in (rates, areas)]
     return StatedAttack(
         subject,
         attack,
         f"in the space of {' and of '.join(spaces)}, private records against "
         f"{len(sides[1].labels):,} held-out ones, the largest of {len(curves)} results",
-        _ends(max((curve.tpr_at[_RATE] for curve in curves), key=_value)),
-        _ends(max((curve.auc for curve in curves), key=_value)),
+        *((one.value, one.low, one.high) for one in largest),
     )
-
-
-def _value(interval: Interval) -> float:
-    return interval.value
-
-
-def _ends(interval: Interval) -> tuple[float, float, float]:
-    return interval.value, interval.low, interval.high
 
 
 @dataclass(frozen=True)
@@ -275,7 +267,8 @@ def copies_of(
     distances, ratios = _two_nearest(embeddings, private_embeddings)
     own, own_ratios = _two_nearest(private_embeddings[asked], private_embeddings, apart=True)
     limit = _NEAR_PART * float(np.median(own))
-    alone = float(np.quantile(own_ratios, _ALONE))
+    # The second nearest of two records is the nearest: none is alone beside it.
+    alone = float(np.quantile(own_ratios, _ALONE)) if len(private_embeddings) > 2 else 0.0
     near = (distances < limit) | (ratios < alone)
     usual = (own < limit) | (own_ratios < alone)
     words = (

@@ -75,11 +75,6 @@ class OpenConnection:
         self.device = device
         return True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is still counted."""
-        return self in self._connections
-
     def leave(self) -> None:
         """Count it no more; again changes nothing."""
         self._connections.leave(self)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import hmac
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
 from understudy.core.errors import RunError
+from understudy.core.files import write_whole
 from understudy.methods.sanitize.ed25519 import new_signing_key, public_key_of
 from understudy.methods.sanitize.jobs import JobPipeline
 from understudy.methods.sanitize.pairing_code import PairingCode
@@ -49,6 +52,18 @@ class ConflictError(RunError):
     """The job is not in the state that this needs."""
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a server's folder, made where it is missing: of several processes one makes its keys."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 @dataclass(frozen=True)
 class ServerKeys:
     """The server's own secrets.
@@ -65,19 +80,9 @@ class ServerKeys:
     def of(cls, folder: Path) -> ServerKeys:
         """Those of a server's folder, made where there are none (mode 0600)."""
         path = folder / "server.key"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_name(f"server.key-{secrets.token_hex(4)}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(new_signing_key() + secrets.token_bytes(32))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(fresh, path)  # the first of two processes wins
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
+        with alone_in(folder):
+            if not path.exists():
+                write_whole(path, new_signing_key() + secrets.token_bytes(32))
         data = path.read_bytes()
         if len(data) != 64:
             raise RunError(f"{path} is no server key: restore it from a copy")

@@ -18,6 +18,7 @@ from understudy.methods.sanitize.wire import FailureCode
 
 with packages_for("the server", "server"):
     from sqlalchemy import (
+        URL,
         Column,
         Connection,
         Index,
@@ -160,14 +161,14 @@ class JobStore:
     """The tables, opened or made.
 
     Args:
-        url: ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
+        url: ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/NAME``, as text or not.
         clock: Gives the time.
 
     Raises:
         ConfigError: The database cannot be opened.
     """
 
-    def __init__(self, url: str, clock: WallClock) -> None:
+    def __init__(self, url: str | URL, clock: WallClock) -> None:
         self._engine, self.clock = _engine(url), clock
         try:
             with self._write() as connection:
@@ -438,9 +439,11 @@ def _one(connection: Connection, job: str) -> JobRow:
     return _job(connection.execute(select(_JOBS).where(_JOBS.c.id == job)).mappings().one())
 
 
-def _engine(url: str) -> Any:
+def _engine(url: str | URL) -> Any:
     try:
-        target = make_url(url.replace("postgres://", "postgresql://", 1))
+        if isinstance(url, str):
+            url = url.replace("postgres://", "postgresql://", 1)
+        target = make_url(url)
     except (ArgumentError, ValueError):
         raise ConfigError(
             "--database cannot be read: write sqlite:///FILE or postgresql://USER@HOST/NAME"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -23,6 +22,7 @@ from pydantic import ValidationError
 
 from understudy.backends.registry import load_encoder, load_model
 from understudy.core.errors import ConfigError, InputError, packages_for
+from understudy.core.files import write_whole
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.core.types import Shape
 from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
@@ -37,7 +37,7 @@ from understudy.server.connections import (
     allow_files,
     listening_sockets,
 )
-from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
+from understudy.server.job_service import JobService, ServerKeys, alone_in, new_pairing_code
 from understudy.server.job_store import JobStore, Quotas
 from understudy.server.sealed_folders import JobFolders
 from understudy.server.worker import WorkerPool
@@ -48,6 +48,7 @@ with packages_for("the server", "server"):
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
+    from sqlalchemy import URL
 
 
 _log = logging.getLogger(__name__)
@@ -123,8 +124,10 @@ class ServerOptions:
     def store(self) -> JobStore:
         """Its database, opened."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        url = self.database or f"sqlite:///{self.folder.absolute() / 'server.db'}"
-        return JobStore(url, lambda: int(time.time()))
+        file = str(self.folder.absolute() / "server.db")  # a ? in it would begin options
+        return JobStore(
+            self.database or URL.create("sqlite", database=file), lambda: int(time.time())
+        )
 
     def pipeline(self) -> JobPipeline:
         """What makes models of jobs, over the generator and the tuner of one name.
@@ -258,30 +261,34 @@ def certificate_of(folder: Path, host: str) -> tuple[Path, Path, str]:
     Devices compare the fingerprint of their pairing code, and trust no authority.
     """
     certificate_file, key_file = folder / "tls.crt", folder / "tls.key"
-    if not certificate_file.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "understudy")])
-        now = datetime.datetime.now(datetime.UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
-            .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
-            .sign(key, hashes.SHA256())
-        )
-        form = serialization.PrivateFormat.PKCS8
-        encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-        descriptor = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key.private_bytes(encoding, form, plain))
-        certificate_file.write_bytes(certificate.public_bytes(encoding))
+    with alone_in(folder):
+        if not certificate_file.exists():
+            certificate, key = _new_certificate(host)
+            write_whole(key_file, key)
+            write_whole(certificate_file, certificate)
     der = ssl.PEM_cert_to_DER_cert(certificate_file.read_text(encoding="ascii"))
     return certificate_file, key_file, sha256(der).hexdigest()
+
+
+def _new_certificate(host: str) -> tuple[bytes, bytes]:
+    """A self-signed certificate and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "understudy")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
+        .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.PKCS8
+    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    return certificate.public_bytes(encoding), key.private_bytes(encoding, form, plain)
 
 
 def _alternative_name(host: str) -> x509.GeneralName:

@@ -101,8 +101,7 @@ class Worker:
         folders.drop_work(row.id)
 
     def _items(self, row: JobRow, submission: JobSubmission, part: int) -> tuple[Item, ...]:
-        digests = [one.digests for one in submission.manifest.parts if one.part == part]
-        names = [f"items/{digest}" for digest in (digests[0] if digests else ())]
+        names = [f"items/{digest}" for digest in submission.manifest.of(part)]
         return tuple(decode_item(self._folders.read(row.id, name)) for name in names)
 
     def _result(self, row: JobRow, submission: JobSubmission, material: JobMaterial) -> bytes:

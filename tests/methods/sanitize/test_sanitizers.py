@@ -87,10 +87,6 @@ def test_nothing_outside_of_the_part_changes_what_is_sent(
     np.testing.assert_array_equal(one.drawn, two.drawn)
 
 
-def test_text_says_nothing_of_a_photo() -> None:
-    assert TextSanitizer().sanitize(part()).values.shape == (3, 0)
-
-
 def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
     own = part(8)
     tight = BoxSanitizer(1).sanitize(own).values
@@ -161,13 +157,6 @@ def test_a_pose_of_cocos_keypoints_is_a_drawn_persons_where_they_are_in_the_phot
 def test_a_pose_without_the_keypoints_of_its_skeleton_is_refused() -> None:
     with pytest.raises(ConfigError, match="no keypoints for the skeleton 'dog': it lacks eye, ear"):
         PoseSanitizer(BrightestPixel(), "dog")
-
-
-def test_a_segment_is_the_part_on_grey() -> None:
-    own = part()
-    values = SegmentSanitizer().sanitize(own).values
-    np.testing.assert_array_equal(values[own.mask], own.photos[own.mask])
-    assert (values[~own.mask] == 127).all()
 
 
 def test_noise_has_its_deviation_and_follows_the_seed() -> None:

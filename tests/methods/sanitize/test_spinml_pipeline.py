@@ -10,14 +10,13 @@ from numpy.testing import assert_array_equal
 from scipy.ndimage import binary_erosion
 from tests.methods.sanitize.painted_models import ColourTuner, Painter
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms
-from tests.methods.sanitize.test_training_set import Recorder
 
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import ComposeSettings
 from understudy.methods.sanitize.customise import References, TuningPlan, along_lines
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
-from understudy.methods.sanitize.training_set import LabelledSet
+from understudy.methods.sanitize.training_set import LabelledSet, TrainedModel
 from understudy.methods.sanitize.wire_items import (
     BackgroundItem,
     BoxItem,
@@ -73,13 +72,23 @@ def items_of(asked: wire.JobRequest, number: int) -> tuple[Item, ...]:
     return ()
 
 
+class NoTraining:
+    """A model of nothing, right for every second image."""
+
+    def train(self, *arguments: object) -> TrainedModel:
+        return TrainedModel(b"state", 0.5)
+
+    def export(self, kind: str, state: bytes, shape: tuple[int, ...], classes: int) -> bytes:
+        return state
+
+
 def pipeline(**options: object) -> SpinmlPipeline:
     fields: dict[str, object] = {
         "tuner": ColourTuner(),
         "plan": TuningPlan({}),
         "settings": ComposeSettings(soft=False),
     }
-    return SpinmlPipeline(Painter(), ColourSegmenter(), Recorder(), **{**fields, **options})  # type: ignore[arg-type]
+    return SpinmlPipeline(Painter(), ColourSegmenter(), NoTraining(), **{**fields, **options})  # type: ignore[arg-type]
 
 
 def run(

@@ -382,3 +382,13 @@ def test_a_pairing_code_is_read_whole_or_not_at_all() -> None:
             if text != code.text()[:-2] or certificate:
                 with pytest.raises(WireError, match="pairing code"):
                     PairingCode.read(text)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://host:65536", "https://host:x", "https://host:0", "https://a..b", "https://[::1",
+     "http://[::1", "https://:443", f"https://{'a' * 64}.org"],
+)  # fmt: skip
+def test_a_pairing_code_of_no_address_is_none(url: str) -> None:
+    with pytest.raises(WireError, match="not a whole pairing code"):
+        PairingCode.read(f"{url}#{'a' * 32}.{'b' * 64}.{'c' * 64}")

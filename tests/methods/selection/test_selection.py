@@ -25,6 +25,7 @@ from understudy.methods.selection.reference import (
     RecordReference,
     moment_reference,
 )
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import ClippedGradients
 
 CLASSES, DIM = 3, 6
@@ -249,6 +250,17 @@ def check_refused(tmp_path, match, error=ConfigError, **more):
 )
 def test_what_does_not_go_together_is_refused(tmp_path, words, changes):
     check_refused(tmp_path, words, **changes)
+
+
+def test_moments_of_candidates_that_are_all_alike_are_refused_unpaid(tmp_path):
+    """One candidate of each class, or several alike, ended in a division by zero."""
+    labels = np.array(["cat", "dog", "eel"])
+    np.savez(tmp_path / "few.npz", embeddings=np.eye(3, 6, dtype=np.float32), labels=labels)
+    settings = {"reference": "moments", "keep": 1.0}
+    with pytest.raises(ConfigError, match="all alike"):
+        synthesize(**options(tmp_path, candidates=str(tmp_path / "few.npz"), settings=settings))
+    with Ledger(str(tmp_path / "ledger.db")) as ledger:
+        assert [ledger.spent(one.id).events for one in ledger.datasets()] == [0]
 
 
 def test_candidates_of_other_classes_are_refused_by_name(tmp_path):

@@ -38,6 +38,7 @@ from understudy.methods.sanitize.wire import JobRequest
 from understudy.methods.sanitize.wire_items import FILL
 
 _SMALLEST, _LARGEST = 0.004, 0.5  # parts of an image that a cutout may have
+_SECOND = 0.01  # part of the pixels from which on a second object is one
 _MARGIN = 3  # pixels about an object that are not taken for a second one
 
 
@@ -48,7 +49,6 @@ class ComposeSettings:
     Attributes:
         scale: Smallest and largest factor by which an object's size changes.
         pool: Cutouts of an object that does nothing; they are used again and again.
-        second_target: Part of the pixels from which on a second object is one.
         rooms: Rooms that are drawn about an object at most, until one has no second object.
         rounds: How often objects are drawn anew for what was dropped.
         soft: Mix an object's outermost pixels with what is next to them.
@@ -64,7 +64,6 @@ class ComposeSettings:
 
     scale: tuple[float, float] = (0.8, 1.2)
     pool: int = 64
-    second_target: float = 0.01
     rooms: int = 3
     rounds: int = 4
     light: float = 0.15
@@ -106,15 +105,6 @@ class Material:
         return RARE_WORD if part in self.tuned else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Composition:
-    """Composed images."""
-
-    images: LabelledSet
-    drawn: int
-    dropped: int
-
-
 class Composer:
     """Composes the images of one request.
 
@@ -135,9 +125,8 @@ class Composer:
         self._side = request.side
         self._pools: dict[int, list[Cutout]] = {}
         self._rooms: tuple[Images, Masks] | None = None
-        self._drawn = self._dropped = 0
 
-    def compose(self, seed: int) -> Composition:
+    def compose(self, seed: int) -> LabelledSet:
         """All images: of a classifier so many for each class, of a detector for each object.
 
         Raises:
@@ -150,11 +139,9 @@ class Composer:
                 images, _ = self._group(name, request.images_per_class, rng)
                 sets.append((images, np.full(len(images), label)))
             arrays = [np.concatenate(one) for one in zip(*sets, strict=True)]
-            whole = LabelledSet.of_classes(arrays[0], arrays[1])
-        else:
-            count = request.images_per_class * len(request.label_classes)
-            whole = LabelledSet.of_boxes(*self._group(None, count, rng))
-        return Composition(whole, self._drawn, self._dropped)
+            return LabelledSet.of_classes(arrays[0], arrays[1])
+        count = request.images_per_class * len(request.label_classes)
+        return LabelledSet.of_boxes(*self._group(None, count, rng))
 
     def _group(
         self, class_name: str | None, count: int, rng: np.random.Generator
@@ -218,8 +205,6 @@ class Composer:
             for row, one in enumerate(cutouts)
             if one is not None and not one.at_rim and not second[row]
         ]
-        self._drawn += count
-        self._dropped += int(second.sum())
         return [images[row] for row in good], [self._truth(owners[row]) for row in good]
 
     def _batch(
@@ -248,7 +233,6 @@ class Composer:
         noun = self._request.target_object[0].noun
         masks = cut_out(images, noun, self._segmenter)
         rows = [row for row in range(count) if class_name is not None or masks[row].any()]
-        self._drawn += count
         truth = [self._truth(np.where(masks[row], 0, -1)) for row in rows]
         return [images[row] for row in rows], truth
 
@@ -369,7 +353,6 @@ class Composer:
             image, owners = laid_on(room, self._placements(cast, rng, bearing[row]))
             images.append(self._finished(image, owners))
             truth.append(self._truth(owners))
-        self._drawn += len(casts)
         return images, truth
 
     def _finished(self, image: NDArray[np.uint8], owners: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -389,9 +372,7 @@ class Composer:
             for part in self._request.target_object:
                 pixels = object_pixels(rooms, part.noun, self._segmenter)
                 second = np.maximum(second, pixels.mean(axis=(1, 2)))
-            self._drawn += len(rooms)
-            self._dropped += int((second > self._settings.second_target).sum())
-            rooms = rooms[second <= self._settings.second_target]
+            rooms = rooms[second <= _SECOND]
             if not len(rooms):
                 raise RunError("every room that was drawn of the background's edges has an object")
         return rooms, supports(rooms, self._segmenter)
@@ -423,8 +404,6 @@ class Composer:
         for _ in range(self._settings.rooms):  # what was dropped gets another room
             drawn = self._fill(canvases, owners, rng)
             second = self._second_objects(drawn, owners)
-            self._drawn += len(drawn)
-            self._dropped += int(second.sum())
             for image, one in zip(drawn[~second], owners[~second], strict=True):
                 images.append(self._finished(image, one))
                 truth.append(self._truth(one))
@@ -451,7 +430,7 @@ class Composer:
         near = [scipy.ndimage.binary_dilation(one >= 0, iterations=_MARGIN) for one in owners]
         for part in self._request.target_object:
             pixels = object_pixels(images, part.noun, self._segmenter) & ~np.stack(near)
-            second |= pixels.mean(axis=(1, 2)) > self._settings.second_target
+            second |= pixels.mean(axis=(1, 2)) > _SECOND
         return second
 
     def _truth(self, owners: NDArray[np.int64]) -> Found:

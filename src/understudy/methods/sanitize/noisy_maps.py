@@ -38,13 +38,6 @@ class NoisyMap:
     noise_sd: float
     count: float
 
-    def drawn(self, size: int) -> Images:
-        """(size, size, 1) uint8: the mean where it stands out of the noise, black elsewhere."""
-        clear = np.where(self.mean > 2 * self.noise_sd, self.mean, 0.0)
-        values = np.rint(255 * np.clip(clear, 0, 1)).astype(np.uint8)
-        at = np.arange(size) * len(values) // size
-        return np.asarray(values[at][:, at, None])
-
 
 def noisy_mean_map(
     vault: Vault,

@@ -6,7 +6,7 @@ import ipaddress
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import StringConstraints, ValidationError, model_validator
+from pydantic import StringConstraints, model_validator
 
 from understudy.core.errors import WireError
 from understudy.methods.sanitize.wire import PublicKey
@@ -37,6 +37,9 @@ class PairingCode(Message):
 
     @model_validator(mode="after")
     def _is_private(self) -> Self:
+        address = urlsplit(self.url)  # a port that is none is a ValueError, as is a bad host
+        if not (address.hostname or "").encode("idna") or address.port == 0:
+            raise ValueError("a host is missing, or the port is 0")
         if not is_private(self.url):
             raise ValueError("plain HTTP only reaches a server of the same machine")
         return self
@@ -55,14 +58,15 @@ class PairingCode(Message):
         url, _, rest = text.strip().partition("#")
         secret, public_key, certificate, *_ = [*rest.split("."), "", "", ""]
         fields = {"url": url, "secret": secret, "public_key": public_key}
-        if url.startswith("http:") and not is_private(url):
-            raise WireError(
-                "this pairing code names a server over plain HTTP, which would carry the token and "
-                "all items in clear: let its owner run it with TLS, and ask for another code"
-            )
         try:
+            if url.startswith("http:") and not is_private(url):
+                raise WireError(
+                    "this pairing code names a server over plain HTTP, which would carry the token "
+                    "and all items in clear: let its owner run it with TLS, and ask for another "
+                    "code"
+                )
             code = cls.model_validate({**fields, "certificate": certificate or None})
-        except ValidationError:
+        except ValueError:  # pydantic's errors are such, as is that of a URL that is none
             code = None
         if code is None or code.text() != text.strip():
             raise WireError("this is not a whole pairing code: copy the line that `serve` printed")

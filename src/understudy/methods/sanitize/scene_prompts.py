@@ -54,14 +54,9 @@ USUAL_PLACES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ScenePrompts:
-    """Prompts of one request.
-
-    Attributes:
-        varied: Vary what the request does not say; False gives the paper's bare prompts.
-    """
+    """Prompts of one request."""
 
     background: str
-    varied: bool = True
 
     def target(
         self,
@@ -77,26 +72,21 @@ class ScenePrompts:
         generator was tuned on, whose look is not varied.
         """
         action = f" {class_name}" if class_name else ""
-        if not self.varied:
-            return f"a {self._subject(noun, word)}{action}"
-        look = self._subject(noun, word) if word else _look(noun, rng)
+        look = f"{word} {noun}" if word else _look(noun, rng)
         place = _one(_places(noun, class_name), rng)
         article = "an" if look[0] in "aeiou" else "a"
         return f"{article} {look}{action} {place} in a {self._room(rng)}"
 
     def room(self, rng: np.random.Generator, *, word: str | None = None) -> str:
         """The background alone."""
-        if word or not self.varied:
-            return f"a {self._subject(self.background, word)}"
+        if word:
+            return f"a {word} {self.background}"
         return f"an empty {self._room(rng, _one(_FURNITURE, rng))}"
 
     def _room(self, rng: np.random.Generator, *things: str) -> str:
         wall, floor, light = (_one(values, rng) for values in (_WALLS, _FLOORS, _LIGHTS))
         details = ", ".join([f"a {wall} wall", f"a {floor} floor", *things])
         return f"{self.background} with {details} and {light} light"
-
-    def _subject(self, noun: str, word: str | None) -> str:
-        return f"{word} {noun}" if word else noun
 
 
 def _one(values: Sequence[str], rng: np.random.Generator) -> str:

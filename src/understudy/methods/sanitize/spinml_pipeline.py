@@ -192,7 +192,7 @@ class SpinmlPipeline:
                 self._settings,
                 material.beat,
             )
-            sets.append(composer.compose(_seed(material, 2, *([number] if number else []))).images)
+            sets.append(composer.compose(_seed(material, 2, *([number] if number else []))))
         whole = mixed_set(sets, _seed(material, 4)) if request.equal_shares else joined_sets(sets)
         return {"images.npy": (whole if len(sets) > 1 else sets[0]).to_bytes()}
 

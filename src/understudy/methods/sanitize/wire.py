@@ -94,14 +94,6 @@ class PartRequest(Message):
             raise ValueError("a skeleton is named for a pose, and for nothing else")
         return self
 
-    @property
-    def item(self) -> type[Item] | None:
-        """The kind of the items of an object of this level; None at L0."""
-        if self.level == 0:
-            return None
-        features: dict[str, type[Item]] = {"edges": EdgesItem, "pose": PoseItem, "box": BoxItem}
-        return TargetItem if self.feature is None else features[self.feature]
-
 
 class JobRequest(Message):
     """What model is wanted: the four keys of the paper's Table 2, and a level for each part."""
@@ -186,10 +178,11 @@ class JobRequest(Message):
 
     def item_of(self, part: int) -> type[Item] | None:
         """The kind of the items of a part; None where nothing of it is sent."""
-        if part >= len(self.parts):
+        if part >= len(self.parts) or self.parts[part].level == 0:
             return None
-        kind = self.parts[part].item
-        return BackgroundItem if part == 0 and kind is TargetItem else kind
+        features: dict[str, type[Item]] = {"edges": EdgesItem, "pose": PoseItem, "box": BoxItem}
+        whole = TargetItem if part else BackgroundItem
+        return features.get(self.parts[part].feature or "", whole)
 
 
 class PartItems(Message):
@@ -226,6 +219,10 @@ class ItemManifest(Message):
     def digests(self) -> tuple[str, ...]:
         """Those of all items, in the order in which they are to be sent."""
         return tuple(digest for part in self.parts for digest in part.digests)
+
+    def of(self, part: int) -> tuple[str, ...]:
+        """Those of a part; none where nothing of it is sent."""
+        return next((one.digests for one in self.parts if one.part == part), ())
 
     def part_of(self, digest: str) -> int | None:
         """The number of the part that an item belongs to; None for an item of another job."""
@@ -451,8 +448,7 @@ def manifest_of(items: Mapping[int, Sequence[Item]]) -> tuple[ItemManifest, dict
         data = {item_digest(one): one for one in map(encode_item, items[part])}
         parts.append(PartItems(part=part, digests=tuple(sorted(data))))
         encoded |= data
-    nonce = secrets.token_hex(16)
-    manifest = ItemManifest(nonce=nonce, parts=tuple(parts))
+    manifest = ItemManifest(nonce=secrets.token_hex(16), parts=tuple(parts))
     return manifest, {digest: encoded[digest] for digest in manifest.digests}
 
 

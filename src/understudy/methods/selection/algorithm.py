@@ -29,7 +29,12 @@ from understudy.methods.base import (
     Method,
     stages_of,
 )
-from understudy.methods.open_selection import OpenMaterials, OpenSelection, Selection
+from understudy.methods.open_selection import (
+    OpenMaterials,
+    OpenSelection,
+    Selection,
+    require_same,
+)
 from understudy.methods.selection.arithmetic import (
     class_budgets,
     largest_weights,
@@ -293,6 +298,7 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     candidates = read_candidates(materials)
     share = _share(materials.count, params.keep, len(candidates.labels))
     budgets = class_budgets(candidates.labels, len(materials.classes), share, params.budgets)
+    require_same(materials.keep, candidates.source.name, candidates.digest)
     public = None
     if materials.public is not None:
         public = embedded(materials, materials.public, "public dataset")[0]

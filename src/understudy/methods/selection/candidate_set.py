@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,11 +27,13 @@ class CandidateSet:
         source: Where they come from.
         embeddings: (M, D) float32.
         labels: (M,) class of each, as the private dataset numbers them.
+        digest: Of their values and labels as they were read; empty where nobody asks.
     """
 
     source: Source
     embeddings: Embeddings
     labels: Labels
+    digest: str = ""
 
     def release(
         self,
@@ -94,14 +97,14 @@ def read_candidates(materials: Materials) -> CandidateSet:
     source = materials.candidates
     if source is None:
         raise ConfigError("there is nothing to select from: give --candidates")
-    embeddings, own_labels = embedded(materials, source, "candidates")
+    embeddings, own_labels, digest = embedded(materials, source, "candidates")
     order = {name: index for index, name in enumerate(materials.classes)}
     labels = np.array([order[name] for name in source.classes])[own_labels]
-    return CandidateSet(source, embeddings, labels)
+    return CandidateSet(source, embeddings, labels, digest)
 
 
-def embedded(materials: Materials, source: Source, name: str) -> tuple[Embeddings, Labels]:
-    """A public dataset by the encoder, (n, D) float32, and its own labels, (n,).
+def embedded(materials: Materials, source: Source, name: str) -> tuple[Embeddings, Labels, str]:
+    """A public dataset by the encoder, (n, D) float32, its own labels, (n,), and its digest.
 
     Embeddings stay what they are. Those of images are stored with the run, a part at a time.
 
@@ -113,8 +116,9 @@ def embedded(materials: Materials, source: Source, name: str) -> tuple[Embedding
     encoder = materials.encoder
     bar = materials.progress(f"reading the {name}", len(source))
     parts: list[NDArray[np.float32]] = []
-    labels = []
+    labels, content = [], hashlib.blake2b(digest_size=16)
     for first, batch in numbered(source):
+        content.update(batch.labels.tobytes() + batch.values.tobytes())
         if encoder is None:
             parts.append(np.asarray(batch.values, dtype=np.float32))
         else:
@@ -123,7 +127,7 @@ def embedded(materials: Materials, source: Source, name: str) -> tuple[Embedding
             parts.append(np.asarray(stored["embeddings"], dtype=np.float32))
         labels.append(batch.labels)
         bar(len(batch.labels))
-    return np.concatenate(parts), np.concatenate(labels)
+    return np.concatenate(parts), np.concatenate(labels), content.hexdigest()
 
 
 def _encoded(encoder: Encoder, images: Images) -> Arrays:

@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Arrays, Make
-from understudy.methods.selection.linear_proxy import cross_entropies, softmax
+from understudy.methods.selection.linear_proxy import softmax
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps import shrinkage
@@ -75,10 +75,6 @@ class RecordReference:
         residuals *= self.weights.astype(residuals.dtype)
         gradient = np.vstack([(residuals @ self.features).T, residuals.sum(1)])
         return np.asarray(gradient, dtype=np.float64)
-
-    def loss(self, state: Vector) -> float:
-        """Weighted cross-entropy at a proxy's weights."""
-        return float(self.weights @ cross_entropies(self.features, self.labels, state))
 
 
 @dataclass
@@ -150,10 +146,15 @@ def moment_reference(
         classes: C.
         stages: The two releases.
         rng: Public randomness.
+
+    Raises:
+        ConfigError: The candidates of each class are all alike; nothing is paid.
     """
     centres = _class_means(features.astype(np.float64), labels, classes)
     squares = (features - centres[labels]) ** 2
     radius = 1.1 * float(np.sqrt(squares.sum(axis=1).mean()))
+    if radius == 0:
+        raise ConfigError("the candidates of each class are all alike: take reference=gradients")
     cells = Cells(centres[:, None])
     groups = dp_estimators.group_means(vault, cells, radius, stages.means)
     means = centres + shrinkage.shrink_to_zero(groups.means - centres, groups.variances)
