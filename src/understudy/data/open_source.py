@@ -126,6 +126,12 @@ def _opened(options: Options) -> Source:
     return open_tars(tars, options)
 
 
+def paths_of(name: str) -> list[Path]:
+    """Every path on this machine that the name of a dataset stands for, without its options."""
+    plain = name if Path(name).expanduser().exists() else name.partition("?")[0]
+    return [path for one in brace_expand(plain) if (path := Path(one).expanduser()).exists()]
+
+
 def reading_of(name: str) -> Reading:
     """How a dataset's name says that its files are read; as stored where it names no files.
 

@@ -226,6 +226,7 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
     Raises:
         InputError: Fashion-MNIST is neither installed nor to be had from the hub.
     """
+    out = out.expanduser()
     source = str(DEBIAN_FOLDER) if DEBIAN_FOLDER.is_dir() else "hf:fashion_mnist"
     if out.exists():
         if not (out / "demo-ledger.db").exists() and any(out.iterdir()):
