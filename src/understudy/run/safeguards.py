@@ -75,7 +75,7 @@ def require_class_names(source: Source, *, declared: bool) -> None:
             )
     lone: tuple[str, ...] = getattr(source, "lone_classes", ())
     if lone and not declared:
-        raise SourceError(lone_class_words(lone), source.name)
+        raise SourceError(lone_class_words(lone, has_units=source.has_units), source.name)
 
 
 _BYTES = re.compile(r"\\udc[89a-f][0-9a-f]")  # that are no text, as `escaped` writes them
