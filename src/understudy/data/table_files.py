@@ -128,8 +128,8 @@ class Table:
                 file.seek(0)
                 # What parts the columns: of those signs the one that the first line has most of.
                 delimiter = max(_DELIMITERS, key=first.count)
-                lines = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
-                yield (list[str | None](cells) for cells in lines)
+                texts = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+                yield (list[str | None](cells) for cells in texts)
         except UnicodeError as error:
             raise SourceError(self._foreign_text(), self.path) from error
         except (OSError, csv.Error) as error:

@@ -19,6 +19,7 @@ from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
+from understudy.run.yaml_files import read_yaml
 
 # What reads images is imported where it is needed: the command line's help is made from this
 # module, and needs none of it.
@@ -392,18 +393,6 @@ def unknown(what: str, name: str, known: list[str]) -> ConfigError:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"unknown {what} {name!r}.{hint} There are: {', '.join(sorted(known))}")
-
-
-def read_yaml(path: Path, what: str) -> Any:
-    """The content of a YAML file."""
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the {what}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a YAML file: {error}") from error
 
 
 def read_config(path: Path) -> dict[str, Any]:

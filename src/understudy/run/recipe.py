@@ -16,8 +16,9 @@ from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import write_whole
 from understudy.core.option import list_of_names
 from understudy.data.open_source import paths_of
-from understudy.run.config import make_config, parse_settings, read_config, read_yaml, unknown
+from understudy.run.config import make_config, parse_settings, read_config, unknown
 from understudy.run.select_config import make_select_config
+from understudy.run.yaml_files import read_yaml
 
 COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
 """What a step may be: a release is generated, selected from, evaluated and reported."""
