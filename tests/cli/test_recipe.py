@@ -108,6 +108,7 @@ def test_a_recipe_runs_each_step_once(site: Path) -> None:
         (changed(2, out="study/all"), "an earlier step writes to"),
         (changed(2, private="private.npz"), "the selection itself leaks"),
         (changed(1, epsilon="much"), r"step 1 \(synthesize\)"),
+        (changed(1, settings=["clusters"]), r"step 1 \(synthesize\): --set takes NAME=VALUE"),
         (changed(1, source="nowhere"), "source is nowhere, and there is no such file"),
         (changed(3, folder="study/other"), "folder is study/other"),
         (changed(3, seeds="two"), r"step 3 \(evaluate\)"),
@@ -120,6 +121,11 @@ def test_a_step_that_makes_no_sense_is_refused_before_the_first_one_runs(
     with pytest.raises(InputError, match=message):
         run(site, steps)
     assert not (site / "study").exists()
+
+
+def test_an_input_may_say_how_it_is_read(site: Path) -> None:
+    steps = written(site, changed(1, source="private.npz?folders=all"))
+    assert len(read_steps(steps, commands(), "none")) == len(STUDY)
 
 
 def test_the_recipe_of_the_page_is_one(site: Path, repository: Path) -> None:

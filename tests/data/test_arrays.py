@@ -119,6 +119,21 @@ def test_npz_embeddings_with_units_and_words_for_labels(tmp_path: Path, packed: 
         open_source(path, size=3)
 
 
+def test_texts_of_an_npz_may_be_bytes_and_have_spaces_about_them(tmp_path: Path) -> None:
+    summer = "été".encode("latin-1")
+    path = save_npz(
+        tmp_path / "a.npz",
+        packed=False,
+        embeddings=POINTS,
+        labels=np.array([summer, b"a ", b"a", summer, b"a", b"a", b"b"]),
+        who=np.array([" p1", "p1", "p2", "p1", "p2", "p2", "p3"]),
+    )
+    source = open_source(path, unit="who")
+    assert source.classes == (r"\xe9t\xe9", "a", "b")
+    assert units_of(source) == ["p1", "p1", "p2", "p1", "p2", "p2", "p3"]
+    assert source.lone_classes == (r"\xe9t\xe9", "b")  # each of one person
+
+
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     trap = np.array([object()], dtype=object)
     save_npz(tmp_path / "a.npz", packed=False, images=IMAGES, labels=trap.repeat(7))

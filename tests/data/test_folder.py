@@ -23,15 +23,19 @@ def test_class_folders(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, np.stack([picture(seed) for seed in range(6)]))
 
 
-def test_halves_are_chosen_by_split(tmp_path: Path) -> None:
-    class_folders(tmp_path / "train", rows=3)
-    class_folders(tmp_path / "test", rows=2)
+@pytest.mark.parametrize("halves", [("train", "test"), ("Training", "Testing")])
+def test_halves_are_chosen_by_split(tmp_path: Path, halves: tuple[str, str]) -> None:
+    class_folders(tmp_path / halves[0], rows=3)
+    class_folders(tmp_path / halves[1], rows=2)
     class_folders(tmp_path / "val", rows=1)
     assert len(open_source(tmp_path)) == 6
     assert len(open_source(tmp_path, split="test")) == 4
-    shutil.rmtree(tmp_path / "test")
-    with pytest.raises(SourceError, match="no folder 'test'; its folders are: train, val"):
+    shutil.rmtree(tmp_path / halves[1])
+    with pytest.raises(SourceError, match=f"no folder 'test'; its folders are: {halves[0]}, val"):
         open_source(tmp_path, split="test")
+    (tmp_path / "TRAIN").mkdir()
+    with pytest.raises(SourceError, match="several folders 'train'"):
+        open_source(tmp_path)
 
 
 def test_images_without_labels(tmp_path: Path) -> None:

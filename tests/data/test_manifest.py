@@ -35,6 +35,14 @@ def test_csv_in_its_own_order(folder: Path) -> None:
     assert not open_source(folder).has_units
 
 
+def test_spaces_about_a_cell_are_none_of_it(folder: Path) -> None:
+    rows = 'path, label, patient\nb.png, "dog", p1\na.png , cat,p2\nsub/c.png, dog ,p1 \n'
+    (folder / "manifest.csv").write_text(rows)
+    source = open_source(folder, unit="patient")
+    assert source.classes == ("cat", "dog")
+    assert units_of(source) == ["p1", "p2", "p1"]  # of which one more would be another person
+
+
 @pytest.mark.parametrize("name", ["manifest.parquet", "rows.parquet"])
 def test_parquet(folder: Path, name: str) -> None:
     table = pa.table(

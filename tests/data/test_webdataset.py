@@ -54,6 +54,17 @@ def test_samples(tmp_path: Path, kind: str, classes: tuple[str, ...], suffix: st
         assert labels.tolist() == [0, 1, 0, 1]
 
 
+def test_folders_in_a_tar_may_be_classes_or_people(tmp_path: Path) -> None:
+    members = [
+        (f"{name}/{row}.png", encode(picture(int(row)))) for name in ("a", "b") for row in "01"
+    ]
+    path = write(tmp_path / "a.tar.gz", [(f"./{name}", content) for name, content in members])
+    with pytest.raises(SourceError, match="the samples lie in 2 folders, such as b"):
+        open_source(path)
+    units = units_of(open_source(path, label="none", unit="its folder"))
+    assert units[0] == units[1] != units[2] == units[3]
+
+
 def test_units_come_from_json(tmp_path: Path) -> None:
     source = open_source(write(tmp_path / "a.tar", samples("json")), unit="who")
     check_source(source)

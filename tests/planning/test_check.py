@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, embeddings, save, tree
+from tests.run.samples import class_folders, embeddings, quick_run, save, tree, with_manifest
 from typer.testing import CliRunner
 
 import understudy
@@ -224,6 +224,20 @@ def test_no_command_is_said_to_fit_where_a_class_has_one_image(tmp_path: Path) -
     result = checked(class_folders(tmp_path, {"many": 6, "single": 1}))
     assert not result.ready
     assert result.command is None
+
+
+@pytest.mark.parametrize("column", ["owner", "patient"])  # the second is proposed as the unit
+def test_a_class_of_one_person_is_refused_as_one_of_one_image(tmp_path: Path, column: str) -> None:
+    table = with_manifest(tmp_path / "scans") / "manifest.csv"
+    rows = re.sub(r"eel,p\d+", "eel,p1", table.read_text().replace("patient", column))
+    table.write_text(rows)
+    proposed = checked(tmp_path / "scans", label="label")
+    assert (proposed.command is None) == (column == "patient")
+    named = checked(tmp_path / "scans", label="label", unit=column)
+    assert kinds(named)["one-image class"] == 1
+    with pytest.raises(SourceError, match="the class eel has images of one unit, which alone"):
+        quick_run(tmp_path / "scans", tmp_path, unit=column, label="label")
+    assert not (tmp_path / "out").exists()
 
 
 def test_class_names_with_commas_are_quoted_in_the_command(tmp_path: Path) -> None:

@@ -92,6 +92,13 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
         make_config({"source": "a", "out": "b", "epsilon": 1.0, "encodr": "x"})
 
 
+@pytest.mark.parametrize("names", [("epsilon", "epsilon"), ("unit-rows", "unit_rows")])
+def test_a_name_that_comes_twice_is_refused(tmp_path, names):
+    (tmp_path / "run.yaml").write_text("source: a\n{}: 1\n{}: 10\n".format(*names))
+    with pytest.raises(ConfigError, match=f"{names[1]} comes twice in what begins in line 1"):
+        read_config(tmp_path / "run.yaml")
+
+
 def test_text_becomes_the_type_that_is_wanted():
     config = make_config(
         {

@@ -15,12 +15,13 @@ from tests.run.samples import QUICK, SIZES, class_folders, embeddings, pictures,
 import understudy
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
+from understudy.data.holdout import split
 from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report.statement import COVERED
 from understudy.run.books import dataset_account, set_dataset_budget
 from understudy.run.config import make_config
-from understudy.run.held_out import FILE, parts_of, read_hold_out
+from understudy.run.held_out import FILE, read_hold_out
 from understudy.run.run_record import declaring_options
 
 EXACT = 1e5  # an epsilon whose noise a count does not show
@@ -232,9 +233,9 @@ def test_a_held_out_part_is_no_part_of_the_run(tmp_path: Path, ledger: str) -> N
         hold_out="20%",
         count=None,
     )
-    parts = parts_of(open_source(vectors), made.owner)
-    assert parts is not None
-    members, held_out = parts
+    hold_out = read_hold_out(made.owner)
+    assert hold_out is not None
+    members, held_out = split(open_source(vectors), hold_out)
     assert len(members) + len(held_out) == 600
     assert 60 < len(held_out) < 180
     labels = np.concatenate([batch.labels for batch in members.batches(64)])
@@ -261,8 +262,7 @@ def test_who_was_held_out_is_with_the_owner_alone(tmp_path: Path, ledger: str) -
     found = understudy.evaluate(
         tmp_path / "a", real=scans, features="embedded:dct?coefficients=12", attacks=False
     )
-    parts = parts_of(open_source(scans), made.owner)
-    assert parts is not None
+    parts = split(open_source(scans), hold_out)
     assert found.settings["rows"]["private"] == len(parts.members)
     assert found.settings["rows"]["held_out"] == len(parts.held_out)
 

@@ -39,6 +39,7 @@ def charges(tmp_path):
         ({"epsilon": 1e300, "accept_epsilon": True}, "epsilon must be 10,000,000 or less"),
         ({"epsilon": float("nan")}, "epsilon must be a finite number, found nan"),
         ({"count": 10**12}, "1,000,000,000,000 samples take up to .* GB on disk"),
+        ({"seed": -1}, "seed must be 0 or more, found -1"),
     ],
 )
 def test_a_run_that_makes_no_sense_is_refused_before_anything_is_there(
@@ -60,11 +61,21 @@ def test_memory_is_reckoned_with(go, monkeypatch, tmp_path):
     assert tree(tmp_path) == []
 
 
-def test_a_result_inside_the_private_folder_is_refused(go, scans):
+@pytest.mark.parametrize("name", ["{}", "{}?folders=all", "~/scans"])
+def test_a_result_inside_the_private_folder_is_refused(name, tmp_path, scans, monkeypatch):
+    monkeypatch.setenv("HOME", str(scans.parent))
     before = tree(scans)
     with pytest.raises(ConfigError, match="lies inside the private dataset"):
-        go(out=scans / "cat" / "out")
+        quick_run(name.format(scans), tmp_path, out=scans / "cat" / "out")
     assert tree(scans) == before
+
+
+def test_a_result_in_the_home_folder_lies_there(go, tmp_path, monkeypatch):
+    """A shell leaves the sign for it in ``--out=~/result``, as a configuration file does."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert go(out="~/result").release == tmp_path / "result" / "release"
+    assert not (tmp_path / "~").exists()
 
 
 def test_a_private_folder_inside_the_result_is_refused(go, scans):

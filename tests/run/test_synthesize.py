@@ -25,6 +25,7 @@ from understudy.planning.dry import dry_run
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
+from understudy.run.synthesize import demo
 
 DOCUMENTS = {"README.md", "PRIVACY.md", "privacy.json"}
 
@@ -331,6 +332,17 @@ def test_without_a_budget_the_owner_is_told_so_before_the_charge(go, capsys):
 
 
 # Resume
+
+
+def test_the_demo_removes_its_own_files_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("understudy.run.synthesize.DEBIAN_FOLDER", tmp_path / "nothing")
+    for name in ("nothing", "a-run", "fashion-mnist"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    (tmp_path / "demo-ledger.db").touch()
+    with pytest.raises(InputError, match="no known layout"):
+        demo(tmp_path, progress="none")
+    assert tree(tmp_path) == ["a-run/file", "nothing/file"]
 
 
 def test_a_complete_run_is_not_resumed(go, tmp_path):

@@ -34,7 +34,7 @@ def test_a_run_by_folders_is_evaluated_without_naming_them(
     scans: Path, tmp_path: Path, hold_out: str | None
 ) -> None:
     ledger = str(tmp_path / "ledger.db")
-    account = set_dataset_budget(str(scans), 3, 1e-5, ledger)
+    account = set_dataset_budget(f"{scans}?folders=all", 3, 1e-5, ledger)
     options: dict[str, Any] = {"settings": {"clusters": 1, "components": 8}, "count": 20}
     result = understudy.synthesize(
         scans,

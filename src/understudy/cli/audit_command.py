@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from understudy.cli.option_values import (
-    Progress,
-    Settings,
-    options_of_a_run,
-    parse_settings,
-)
+from understudy.cli.option_values import Progress, Settings, options_of_a_run
 from understudy.cli.printing import console as _console
 from understudy.core.errors import ConfigError
 from understudy.core.roles import ROLES
+from understudy.run.config import parse_settings
 from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay

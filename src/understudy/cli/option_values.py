@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli.program import ADVANCED
-from understudy.core.errors import ConfigError
 from understudy.core.option import kinds_of, option_of
 from understudy.run.config import group_of_options, run_options
 from understudy.run.progress import ProgressMode
@@ -145,14 +144,3 @@ def _kind_of(hint: Any) -> Any:
     """The type that the command line reads; whatever is not a plain one is read as text."""
     kind, *others = (one for one in kinds_of(hint) if one is not type(None))
     return str if others or kind not in (bool, int, float, Path) else kind
-
-
-def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping."""
-    settings = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--set takes NAME=VALUE, found {pair!r}")
-        settings[name.strip()] = value.strip()
-    return settings

@@ -23,7 +23,7 @@ def resample_command(
     folder: _Run,
     count: Annotated[int | None, typer.Option(help="Samples in all.")] = None,
     per_class: Annotated[int | None, typer.Option(help="Samples of each class instead.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same samples.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same samples.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the result; beside the run if not given.")
     ] = None,
@@ -121,7 +121,7 @@ def train_command(
             "resnet9, ..."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed trains the same model.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="Passes over the release.")] = None,
     progress: Progress = "auto",
 ) -> None:

@@ -25,7 +25,7 @@ def sample_command(
     model: Annotated[str, typer.Option(help="A generator; see `understudy backends`.")] = (
         "embedded:studio"
     ),
-    seed: Annotated[int, typer.Option(help="The same seed draws the same pictures.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same pictures.")] = 0,
     template: Annotated[
         str | None, typer.Option(help="Of --classes: the prompt, with {class}.")
     ] = None,

@@ -14,12 +14,11 @@ from understudy.cli.option_values import (
     Verbose,
     Yes,
     options_of_a_run,
-    parse_settings,
 )
 from understudy.cli.printing import print_json
 from understudy.cli.show_run import RunPrinter, plan_alone
 from understudy.core.errors import ConfigError
-from understudy.run.config import make_config, read_config, run_options
+from understudy.run.config import make_config, parse_settings, read_config, run_options
 from understudy.run.progress import reporting
 from understudy.run.select_config import make_select_config, select_options
 

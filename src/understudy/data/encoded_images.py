@@ -135,7 +135,7 @@ class RecordSource:
     """
 
     kind: Literal["images", "embeddings"] = "images"
-    lone_classes: tuple[str, ...] = ()  # of one image
+    lone_classes: tuple[str, ...] = ()  # of one image, or of one unit
     shape: Shape
     classes: tuple[str, ...]
     captions: list[str]  # of each row, and the licence beside them, where a release has any
@@ -305,7 +305,9 @@ class RecordSource:
         counts: dict[str | None, int] = {}
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         names: list[str] = []
-        grey, parts, windows, units = True, False, set[bool](), set[str]()
+        grey, parts, windows = True, False, set[bool]()
+        first_units: dict[str | None, str | int] = {}  # of each label
+        shared: set[str | None] = set()  # labels of several units
         for row, (record, look) in enumerate(self._looks()):
             self._count += 1
             if record.stray:
@@ -326,8 +328,9 @@ class RecordSource:
                 sizes.setdefault((head.height, head.width), record.location)
             if record.name is not None and len(names) < _NAMES_READ:
                 names.append(record.name)
-            if len(units) < 2 and record.unit is not None:
-                units.add(record.unit)
+            unit = row if record.unit is None else record.unit
+            if first_units.setdefault(record.label, unit) != unit:
+                shared.add(record.label)
             if self._options.observer is not None:
                 self._options.observer(record, head)
             parts = parts or record.frame > 0
@@ -338,7 +341,7 @@ class RecordSource:
         self._rows = sum(counts.values())
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)
-        elif len(units) == 1 and self._rows > 1 and self._keyed:
+        elif len(set(first_units.values())) == 1 and not shared and self._rows > 1 and self._keyed:
             raise SourceError(
                 f"every image is of one unit ({self._options.unit}), so there is nothing to learn "
                 "of any other. Say whose image it is in another way: --unit, --unit-from or "
@@ -348,7 +351,7 @@ class RecordSource:
         if windows:
             window = self._options.reading.window
             self.window_premise = (OF_EACH_FILE, False) if window is None else (list(window), True)
-        self._set_classes(counts, declared, allow_empty)
+        self._set_classes(counts, shared, declared, allow_empty)
         self.shape = (*self._common_size(sizes), self._options.channels or (1 if grey else 3))
 
     def _check(self, record: Record, counts: dict[str | None, int]) -> None:
@@ -361,12 +364,9 @@ class RecordSource:
                 else "has a label, and the first row has none"
             )
         if self.has_units and not record.unit:
-            column = self._options.unit
-            raise BadImage(
-                no_unit(self._rule.column)
-                if self._rule is not None
-                else f"has no value in the unit column {column!r}"
-            )
+            if self._rule is not None:
+                raise BadImage(no_unit(self._rule.column))
+            raise BadImage(f"has no value in the unit column {self._options.unit!r}")
 
     def _look(self, record: Record) -> Header:
         """The header; with ``skip_bad`` the whole image, as a header can be all that is left."""
@@ -404,6 +404,7 @@ class RecordSource:
     def _set_classes(
         self,
         counts: dict[str | None, int],
+        shared: set[str | None],
         declared: tuple[str, ...] | None,
         allow_empty: bool,
     ) -> None:
@@ -414,7 +415,7 @@ class RecordSource:
             self.classes, self._index = UNLABELLED_NAME, {}
             return
         names = sorted_names(name for name in counts if name is not None)
-        self.lone_classes = tuple(name for name in names if counts[name] == 1)
+        self.lone_classes = tuple(name for name in names if name not in shared)
         self.classes = settled_classes(names, declared, allow_empty, self._options, self._pass_over)
         self._index = {name: index for index, name in enumerate(self.classes)}
 

@@ -102,9 +102,9 @@ def real_numbers(texts: Iterable[str | None]) -> bool:
     """Whether cells of a CSV are numbers, all of them, and one or more of them not whole."""
     real = False
     for text in texts:
-        if text and not _NUMBER.fullmatch(text.strip()):
+        if text and not _NUMBER.fullmatch(text):
             return False
-        real = real or (bool(text) and not _WHOLE.fullmatch((text or "").strip()))
+        real = real or (bool(text) and not _WHOLE.fullmatch(text or ""))
     return real
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from understudy.core.errors import ConfigError, escaped
+from understudy.core.errors import ConfigError, SourceError, escaped
 
 UNLABELLED_NAME = ("all",)  # the classes of a dataset without labels
 
 MAX_CLASSES = 10_000
 
-SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
-"""Folders that are parts of a dataset and no classes."""
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("val", "valid", "validation"), "validation"),
+}
+"""Folders that are parts of a dataset and no classes, in small letters, each with its part."""
 
 # Names that ``datasets`` takes for a split, between separators: a class folder called "test" would
 # be read as a test split. A "~" after the word ends that.
@@ -32,6 +36,23 @@ def sorted_names(names: Iterable[str]) -> tuple[str, ...]:
     if all(_INTEGER.fullmatch(name) for name in distinct):
         return tuple(sorted(distinct, key=int))
     return tuple(sorted(distinct))
+
+
+def folder_of_half(folders: Collection[str], split: str, location: object) -> str | None:
+    """The folder of a half, such as ``train`` or ``Training``; None: folders are no parts.
+
+    Raises:
+        SourceError: They are, and not one of them is this half.
+    """
+    parts = [SPLITS.get(name.lower()) for name in folders]
+    if None in parts or not {"train", "test"} & {*parts}:
+        return None
+    matching = [name for name, part in zip(folders, parts, strict=True) if part == split]
+    if len(matching) != 1:
+        count = "several folders" if matching else "no folder"
+        listed = ", ".join(sorted(folders))
+        raise SourceError(f"has {count} {split!r}; its folders are: {listed}", str(location))
+    return matching[0]
 
 
 def names_of_classes(names: Sequence[str]) -> tuple[str, ...]:
@@ -96,12 +117,13 @@ def person_words(names: Sequence[str]) -> str:
     )
 
 
-def lone_class_words(names: Sequence[str]) -> str:
-    """What is said of classes of one image that nobody declared."""
+def lone_class_words(names: Sequence[str], *, has_units: bool) -> str:
+    """What is said of classes of one image, or of one unit's, that nobody declared."""
     listed = _first_of(names, 5)
+    images = "images of one unit, which" if has_units else "one image, which"
     return (
-        f"the class {listed} has one image, which alone would put its name into the release. "
-        "Nothing was spent. Remove the image or join classes; or declare the classes that there "
+        f"the class {listed} has {images} alone would put its name into the release. "
+        "Nothing was spent. Remove what it has or join classes; or declare the classes that there "
         "are whatever the images show (--classes)"
     )
 

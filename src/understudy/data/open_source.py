@@ -26,7 +26,7 @@ from understudy.data.folder import (
 from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
 from understudy.data.manifest import Manifest, path_column, read_manifest
-from understudy.data.names import SPLITS, names_of_classes
+from understudy.data.names import SPLITS, folder_of_half, names_of_classes
 from understudy.data.npz import GENERATED, open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
 from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
@@ -124,6 +124,12 @@ def _opened(options: Options) -> Source:
         problem = f"there is no such file or folder. A dataset is {SOURCE_KINDS}"
         raise SourceError(problem, missing[0])
     return open_tars(tars, options)
+
+
+def paths_of(name: str) -> list[Path]:
+    """Every path on this machine that the name of a dataset stands for, without its options."""
+    plain = name if Path(name).expanduser().exists() else name.partition("?")[0]
+    return [path for one in brace_expand(plain) if (path := Path(one).expanduser()).exists()]
 
 
 def reading_of(name: str) -> Reading:
@@ -226,14 +232,11 @@ def _is_run(folder: Path) -> bool:
 def _half(folder: Path, split: Split) -> Path:
     """``folder/train`` or ``folder/test`` where that is how it is laid out, else the folder."""
     folders = {entry.name for entry in visible(folder) if entry.is_dir()}
-    if not folders or not folders <= SPLITS or not folders & {"train", "test"}:
+    half = folder_of_half(folders, split, folder)
+    if half is None:
         return folder
-    if split not in folders:
-        raise SourceError(
-            f"has no folder {split!r}; its folders are: {', '.join(sorted(folders))}", folder
-        )
-    _require_inside([folder / split], folder)
-    return folder / split
+    _require_inside([folder / half], folder)
+    return folder / half
 
 
 def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
@@ -335,10 +338,10 @@ def _of_captions(path: Path, options: Options) -> bool:
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:
     """The files whose names begin with the split, where names say so; else all of them."""
-    named = [path for path in paths if path.name.startswith(tuple(SPLITS))]
+    named = [path for path in paths if path.name.lower().startswith(tuple(SPLITS))]
     if not named:
         return paths
-    chosen = [path for path in named if path.name.startswith(split)]
+    chosen = [path for path in named if path.name.lower().startswith(split)]
     if not chosen:
         raise SourceError(
             f"no file begins with {split!r}; there are: {', '.join(p.name for p in named[:5])}",

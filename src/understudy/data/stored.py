@@ -121,11 +121,11 @@ def not_finite(values: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def as_column(block: NDArray[Any]) -> NDArray[Any]:
-    """(n,) or (n, 1) labels or units: (n,) int64 or str."""
+    """(n,) or (n, 1) labels or units: (n,) int64, or str without spaces about it."""
     flat = block.reshape(len(block))
     if flat.dtype.kind == "S":
-        return np.char.decode(flat, "utf-8")
-    return flat if flat.dtype.kind == "U" else flat.astype(np.int64)
+        flat = np.char.decode(flat, "utf-8", "backslashreplace")
+    return np.char.strip(flat) if flat.dtype.kind == "U" else flat.astype(np.int64)
 
 
 def check_column(column: StoredArray, rows: int) -> None:
@@ -152,6 +152,21 @@ def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, i
         for value, count in zip(values.tolist(), times.tolist(), strict=True):
             counts[value] = counts.get(value, 0) + count
     return dict(sorted(counts.items()))
+
+
+def of_one_unit(labels: StoredArray, units: StoredArray, dropped: NDArray[np.int64]) -> list[Any]:
+    """The labels of which all rows are of one unit; rows in ``dropped`` do not count."""
+    first_units: dict[Any, Any] = {}
+    shared: set[Any] = set()
+    first, rows = 0, min(labels.block_rows, units.block_rows)
+    for block, owners in zip(labels.blocks(rows), units.blocks(rows), strict=True):
+        keep = keep_mask(dropped, first, len(block))
+        first += len(block)
+        pairs = zip(as_column(block)[keep].tolist(), as_column(owners)[keep].tolist(), strict=True)
+        for label, unit in set(pairs):
+            if first_units.setdefault(label, unit) != unit:
+                shared.add(label)
+    return sorted(first_units.keys() - shared)
 
 
 def keep_mask(dropped: NDArray[np.int64], first: int, count: int) -> NDArray[np.bool_]:

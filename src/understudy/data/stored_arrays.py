@@ -37,6 +37,7 @@ from understudy.data.stored import (
     keep_mask,
     learn_labels,
     not_finite,
+    of_one_unit,
 )
 from understudy.data.units import person_columns
 
@@ -286,7 +287,10 @@ class ArraySource:
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
         by_value = _class_of(list(counts), names, location, signed=signed)
         by_value = {value: escaped(name) for value, name in by_value.items()}
-        self.lone_classes = tuple(by_value[value] for value in counts if counts[value] == 1)
+        lone = [value for value in counts if counts[value] == 1]
+        if self._units is not None:
+            lone = of_one_unit(self._labels, self._units, self._dropped)
+        self.lone_classes = tuple(by_value[value] for value in lone)
         used = sorted_names(by_value.values())
         self.classes = settled_classes(used, names, allow_empty, self._options, self._pass_over)
         self._label_values = np.array(list(by_value))

@@ -70,7 +70,7 @@ class Table:
             names = _names(next(lines, []))
             for cells in lines:
                 if any(cell and cell.strip() for cell in cells):
-                    row = dict(zip(names, cells, strict=False))
+                    row = dict(zip(names, map(text, cells), strict=False))
                     yield {name: row.get(name) for name in columns}
 
     @property
@@ -128,7 +128,8 @@ class Table:
                 file.seek(0)
                 # What parts the columns: of those signs the one that the first line has most of.
                 delimiter = max(_DELIMITERS, key=first.count)
-                yield (list[str | None](cells) for cells in csv.reader(file, delimiter=delimiter))
+                texts = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+                yield (list[str | None](cells) for cells in texts)
         except UnicodeError as error:
             raise SourceError(self._foreign_text(), self.path) from error
         except (OSError, csv.Error) as error:
@@ -174,12 +175,15 @@ class Table:
 
 
 def text(value: Any) -> str | None:
-    """A cell as a class name or unit: None stays, whole floats lose their ``.0``."""
+    """A cell as a class name or unit: None stays, whole floats lose their ``.0``.
+
+    Spaces about it are none of it: with them a person would be two.
+    """
     if value is None or value != value:  # NaN, as pandas writes a missing value
         return None
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
 
 
 def _names(header: Sequence[str | None]) -> list[str]:

@@ -15,7 +15,7 @@ from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import MAX_BYTES
 from understudy.data.image_files import is_image_name, is_litter
-from understudy.data.labels import Column, LabelKind, label_column, real_label
+from understudy.data.labels import NO_LABELS, Column, LabelKind, label_column, real_label
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.table_files import text
 from understudy.data.units import person_columns
@@ -34,15 +34,26 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     """
     label = options.label if options.labelled else None
 
+    folders: set[str] = set()
+
     def records() -> Iterator[Record]:
         for path in paths:
-            yield from _samples(path, options)
+            for record in _samples(path, options):
+                folders.add(str(PurePosixPath(record.name or "").parent))
+                yield record
 
     source = RecordSource(records, options, label_column=label)
     unclear = source.classes == UNLABELLED_NAME and options.label is None
     columns = _columns(paths[0], None if unclear else _FIRST)
     if unclear:  # nothing says what the class is, and fields of the JSON could
         label_column(columns, None, paths[0], taken=(options.unit,), usual=("label",))
+        if len(folders) > 1:
+            raise SourceError(
+                f"nothing says the class of a sample, and the samples lie in {len(folders)} "
+                f"folders, such as {max(folders)}. If those are the classes, unpack the archive "
+                f"and name the folder; for images without labels: --label {NO_LABELS}",
+                options.name,
+            )
     names = {column.name for column in columns} - {options.unit, label}
     source.person_columns = person_columns(names)
     return source
@@ -99,7 +110,8 @@ def _samples(path: Path, options: Options) -> Iterator[Record]:
                 fault = f"has two members .{suffix}"
             parts[suffix.lower()] = content
             fault = fault or wrong
-        yield _sample(f"{path}, {key}", parts, fault, options)
+        record = _sample(f"{path}, {key}", parts, fault, options)
+        yield record._replace(name=key)
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -157,7 +169,7 @@ def _label(parts: dict[str, bytes], fields: dict[str, Any], options: Options) ->
     value = fields.get(options.label)
     if isinstance(value, float) and not value.is_integer():
         raise ValueError(real_label(options.label))
-    if not isinstance(value, bool | int | float | str) or value == "":
+    if not isinstance(value, bool | int | float | str) or not text(value):
         has = ", ".join(sorted(fields)) or "none"
         raise ValueError(
             f"no class in the field {options.label!r} of its JSON, whose fields are: {has}"

@@ -17,7 +17,7 @@ from understudy.data.image_decoding import MAX_BYTES
 from understudy.data.image_files import is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import ImageNames, path_column, read_manifest
-from understudy.data.names import SPLITS, UNLABELLED_NAME
+from understudy.data.names import SPLITS, UNLABELLED_NAME, folder_of_half
 from understudy.data.table_files import LABELS_FILE, TABLE_SUFFIXES, Table
 from understudy.data.units import DICOM_UNITS
 
@@ -148,13 +148,9 @@ class _Archive:
         outside = count - len(members)
         folders = {name.partition("/")[0] for name in members if "/" in name}
         shown = {name for name in folders if not is_litter(name)}
-        if shown and shown <= SPLITS and shown & {"train", "test"}:
-            if options.split not in shown:
-                raise SourceError(
-                    f"has no folder {options.split!r}; its folders are: {', '.join(sorted(shown))}",
-                    path,
-                )
-            members = _below(members, options.split)
+        half = folder_of_half(shown, options.split, path)
+        if half is not None:
+            members = _below(members, half)
         return cls(path, members, outside)
 
     def is_image(self, name: str) -> bool:
@@ -207,7 +203,7 @@ def _is_stray(name: str) -> bool:
 def _only_folder(members: dict[str, zipfile.ZipInfo]) -> str | None:
     """The folder that holds everything but litter; None where there is none, or it is a half."""
     tops = {name.partition("/")[0] for name in members if not is_litter(name.partition("/")[0])}
-    if len(tops) != 1 or (top := tops.pop()) in members or top in SPLITS:
+    if len(tops) != 1 or (top := tops.pop()) in members or top.lower() in SPLITS:
         return None
     return top
 

@@ -72,12 +72,11 @@ def nearest_results(
     classes: int,
     side: int,
     epsilon: float,
-    most: int = 3,
 ) -> tuple[BenchmarkResult, ...]:
-    """The measured releases of a method that are most like a run, the nearest one first."""
+    """The measured releases of a method that are most like a run, the nearest three."""
     of_method = [one for one in benchmark_results() if (one.method, one.kind) == (method, kind)]
     of_method.sort(key=lambda one: one.distance(encoder, images, classes, side, epsilon))
-    return tuple(of_method[:most])
+    return tuple(of_method[:3])
 
 
 def comparable_results(

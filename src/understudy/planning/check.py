@@ -187,6 +187,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         if column is None and (persons := _persons(config, source, inspection)) is not None:
             column, counted = persons
             problems.append(_unit_problem(column, counted, inspection))
+            problems += _of_one_person(config, counted)
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
     lone = any(problem.kind == _LONE for problem in problems)  # which no option mends
@@ -260,6 +261,13 @@ def _unit_problem(column: str, counted: Inspection, inspection: Inspection) -> P
     if nameless := inspection.classes.total() - images:
         message += f". {nameless:,} images have no {column}: say whose they are, or leave them out"
     return Problem("units", message, count=images)
+
+
+def _of_one_person(config: RunConfig, counted: Inspection) -> Iterator[Problem]:
+    """The classes that would be refused once the images of a person belong together."""
+    lone = [name for name, units in counted.class_units.items() if len(units) == 1]
+    if lone and config.data.classes is None:
+        yield Problem(_LONE, lone_class_words(lone, has_units=True), count=len(lone))
 
 
 def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, list[Problem]]:
@@ -376,7 +384,8 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
         yield Problem("no classes", ONE_CLASS)
     lone: tuple[str, ...] = getattr(source, "lone_classes", ())
     if lone and config.data.classes is None:
-        yield Problem(_LONE, lone_class_words(lone), blocking=True, count=len(lone))
+        words = lone_class_words(lone, has_units=source.has_units)
+        yield Problem(_LONE, words, blocking=True, count=len(lone))
     if not isinstance(source, RecordSource):
         return
     if source.stray:

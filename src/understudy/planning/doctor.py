@@ -35,7 +35,7 @@ class Check:
     good: bool = True
 
 
-def check_up(ledger: str | None = None) -> list[Check]:
+def check_up() -> list[Check]:
     """Look at the packages, the processors, the ledger and the noise."""
     checks = [
         Check("understudy", understudy_version()),
@@ -57,7 +57,7 @@ def check_up(ledger: str | None = None) -> list[Check]:
         for info in backends()
     ]
     checks += [_weights("studio", STUDIO_WEIGHTS), _weights("photo", PHOTO_WEIGHTS)]
-    return [*checks, _noise(), _independence(), _graphics(), _ledger(ledger)]
+    return [*checks, _noise(), _independence(), _graphics(), _ledger()]
 
 
 def _package(name: str) -> Check:
@@ -110,9 +110,9 @@ def _graphics() -> Check:
     )
 
 
-def _ledger(url: str | None) -> Check:
+def _ledger() -> Check:
     try:
-        with Ledger(url) as ledger:
+        with Ledger(None) as ledger:
             findings = ledger.verify()
             count = len(ledger.datasets()) if not findings else 0
             finding = findings[0] if findings else f"{ledger.address}: {count} datasets, intact"

@@ -28,6 +28,7 @@ from understudy.backends.arrays import fit_images, with_channels
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
+from understudy.data.open_source import paths_of
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import memory_store
 from understudy.planning.public_drawings import (
@@ -128,12 +129,12 @@ def sheet_path(name: str | PathLike[str], source: str) -> Path:
         ConfigError: No PNG, a folder that does not exist, or one inside the private dataset, where
             the sheet would be taken for a private image.
     """
-    path = Path(name)
+    path = Path(name).expanduser()
     if path.suffix.lower() != ".png" or path.is_dir():
         raise ConfigError(f"the sheet is a PNG, found {path}: call it something like sheet.png")
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} for the sheet")
-    if Path(source).is_dir() and path.resolve().is_relative_to(Path(source).resolve()):
+    if any(path.resolve().is_relative_to(private.resolve()) for private in paths_of(source)):
         raise ConfigError(
             f"{path} lies inside the private dataset {source}: the sheet would be taken for a "
             "private image at the next look; choose a folder outside of it"

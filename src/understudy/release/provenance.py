@@ -18,8 +18,9 @@ from typing import Literal
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt
+from understudy.data.open_source import paths_of
 from understudy.data.procedural import PROCEDURAL_PREFIX
-from understudy.data.webdataset import brace_expand, is_tar
+from understudy.data.webdataset import is_tar
 from understudy.methods.base import PROCEDURAL
 from understudy.privacy.budget_plan import composed, inherited
 from understudy.release.checksums import CHECKSUMS
@@ -237,13 +238,10 @@ def _of_faults(faults: Sequence[str]) -> str:
 
 def _paths_of(name: str) -> Iterator[Path]:
     """Every path on this machine that a name of a dataset stands for, links followed."""
-    plain = name if Path(name).expanduser().exists() else name.partition("?")[0]
-    for part in brace_expand(plain):
-        path = Path(part).expanduser().absolute()
-        if path.exists():
-            yield path
-            if (resolved := path.resolve()) != path:
-                yield resolved
+    for path in map(Path.absolute, paths_of(name)):
+        yield path
+        if (resolved := path.resolve()) != path:
+            yield resolved
 
 
 def _require_outside_of_runs(name: str, path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from understudy.core.errors import ConfigError, LedgerError, SourceError
@@ -137,7 +136,9 @@ def dataset_account(
 
 
 def _is_place(source: str) -> bool:
-    return Path(source).exists() or source.startswith("hf:")
+    from understudy.data.open_source import paths_of
+
+    return source.startswith("hf:") or bool(paths_of(source))
 
 
 def _find(book: Ledger, source: str, reading: LedgerReading) -> Dataset:

@@ -19,6 +19,7 @@ from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
+from understudy.run.yaml_files import read_yaml
 
 # What reads images is imported where it is needed: the command line's help is made from this
 # module, and needs none of it.
@@ -253,7 +254,7 @@ class OutputOptions:
         int | None,
         Option("Number of synthetic images; by default one per record or unit.", least=1),
     ] = None
-    seed: Annotated[int, Option("Seed of the sampling; the noise has none.")] = 0
+    seed: Annotated[int, Option("Seed of the sampling; the noise has none.", least=0)] = 0
     format: Annotated[ReleaseFormat, Option("Write images as png, parquet or npz.")] = "png"
     licence: Annotated[str, Option("Licence of the release.")] = "unknown"
     contact: Annotated[str | None, Option("Whom to ask about the release.")] = None
@@ -276,6 +277,7 @@ class OutputOptions:
     ] = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "out", self.out.expanduser())
         if self.engine == "local" and (self.ray_address is not None or self.ray_trusted):
             raise ConfigError("--ray-address and --ray-trusted say how Ray is used: --engine ray")
 
@@ -393,18 +395,6 @@ def unknown(what: str, name: str, known: list[str]) -> ConfigError:
     return ConfigError(f"unknown {what} {name!r}.{hint} There are: {', '.join(sorted(known))}")
 
 
-def read_yaml(path: Path, what: str) -> Any:
-    """The content of a YAML file."""
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the {what}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a YAML file: {error}") from error
-
-
 def read_config(path: Path) -> dict[str, Any]:
     """The options in a YAML file.
 
@@ -445,6 +435,17 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
         parts[group_of_options()[name]][name] = value
     parts["models"]["roles"] = named
     return RunConfig(**{group: OPTION_GROUPS[group](**part) for group, part in parts.items()})
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping."""
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--set takes NAME=VALUE, found {pair!r}")
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def make_params(params: type[Any], settings: Mapping[str, Any]) -> Any:

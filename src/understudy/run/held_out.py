@@ -8,7 +8,7 @@ from pathlib import Path
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.option import read_share
 from understudy.core.ports import Source
-from understudy.data.holdout import HoldOut, Parts, split
+from understudy.data.holdout import HoldOut
 from understudy.privacy.unit import Unit
 from understudy.release.outputs import write_json
 
@@ -67,9 +67,3 @@ def read_hold_out(owner: Path) -> HoldOut | None:
         return HoldOut(bytes.fromhex(content["key"]), float(content["share"]), content["unit"])
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise RunError(f"{path}: damaged, so nobody can tell who was held out: {error}") from error
-
-
-def parts_of(source: Source, owner: Path) -> Parts | None:
-    """The members and the held-out part of a run's dataset; None where nothing was held out."""
-    hold_out = read_hold_out(owner)
-    return None if hold_out is None else split(source, hold_out)

@@ -15,8 +15,10 @@ from typing import Any
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import write_whole
 from understudy.core.option import list_of_names
-from understudy.run.config import make_config, read_config, read_yaml, unknown
+from understudy.data.open_source import paths_of
+from understudy.run.config import make_config, parse_settings, read_config, unknown
 from understudy.run.select_config import make_select_config
+from understudy.run.yaml_files import read_yaml
 
 COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
 """What a step may be: a release is generated, selected from, evaluated and reported."""
@@ -200,7 +202,7 @@ def _check_line(step: RecipeStep, command: Any) -> None:
         given.pop(name, None)
     try:
         if step.command in _RESUMED:
-            settings = dict(one.split("=", 1) for one in given.pop("set_", ()))
+            settings: Mapping[str, Any] = parse_settings(given.pop("set_", ()))
             if step.command == "select":
                 make_select_config({**given, "settings": settings})
                 return
@@ -222,9 +224,9 @@ def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
         value = step.options.get(key)
         if not isinstance(value, str) or value in ("none", "held-out"):
             continue
-        path = Path(value).expanduser()
-        if value.startswith(_NO_PATHS) or path.exists() or "{" in value:
+        if value.startswith(_NO_PATHS) or paths_of(value):
             continue
+        path = Path(value).expanduser()
         if any(path.absolute().is_relative_to(output) for output in outputs):
             continue
         raise ConfigError(

@@ -133,7 +133,8 @@ def resample(
     if asked is not None and asked < 1:
         raise ConfigError(f"at least one sample is drawn, found {asked}")
     root = Path(folder)
-    place = root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else Path(out)
+    place = Path(root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else out)
+    place = place.expanduser()
     with reporting(progress) as events:
         opening = events.step("opening the run and its models")
         earlier = open_run(root, place)

@@ -21,6 +21,7 @@ from understudy.core.errors import (
 from understudy.core.ports import Source
 from understudy.core.types import Shape
 from understudy.data.names import lone_class_words
+from understudy.data.open_source import paths_of
 
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
@@ -40,20 +41,18 @@ def require_apart(source: str, out: Path) -> None:
         ConfigError: Either; the next look at the dataset would take synthetic images for private
             ones, or sharing the folder would share private ones.
     """
-    private = Path(source)
-    if not private.exists():
-        return
-    private, result = private.resolve(), out.resolve()
-    if result.is_relative_to(private):
-        raise ConfigError(
-            f"--out {out} lies inside the private dataset {source}: its images would be taken for "
-            "private ones at the next look; choose a folder outside of it"
-        )
-    if private.is_relative_to(result):
-        raise ConfigError(
-            f"the private dataset {source} lies inside --out {out}: whoever shares that folder "
-            "would share it; choose an empty folder"
-        )
+    result = out.resolve()
+    for private in map(Path.resolve, paths_of(source)):
+        if result.is_relative_to(private):
+            raise ConfigError(
+                f"--out {out} lies inside the private dataset {source}: its images would be taken "
+                "for private ones at the next look; choose a folder outside of it"
+            )
+        if private.is_relative_to(result):
+            raise ConfigError(
+                f"the private dataset {source} lies inside --out {out}: whoever shares that "
+                "folder would share it; choose an empty folder"
+            )
 
 
 def require_class_names(source: Source, *, declared: bool) -> None:
@@ -76,7 +75,7 @@ def require_class_names(source: Source, *, declared: bool) -> None:
             )
     lone: tuple[str, ...] = getattr(source, "lone_classes", ())
     if lone and not declared:
-        raise SourceError(lone_class_words(lone), source.name)
+        raise SourceError(lone_class_words(lone, has_units=source.has_units), source.name)
 
 
 _BYTES = re.compile(r"\\udc[89a-f][0-9a-f]")  # that are no text, as `escaped` writes them

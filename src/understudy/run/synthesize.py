@@ -226,12 +226,15 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
     Raises:
         InputError: Fashion-MNIST is neither installed nor to be had from the hub.
     """
+    out = out.expanduser()
     source = str(DEBIAN_FOLDER) if DEBIAN_FOLDER.is_dir() else "hf:fashion_mnist"
     if out.exists():
-        if not (out / "demo-ledger.db").exists() and any(out.iterdir()):
+        if not out.is_dir() or (not (out / "demo-ledger.db").exists() and any(out.iterdir())):
             raise RunError(f"{out}: exists and is not an earlier demo; choose another --out")
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
+        shutil.rmtree(out / "fashion-mnist", ignore_errors=True)
+        for file in out.glob("demo-ledger.db*"):
+            file.unlink()
+    out.mkdir(parents=True, exist_ok=True)
     try:
         return synthesize(
             source,

@@ -27,11 +27,12 @@ from understudy.privacy.account import CandidateAccount, best_of
 from understudy.privacy.budget_plan import TUNING
 from understudy.privacy.ledger.ledger import Dataset
 from understudy.release.outputs import RunFolder, RunPaths, read_json, write_json
-from understudy.run.config import make_params, read_yaml
+from understudy.run.config import make_params
 from understudy.run.models import names_of_roles
 from understudy.run.prepare import Prepared, planned_stages
 from understudy.run.progress import SilentEvents
 from understudy.run.session import Session
+from understudy.run.yaml_files import read_yaml
 
 QUICK = "quick"
 """As ``--tune``: the method's own small space."""
