@@ -172,7 +172,7 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
         record=record,
         receipt=receipt,
         unit=meaning.unit_in_words(receipt.unit),
-        guarantee=verdict_table.guarantee_sentence(receipt),
+        guarantee=verdict_table.guarantee_sentence(record),
         budget=meaning.budget(receipt),
         part="open" if record.unprotected else "dp",
         stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
