@@ -53,6 +53,7 @@ def test_a_dataset_holds_no_link_that_leads_out(roots: FolderRoots, tmp_path: Pa
     with pytest.raises(OutsideRoots):
         roots.dataset("root/inside")
     (tmp_path / "root" / "inside" / "leak.png").unlink()
+    (tmp_path / "root" / "inside" / "loop").symlink_to("loop")  # leads nowhere
     assert roots.dataset("root/inside") == tmp_path / "root" / "inside"
     (tmp_path / "root" / "inside" / "deep").mkdir()
     (tmp_path / "root" / "inside" / "deep" / "up").symlink_to("../../../secret")

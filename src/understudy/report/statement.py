@@ -25,7 +25,7 @@ _FILES = (
     "and all numbers in the documents"
 )
 
-ATTACKERS = "Any attacker, whatever else they know and however much time they have."
+_EVERY_ATTACKER = "Any attacker, whatever else they know and however much time they have."
 
 COVERED = (
     f"{_FILES}.",
@@ -33,7 +33,7 @@ COVERED = (
     "cannot weaken the guarantee.",
     "Other samples that the owner draws from the same noisy numbers: this folder and those samples "
     "have this one guarantee together.",
-    ATTACKERS,
+    _EVERY_ATTACKER,
 )
 
 CONDITION = (
@@ -249,8 +249,8 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
         covered = (f"{files}; but for what is inferred ({names}).", *covered[1:])
         not_covered = (CONDITION.format(names=names), *not_covered)
     if hosts:
-        exempt = f"{ATTACKERS.removesuffix('.')}; but {hosts}."
-        covered = tuple(exempt if line == ATTACKERS else line for line in covered)
+        exempt = f"{_EVERY_ATTACKER.removesuffix('.')}; but {hosts}."
+        covered = tuple(exempt if line == _EVERY_ATTACKER else line for line in covered)
     return _of_kind(
         record,
         (covered, remote + not_covered, ASSUMPTIONS),

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file, write_whole
@@ -208,12 +208,6 @@ class ChildJobs:
                 with suppress(ProcessLookupError, ValueError, OSError):
                     os.killpg(int((place / "process").read_text()), signal.SIGTERM)
 
-    def forget(self, job: ChildJob) -> None:
-        """Remove a job that is over, so that it can be asked for again."""
-        with self._lock:
-            if self.report(job).is_over:
-                shutil.rmtree(self.folder / job.id, ignore_errors=True)
-
     def _state(self, job: ChildJob) -> ChildState:
         place = self.folder / job.id
         if not self._begun(job):
@@ -270,12 +264,17 @@ class ChildJobs:
 
     def _begin(self, job: ChildJob) -> None:
         place = self.folder / job.id
-        with (
-            owner_file(place / "lock", "w") as lock,
-            owner_file(place / "out", "wb") as out,
-            owner_file(place / "err", "wb") as err,
-        ):
-            fcntl.flock(lock, fcntl.LOCK_EX)  # goes to the child, and ends with it
+        with owner_file(place / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes to the child, ends with it
+            except BlockingIOError:  # another studio begins it, or looks at it
+                return
+            if self._begun(job):
+                return
+            self._start(job, place, lock)
+
+    def _start(self, job: ChildJob, place: Path, lock: IO[Any]) -> None:
+        with owner_file(place / "out", "wb") as out, owner_file(place / "err", "wb") as err:
             write_whole(place / "begun", b"")
             child = subprocess.Popen(
                 [sys.executable, *_COMMAND, *job.words],

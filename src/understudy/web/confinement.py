@@ -87,7 +87,7 @@ class FolderRoots:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     if entry.is_symlink():
-                        target = Path(entry.path).resolve()
+                        target = Path(os.path.realpath(entry.path))  # also of a loop
                         if not any(target.is_relative_to(one) for one in self.folders.values()):
                             raise OutsideRoots
                     elif entry.is_dir(follow_symlinks=False):
@@ -168,6 +168,11 @@ class FolderRoots:
         if any(part in (".", "..") for part in parts):
             raise OutsideRoots
         return self.folders[name].joinpath(*parts)
+
+
+def new_name(name: str) -> str:
+    """The beginning of a name that `FolderRoots.new` takes, for something made of a file."""
+    return re.sub(r"^\W+", "", re.sub(r"[^\w .()+-]", "-", name))[:40].strip(". ") or "new"
 
 
 def _is_text(name: str) -> bool:

@@ -55,7 +55,10 @@ class ExportPages:
         name = (release.parent if release != path else path).name
         descriptor, file = tempfile.mkstemp(suffix=".zip", dir=self.studio.jobs.folder)
         try:
-            with os.fdopen(descriptor, "wb") as opened, zipfile.ZipFile(opened, "w") as archive:
+            with (
+                os.fdopen(descriptor, "wb") as opened,
+                zipfile.ZipFile(opened, "w", strict_timestamps=False) as archive,
+            ):
                 if what in get_args(ReleaseFormat):
                     self._add_format(archive, release, what)
                 else:

@@ -33,6 +33,7 @@ from understudy.run.command_words import amount_words
 from understudy.run.config import make_config
 from understudy.run.methods import method_as_dict, methods
 from understudy.web.child_jobs import ChildJob, JobReport
+from understudy.web.confinement import new_name
 from understudy.web.data_pages import PlaceName
 from understudy.web.option_forms import READING, SETTING, form_options, run_fields, words_of
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
@@ -147,7 +148,7 @@ class PlanPages:
             budget_bar=_bar(plan["plan"]) if plan and plan["plan"] else (),
             methods=[method_as_dict(one) for one in methods().values()],
             fields=run_fields(_proposed(plan) | values),
-            out=out or f"{path.stem}-{date.today().isoformat()}",
+            out=out or f"{new_name(path.stem)}-{date.today().isoformat()}",
             out_folder=self._folder(source),
             command_words=(plan or {}).get("command") or command_line_of(words),
             **self._forecast(words, path, stamp, source, wanted=bool(forecast)),
@@ -226,7 +227,7 @@ class PlanPages:
         )
 
     def charge(
-        self, request: Request, source: PlaceName, epsilon: Amount, out: PlaceName, stop: Stop = ""
+        self, request: Request, source: PlaceName, epsilon: Amount, out: PlaceName
     ) -> Response:
         """The numbers once more, and the button that spends them."""
         studio = self.studio

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -88,9 +89,10 @@ class RunPages:
         places = {one.place for one in listed}
         for job in studio.jobs.all():
             if job.kind == "synthesize" and not studio.jobs.report(job).is_over:
-                place = roots.place(Path(job.about))
-                if place not in places:
-                    listed.append(_waiting(place, studio.jobs.report(job)))
+                with suppress(OutsideRoots):  # asked for in a studio of other folders
+                    place = roots.place(Path(job.about))
+                    if place not in places:
+                        listed.append(_waiting(place, studio.jobs.report(job)))
         shown = [
             one
             for one in listed
