@@ -37,7 +37,6 @@ from understudy.report.meaning import (
     guarantee_of,
     guess_bound,
 )
-from understudy.report.verdict_table import guarantee_card
 
 ATTACKS = tuple(
     StatedAttack(
@@ -118,12 +117,6 @@ def test_the_json_says_the_kind_and_no_number(unprotected: RunRecord) -> None:
 def test_a_release_with_a_guarantee_cannot_state_what_was_measured(record: RunRecord) -> None:
     with pytest.raises(ConfigError, match="has a guarantee cannot state it"):
         replace(record, attacks=ATTACKS)
-
-
-def test_the_verdict_is_poor_and_says_why() -> None:
-    card = guarantee_card(NO_GUARANTEE)
-    assert (card.grade, card.word) == ("poor", "none")
-    assert "no bound holds" in card.sentence
 
 
 def test_the_owners_page_names_it_and_counts_disclosures(

@@ -84,6 +84,7 @@ def test_a_new_folder_has_a_plain_name(roots: FolderRoots, name: str) -> None:
         ("test", "root/../secret"),
         ("candidates", "hf:x"),
         ("quality", "niqe:/etc/passwd"),
+        ("tune", "/etc/passwd"),
     ],
 )
 def test_no_option_of_a_run_names_a_file_elsewhere(
@@ -101,6 +102,8 @@ def test_models_of_the_package_and_files_of_the_roots_are_taken(roots: FolderRoo
     assert roots.named("encoder", "onnx:root/near/a.onnx") == f"onnx:{inside / 'a.onnx'}"
     assert roots.named("public", "root/near") == str(inside)
     assert roots.named("label", "finding") == "finding"
+    assert roots.named("tune", "quick") == "quick"
+    assert roots.named("tune", "root/near/a.onnx") == str(inside / "a.onnx")
 
 
 def test_pages_refuse_what_lies_outside(site: Site) -> None:

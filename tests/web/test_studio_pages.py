@@ -568,11 +568,6 @@ def test_the_first_page_is_light(story: Story) -> None:
     assert len(page.content) + sum(sizes) < 150_000
 
 
-def test_no_password_stands_on_a_page() -> None:
-    words = ["plan", "--ledger=postgresql://ann:secret@host/ledger"]
-    assert command_line_of(words) == "understudy plan --ledger=postgresql://..."
-
-
 def test_a_command_names_paths_as_they_are_typed_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,7 +139,7 @@ class FolderRoots:
         """The value of an option of a run, as far as it names a file, with that file's path.
 
         Models are those of the package, or ``onnx:`` and ``litert:`` with the place of a file;
-        datasets are places.
+        datasets are places, and so are files of settings to choose from.
 
         Raises:
             ConfigError: Another model, which the command line takes.
@@ -148,6 +148,8 @@ class FolderRoots:
         dataset = option == "test" or (option in ROLES and ROLES[option].port == "Source")
         if dataset and value not in ("none", ""):
             return str(self.dataset(value))
+        if option == "tune" and value != "quick":
+            return str(self.path(value))
         if option == "quality" and ":" in value:
             measure, _, place = value.partition(":")
             return f"{measure}:{self.path(place)}"

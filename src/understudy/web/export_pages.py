@@ -65,7 +65,7 @@ class ExportPages:
                     for inner in files_below(release):
                         archive.write(release / inner, f"{name}/release/{inner}")
                 if what == "handover":
-                    archive.writestr(f"{name}/what-this-is.html", public_page(path))
+                    archive.writestr(f"{name}/what-this-is.html", reports.public_page(path))
         except BaseException:
             os.unlink(file)
             raise
@@ -139,13 +139,6 @@ def published_points(record: RunRecord, owner: OwnerRecord) -> tuple[BenchmarkRe
         classes=len(record.classes),
         side=shape[0] if shape else None,
     )
-
-
-def public_page(path: Path) -> str:
-    """The public report of a run, as the command line writes it."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "public.html"
-        return reports.write_public_report(path, page).read_text(encoding="utf-8")
 
 
 def _file(text: str, name: str, kind: str) -> Response:

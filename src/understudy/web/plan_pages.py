@@ -26,6 +26,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import RunPaths, require_free
+from understudy.report.html import BarSegment, bar
 from understudy.report.meaning import guess_bound, percent
 from understudy.report.verdict_table import guarantee_card
 from understudy.run import books
@@ -83,16 +84,6 @@ def risk_of(epsilon: float, delta: float) -> Risk:
         percent(guess_bound(plain)),
         percent(guess_bound(noisy)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class BarPart:
-    """A piece of the ledger's bar, in percent."""
-
-    x: float
-    width: float
-    hue: int
-    label: str
 
 
 class PlanPages:
@@ -325,24 +316,17 @@ class PlanPages:
         return self.studio.roots.new(self._folder(source), out)
 
 
-def _bar(plan: Mapping[str, Any]) -> list[BarPart]:
+def _bar(plan: Mapping[str, Any]) -> list[BarSegment]:
     return budget_bar(plan["spent"], plan["after"], plan["budget"])
 
 
-def budget_bar(spent: float, after: float, total: float | None) -> list[BarPart]:
+def budget_bar(spent: float, after: float, total: float | None) -> list[BarSegment]:
     """Spent before, by this run, and left, as parts of the total; without one, of what is spent."""
     whole = max(total or 0.0, after) or 1.0
-    left = max(0.0, whole - after) if total else 0.0
-    parts = [
-        (f"spent before: {spent:.3g}", spent),
-        (f"this run: {after - spent:.3g}", after - spent),
-    ]
-    parts += [(f"left: {left:.3g}", left)] if total else []
-    x, drawn = 0.0, []
-    for hue, (label, amount) in enumerate(parts):
-        drawn.append(BarPart(x, 100 * amount / whole, hue, label))
-        x += 100 * amount / whole
-    return drawn
+    amounts = {"spent before": spent, "this run": after - spent}
+    if total:
+        amounts["left"] = max(0.0, whole - after)
+    return bar([(f"{label}: {amount:.3g}", amount / whole) for label, amount in amounts.items()])
 
 
 def _proposed(plan: Mapping[str, Any] | None) -> dict[str, str]:

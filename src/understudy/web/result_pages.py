@@ -32,7 +32,7 @@ from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
 from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName, evaluate_words
-from understudy.web.export_pages import figures, public_page, published_points
+from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
 
@@ -119,7 +119,7 @@ class ResultPages:
     def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""
         path, _ = self._release(run)
-        return document(public_page(path))
+        return document(reports.public_page(path))
 
     def do(self, request: Request) -> Response:
         """Begin one of the commands that are done with a release; none of them spends anything."""
