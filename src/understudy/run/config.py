@@ -253,7 +253,7 @@ class OutputOptions:
         int | None,
         Option("Number of synthetic images; by default one per record or unit.", least=1),
     ] = None
-    seed: Annotated[int, Option("Seed of the sampling; the noise has none.")] = 0
+    seed: Annotated[int, Option("Seed of the sampling; the noise has none.", least=0)] = 0
     format: Annotated[ReleaseFormat, Option("Write images as png, parquet or npz.")] = "png"
     licence: Annotated[str, Option("Licence of the release.")] = "unknown"
     contact: Annotated[str | None, Option("Whom to ask about the release.")] = None
