@@ -347,7 +347,9 @@ def test_what_is_handed_over_is_sound_on_the_verify_page(story: Story) -> None:
     )
     place = put.json()["place"]
     assert re.fullmatch(r"data/understudy-uploads/x y-[0-9a-f]{6}\.zip", place)
-    assert "is sound" in site.get("/verify", file=place).text
+    page = site.get("/verify", file=place).text
+    assert "is sound" in page
+    assert "Guarantee: " in page
     bad, packed = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a", bytes(1000))
@@ -357,7 +359,9 @@ def test_what_is_handed_over_is_sound_on_the_verify_page(story: Story) -> None:
             content = good.read(name)
             archive.writestr(name, content + b" " if name.endswith("PRIVACY.md") else content)
     (site.root / "bad.zip").write_bytes(bad.getvalue())
-    assert "is not sound" in site.get("/verify", file="data/bad.zip").text
+    page = site.get("/verify", file="data/bad.zip").text
+    assert "is not sound" in page
+    assert "Guarantee: " not in page
     for content in (b"", b"PK\3\4", data[:1000], packed.getvalue()):
         (site.root / "broken.zip").write_bytes(content)
         assert site.get("/verify", file="data/broken.zip").status_code == 400

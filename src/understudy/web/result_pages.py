@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from understudy.core.errors import ConfigError, RunError
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.release.verify import Verification, verify
-from understudy.report import RunRecord, read_record
+from understudy.report import read_record
 from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
@@ -261,8 +261,10 @@ def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def _guarantee(checked: Verification | None) -> Any:
-    record: RunRecord | None = None if checked is None else checked.record
-    return None if record is None else guarantee_card(record.receipt)
+    """The card of a release that is sound: of another, what it states is no guarantee."""
+    if checked is None or checked.record is None or not checked.sound:
+        return None
+    return guarantee_card(checked.record.receipt)
 
 
 def _whole(text: str, name: str) -> int:

@@ -179,7 +179,7 @@ def dataset_stamp(dataset: Path) -> str:
         for folder, folders, files in os.walk(dataset)
         for name in (*folders, *files)
     )
-    return str(max(map(_changed, (dataset, *inner))))
+    return str(max(map(_changed, (str(dataset), *inner))))
 
 
 def _changed(path: Path | str) -> int:
