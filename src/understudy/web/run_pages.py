@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query
@@ -51,12 +52,12 @@ class ListedRun:
 
     place: str
     state: str
-    method: str | None
-    epsilon: Any
-    samples: int | None
-    date: str | None
-    problem: str | None
-    values: Mapping[str, MetricValue]
+    method: str | None = None
+    epsilon: Any = None
+    samples: int | None = None
+    date: str | None = None
+    problem: str | None = None
+    values: Mapping[str, MetricValue] = MappingProxyType({})
 
 
 class RunPages:
@@ -92,7 +93,7 @@ class RunPages:
                 with suppress(OutsideRoots):  # asked for in a studio of other folders
                     place = roots.place(Path(job.about))
                     if place not in places:
-                        listed.append(_waiting(place, studio.jobs.report(job)))
+                        listed.append(ListedRun(place, studio.jobs.report(job).state))
         shown = [
             one
             for one in listed
@@ -228,10 +229,6 @@ def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
         one.problem,
         _measured(one.folder) if one.state == "finished" else {},
     )
-
-
-def _waiting(place: str, report: JobReport) -> ListedRun:
-    return ListedRun(place, report.state, None, None, None, None, None, {})
 
 
 def _measured(folder: Path) -> dict[str, MetricValue]:
