@@ -74,9 +74,9 @@ class ResultPages:
         owned = RunPaths(path).record.is_file()
         owner = reports.load(path).owner if owned else None
         comparable = published_points(record, owner) if owner else ()
-        samples = SampleIndex(release)
-        classes = samples.classes()
+        classes = SampleIndex(release).classes()
         label = min(label, max(0, len(classes) - 1))
+        count = classes[label].count if classes else 0
         jobs = self.studio.jobs
         done = [(job, jobs.report(job)) for job in jobs.of(path) if job.kind != "synthesize"]
         return self.studio.page(
@@ -96,8 +96,8 @@ class ResultPages:
             classes=classes,
             label=label,
             page=page,
-            pages=-(-classes[label].count // PAGE) if classes else 0,
-            numbers=samples.page(label, page) if classes else [],
+            pages=-(-count // PAGE),
+            numbers=range(page * PAGE, min((page + 1) * PAGE, count)),
             jobs=done[-6:],
             command_words=command_line_of(["report", str(path)]),
         )

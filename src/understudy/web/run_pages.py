@@ -7,9 +7,8 @@ import json
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query
@@ -57,7 +56,7 @@ class ListedRun:
     samples: int | None = None
     date: str | None = None
     problem: str | None = None
-    values: Mapping[str, MetricValue] = MappingProxyType({})
+    values: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
 class RunPages:
