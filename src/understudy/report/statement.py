@@ -223,13 +223,9 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
 
 def _mechanism(record: RunRecord) -> dict[str, str]:
-    private = SAMPLED_MECHANISM if _is_sampled(record) else MECHANISM
+    private = SAMPLED_MECHANISM if meaning.composed_mu(record.receipt) is None else MECHANISM
     mechanism = _of_kind(record, private, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)
     return mechanism if record.receipt.runs is None else mechanism | SELECTION_MECHANISM
-
-
-def _is_sampled(record: RunRecord) -> bool:
-    return any(stage.sampled for stage in record.receipt.stages)
 
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -276,7 +272,7 @@ def statement_text(record: RunRecord) -> str:
         record=record,
         inherited=[stage for stage in receipt.stages if stage.origin],
         receipt=receipt,
-        sampled=_is_sampled(record),
+        sampled=meaning.composed_mu(receipt) is None,
         unit=meaning.unit_in_words(receipt.unit),
         neighbours=meaning.neighbours_in_words(receipt),
         groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file, write_whole
@@ -272,21 +272,18 @@ class ChildJobs:
                 return
             if self._begun(job):
                 return
-            self._start(job, place, lock)
-
-    def _start(self, job: ChildJob, place: Path, lock: IO[Any]) -> None:
-        with owner_file(place / "out", "wb") as out, owner_file(place / "err", "wb") as err:
-            write_whole(place / "begun", b"")
-            child = subprocess.Popen(
-                [sys.executable, *_COMMAND, *job.words],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                pass_fds=(lock.fileno(),),
-            )
-            write_whole(place / "process", str(child.pid).encode())
-            self._children[job.id] = child
+            with owner_file(place / "out", "wb") as out, owner_file(place / "err", "wb") as err:
+                write_whole(place / "begun", b"")
+                child = subprocess.Popen(
+                    [sys.executable, *_COMMAND, *job.words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=(lock.fileno(),),
+                )
+                write_whole(place / "process", str(child.pid).encode())
+                self._children[job.id] = child
 
     def _note_end(self, job: ChildJob, code: int | None) -> None:
         text = json.dumps({"code": -signal.SIGTERM if code is None else code})

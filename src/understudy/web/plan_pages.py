@@ -125,6 +125,7 @@ class PlanPages:
         stamp = studio.stamp(path)
         job, report = studio.asked("plan", ask, about=path, stamp=stamp)
         plan = studio.jobs.json(job) if report.state == "finished" else None
+        cost = plan["plan"] if plan else None
         return studio.page(
             request,
             "plan.html",
@@ -135,8 +136,8 @@ class PlanPages:
             plan=plan,
             job=job,
             report=report,
-            cost=plan["plan"] if plan else None,
-            budget_bar=_bar(plan["plan"]) if plan and plan["plan"] else (),
+            cost=cost,
+            budget_bar=budget_bar(cost["spent"], cost["after"], cost["budget"]) if cost else (),
             methods=[method_as_dict(one) for one in methods().values()],
             fields=run_fields(_proposed(plan) | values),
             out=out or f"{new_name(path.stem)}-{date.today().isoformat()}",
@@ -236,7 +237,7 @@ class PlanPages:
             job=job,
             report=report,
             risk=risk_of(amount, _delta(values)),
-            budget_bar=_bar(plan) if plan else (),
+            budget_bar=budget_bar(plan["spent"], plan["after"], plan["budget"]) if plan else (),
             values=options,
             shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
             waits=sum(not studio.jobs.report(one).is_over for one in self._queued()),
@@ -314,10 +315,6 @@ class PlanPages:
 
     def _out(self, source: str, out: str) -> Path:
         return self.studio.roots.new(self._folder(source), out)
-
-
-def _bar(plan: Mapping[str, Any]) -> list[BarSegment]:
-    return budget_bar(plan["spent"], plan["after"], plan["budget"])
 
 
 def budget_bar(spent: float, after: float, total: float | None) -> list[BarSegment]:
