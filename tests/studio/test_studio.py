@@ -15,7 +15,7 @@ pytest.importorskip("diffusers")
 pytest.importorskip("skimage")
 
 from safetensors.torch import load_file  # noqa: E402
-from tests.studio.tiny_studio import longer, train_tiny_studio  # noqa: E402
+from tests.studio.tiny_studio import PLAN, train_tiny_studio  # noqa: E402
 
 from understudy.backends.registry import load_model  # noqa: E402
 from understudy.backends.training_loop import (  # noqa: E402
@@ -68,7 +68,7 @@ def test_a_corpus_comes_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_studio_learns_on_from_another(tiny_studio: Path, tmp_path: Path) -> None:
     out = tmp_path / "on"
-    plan = replace(longer(1), schedules=nearly_still())
+    plan = replace(PLAN, schedules=nearly_still())
     stages = train_tiny_studio(out, plan, start=str(tiny_studio), stages=["unet", "inpainting"])
     assert stages == ("unet", "inpainting")
     file = "diffusion_pytorch_model.safetensors"

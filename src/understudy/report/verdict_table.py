@@ -89,11 +89,9 @@ class Card:
 
 def guarantee_sentence(record: RunRecord) -> str:
     """The guarantee in a sentence, what it is conditional on, and towards whom it does not hold."""
-    receipt, sentence = record.receipt, _UNPROTECTED
     if record.public:
         return _PUBLIC
-    if not record.unprotected:
-        sentence = _bound_sentence(receipt)
+    sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record.receipt)
     if record.conditional_on:
         sentence += (
             " This is conditional on what was inferred from the private images, and is outside of "
