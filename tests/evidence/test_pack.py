@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, RunError
 from understudy.evidence.claims import pyramid
+from understudy.evidence.owner_facts import OwnerFacts
 from understudy.evidence.pack import private_in
-from understudy.evidence.registry_entry import entry_faults
-from understudy.evidence.subject import open_subject
+from understudy.evidence.registry_entry import entry_faults, registry_entry
+from understudy.evidence.subject import open_subject, replay_command
 from understudy.privacy.ledger.ledger import Disclosure, Ledger
+from understudy.report.meaning import EARLIER_RUN
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FACTS = {
@@ -41,7 +45,8 @@ FACTS = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release at epsilon 1, a selection without a guarantee, and a pack of each with attacks."""
-    place = tmp_path_factory.mktemp("evidence")
+    place = tmp_path_factory.mktemp("evidence") / "Ann's ward & 7"
+    place.mkdir()
     for seed, name in enumerate(("private", "candidates", "test")):
         embeddings(place / f"{name}.npz", seed=seed, per_class=61)
     common: dict[str, Any] = {"ledger": str(place / "ledger.db"), "progress": "none"}
@@ -127,7 +132,7 @@ def test_no_exact_private_number_is_shared(site: Path, name: str) -> None:
 def test_a_private_number_that_is_planted_is_found(site: Path, tmp_path: Path, form: str) -> None:
     value = 0.812345678
     (tmp_path / "page.html").write_text("epsilon 1, delta 1e-5, 183 rows of 2026-11-24")
-    assert private_in(tmp_path, {"AUC": value}, []) == []
+    assert private_in(tmp_path, {"AUC": value, "PSNR": math.inf}, []) == []
     (tmp_path / "page.html").write_text(f"<td>{form.format(value)}</td>")
     (leak,) = private_in(tmp_path, {"AUC": value}, [])
     assert "which is AUC" in leak
@@ -262,6 +267,25 @@ def test_a_release_that_was_changed_claims_no_epsilon(site: Path, tmp_path: Path
     claims = json.loads((pack.shared / "claims.json").read_text())["claims"]
     assert claims[0]["status"] == "not claimed"
     assert not (pack.shared / "registry.yaml").exists()
+    for name in ("index.html", "hipaa/determination.md"):
+        text = (pack.shared / name).read_text()
+        assert "No guarantee is claimed" in text
+        assert "An attacker who" not in text
+
+
+def test_a_replay_has_what_the_guarantee_depends_on(site: Path) -> None:
+    """What a release does not state is a slot: its own epsilon, where it was made of another."""
+    record = open_subject(site / "dp")[0].record
+    assert record is not None
+    receipt = replace(record.receipt, unit="rows sharing 'patient'", adjacency="replace-one")
+    command = replay_command(replace(record, receipt=receipt))
+    assert "--epsilon 1 --delta 1e-05 --unit COLUMN --adjacency replace-one" in command
+    first, *rest = record.receipt.stages
+    mixed = replace(receipt, stages=(replace(first, origin="base"), *rest))
+    assert "--epsilon EPSILON" in replay_command(replace(record, receipt=mixed))
+    earlier = tuple(replace(one, origin=EARLIER_RUN) for one in receipt.stages)
+    again = replay_command(replace(record, receipt=replace(receipt, stages=earlier)))
+    assert again.startswith("understudy resample RUN --count")
 
 
 def test_what_makes_no_sense_is_refused(
@@ -283,6 +307,8 @@ def test_what_makes_no_sense_is_refused(
         (tmp_path / "facts.yaml").write_text(text)
         with pytest.raises(ConfigError, match=reason):
             understudy.evidence(site / "dp", to=to, facts=tmp_path / "facts.yaml", progress="none")
+    with pytest.raises(RunError, match="no name for a folder"):
+        understudy.evidence(site / "dp", to=".", progress="none")
     with pytest.raises(RunError, match="is taken"):
         understudy.evidence(site / "dp", to=site, progress="none")
     with pytest.raises(RunError, match=r"privacy\.json.*photos\.json.*server\.db"):
@@ -307,3 +333,6 @@ def test_a_release_alone_names_the_hosts_that_were_sent_its_images(
     assert [host.name for host in subject.hosts or ()] == ["models.example.org"]
     (trust,) = [claim for claim in pyramid(subject) if claim.block == "trust model"]
     assert "No guarantee holds towards models.example.org" in trust.claim
+    assert subject.record is not None
+    entry = registry_entry(subject.record, OwnerFacts())
+    assert "models.example.org" in entry["deployment"]["deployment_model"]["actors"]

@@ -85,12 +85,6 @@ def test_one_process_works_on_a_run_at_a_time(tmp_path):
 REFUSED = BudgetRefused("scans", requested=2.0, budget=1.0, spent=0.5, remaining=0.8, delta=1e-5)
 
 
-def test_a_new_run_that_is_refused_leaves_no_folder(tmp_path):
-    with pytest.raises(BudgetRefused), run_folder(tmp_path / "out", SETTINGS, resume=False):
-        raise REFUSED
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_new_run_that_could_make_nothing_leaves_no_folder(tmp_path):
     def refuse():
         raise ConfigError("no words for the class")

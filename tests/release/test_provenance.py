@@ -14,11 +14,10 @@ from tests.cli.processes import Commands
 from tests.run.copied_images import CHANGES, copies, jpeg, photographs, with_a_byte
 from tests.run.samples import QUICK, embeddings, tree
 
-from understudy.core.errors import BudgetRefused, ConfigError, InputError, RunError
+from understudy.core.errors import ConfigError, InputError, RunError
 from understudy.core.image_identity import Looks, originals_of, same_looks
 from understudy.data import open_source
 from understudy.planning.dry import planned_run
-from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.fingerprint import Fingerprint
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.checksums import write_checksums
@@ -417,20 +416,6 @@ def test_a_file_fitted_to_images_brings_the_statement_beside_it(site: Path, rele
 
 
 # Recognised by what is decoded
-
-
-@pytest.mark.slow
-def test_a_dataset_has_no_fresh_budget_in_other_files(site: Path) -> None:
-    with Ledger(str(site / "ledger.db")) as ledger:
-        first = ledger.register(open_source(site / "private"))
-        ledger.set_budget(first.id, Budget(1.0))
-    lossless = copies(site / "private", site / "lossless", lambda image: image)
-    codec = dict.fromkeys(("encoder", "decoder"), "embedded:dct")
-    given: dict[str, Any] = {"settings": {"clusters": 1}, "ledger": str(site / "ledger.db")}
-    synthesize(site / "private", out=site / "first", epsilon=0.9, **codec, **given, **SILENT)
-    with pytest.raises(BudgetRefused):
-        synthesize(lossless, out=site / "second", epsilon=0.9, **codec, **given, **SILENT)
-    assert recorded(site)[1:] == []
 
 
 @pytest.mark.parametrize("form", ["with a byte", "array", "tiff", "of another order and size"])

@@ -25,14 +25,6 @@ def test_the_bound_of_epsilon_and_delta_alone(receipt: Receipt) -> None:
     assert meaning.guess_bound(bare, 2) == pytest.approx(0.9)
 
 
-def test_the_bound_is_reached_by_the_best_attack_on_randomised_response() -> None:
-    # Randomised response that answers truly with probability p is log(p / (1 - p))-DP, and
-    # believing the answer is right with probability p.
-    p = 0.8
-    receipt = Receipt("image", "replace-one", math.log(p / (1 - p)), 0.0, 0.0, ())
-    assert meaning.guess_bound(receipt) == pytest.approx(p)
-
-
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0, 1e4])
 def test_the_bound_grows_with_the_group_and_never_passes_certainty(
     receipt: Receipt, epsilon: float

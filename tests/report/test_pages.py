@@ -61,7 +61,11 @@ def test_every_page_is_whole_and_says_in_words_what_it_shows(pages: dict[str, st
         assert Page(text).open == [], name
         assert without_text(text) == [], name
         assert dead_links(text) == [], name
-        assert not re.search(r"url\(|@import|https?:|<script", text), name
+        assert not re.search(r"url\(|@import|https?:|<(script|link|iframe|object|base)", text), name
+        sources = [a["src"] or "" for _, a in Page(text).tags if "src" in a]
+        assert all(address.startswith("data:image/png;base64,") for address in sources), name
+    words = Page(pages["whole"]).words
+    assert words.index("Owner only.") < words.index("synthetic images from")
 
 
 def test_every_number_that_was_measured_is_on_the_page_with_its_kind(

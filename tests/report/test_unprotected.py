@@ -11,6 +11,7 @@ import yaml
 
 from understudy.core.errors import ConfigError
 from understudy.report import (
+    ModelRecord,
     OwnerRecord,
     Released,
     RunRecord,
@@ -36,7 +37,6 @@ from understudy.report.meaning import (
     guarantee_of,
     guess_bound,
 )
-from understudy.report.verdict_table import guarantee_card
 
 ATTACKS = tuple(
     StatedAttack(
@@ -119,12 +119,6 @@ def test_a_release_with_a_guarantee_cannot_state_what_was_measured(record: RunRe
         replace(record, attacks=ATTACKS)
 
 
-def test_the_verdict_is_poor_and_says_why() -> None:
-    card = guarantee_card(NO_GUARANTEE)
-    assert (card.grade, card.word) == ("poor", "none")
-    assert "no bound holds" in card.sentence
-
-
 def test_the_owners_page_names_it_and_counts_disclosures(
     unprotected: RunRecord, record: RunRecord, owner: OwnerRecord
 ) -> None:
@@ -157,6 +151,28 @@ def test_an_unprotected_release_compares_with_no_epsilon(
     assert release_facts(releases[1])["epsilon"] is None
     assert "no guarantee" in comparison_report(comparison)
     assert "inf" not in as_csv(comparison.rows())
+
+
+def test_a_host_that_was_sent_private_images_is_exempt_wherever_a_guarantee_is_stated(
+    record: RunRecord, inherited: RunRecord, unprotected: RunRecord
+) -> None:
+    selection = replace(inherited, facts={"selected": 5, "candidates": 10})
+    for one in (record, selection, unprotected):
+        sent = replace(one, models=(ModelRecord("encoder", "openai:x", "none", host="a.example"),))
+        assert "a.example" in statement_text(sent)
+        assert "No guarantee holds towards a.example" in public_report(sent)
+        attackers = [line for line in privacy_json(sent)["covered"] if "attacker" in line]
+        assert all("a.example" in line for line in attackers)
+
+
+def test_steps_on_samples_are_not_stated_as_a_gaussian_release(record: RunRecord) -> None:
+    first, *rest = record.receipt.stages
+    steps = replace(first, rate=0.125, steps=1200)
+    sampled = replace(record, receipt=replace(record.receipt, stages=(steps, *rest)))
+    statement = statement_text(sampled)
+    assert "| Composition | numerical" in statement
+    for text in (statement, public_report(sampled)):
+        assert "1,200 steps, each on a sample of the units (rate 0.125)" in text
 
 
 def test_inherited_stages_are_named(inherited: RunRecord) -> None:

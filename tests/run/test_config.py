@@ -143,6 +143,7 @@ def test_text_becomes_the_type_that_is_wanted():
         ("count", 0, "count must be 1 or more"),
         ("count", float("inf"), "count must be a whole number, found inf"),
         ("seed", None, "seed must be a whole number"),
+        ("seed", -1, "seed must be 0 or more"),
         ("size", 0, "size must be 1 or more"),
         ("unit_rows", 0, "at least 1 row"),
         ("unit_rows", 60_000, "unit_rows must be at most 50000, found 60000"),

@@ -96,6 +96,7 @@ def test_only_the_leading_block_that_shows_signal_is_a_matrixs_own():
     rng = np.random.default_rng(9)
     target, sd = np.eye(40), 0.3
     noise = orthogonal_noise(40, sd, rng)
+    assert shrinkage.shrink_leading(target, target, sd, clear=False)[1:] == (0, 0.0)
     same, none, keep = shrinkage.shrink_leading(target + noise, target, sd, clear=False)
     np.testing.assert_array_equal(same, target)
     assert (none, keep) == (0, 0.0)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ pytest.importorskip("diffusers")
 pytest.importorskip("skimage")
 
 from safetensors.torch import load_file  # noqa: E402
-from tests.studio.tiny_studio import longer, train_tiny_studio  # noqa: E402
+from tests.studio.tiny_studio import PLAN, train_tiny_studio  # noqa: E402
 
 from understudy.backends.registry import load_model  # noqa: E402
 from understudy.backends.training_loop import (  # noqa: E402
@@ -27,18 +28,13 @@ from understudy.studio.corpus import (  # noqa: E402
     read_corpus,
     write_corpus,
 )
-from understudy.studio.plan import STAGES, StudioPlan  # noqa: E402
+from understudy.studio.plan import STAGES  # noqa: E402
 from understudy.studio.stages import train_stage  # noqa: E402
 from understudy.studio.train import (  # noqa: E402
     export_studio,
 )
 
 PROMPTS = ["a brown dog sleeping", "a person reading"]
-
-
-@pytest.fixture
-def studio(tiny_studio: Path) -> Path:
-    return tiny_studio
 
 
 def named(studio: Path, options: str = "") -> str:
@@ -70,14 +66,14 @@ def test_a_corpus_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_studio_learns_on_from_another(studio: Path, tmp_path: Path) -> None:
+def test_a_studio_learns_on_from_another(tiny_studio: Path, tmp_path: Path) -> None:
     out = tmp_path / "on"
-    plan = StudioPlan(**{**vars_of(longer(1)), "schedules": nearly_still()})
-    stages = train_tiny_studio(out, plan, start=str(studio), stages=["unet", "inpainting"])
+    plan = replace(PLAN, schedules=nearly_still())
+    stages = train_tiny_studio(out, plan, start=str(tiny_studio), stages=["unet", "inpainting"])
     assert stages == ("unet", "inpainting")
     file = "diffusion_pytorch_model.safetensors"
     for name in ("vae", "unet", "inpainting", "controlnet-pose"):
-        before, after = load_file(studio / name / file), load_file(out / name / file)
+        before, after = load_file(tiny_studio / name / file), load_file(out / name / file)
         apart = max(float((before[key].float() - after[key].float()).abs().max()) for key in before)
         assert apart < 2e-3
         assert (apart == 0) == (name in ("vae", "controlnet-pose"))
@@ -137,13 +133,13 @@ def test_a_training_that_was_stopped_ends_like_one_that_was_not(tmp_path: Path) 
     assert parts.seen == whole.seen[19 * 3 :]
 
 
-def test_a_studio_is_made_in_the_hubs_formats(studio: Path) -> None:
+def test_a_studio_is_made_in_the_hubs_formats(tiny_studio: Path) -> None:
     networks = set(STAGES) - {"decoder"}  # which is a part of vae
     for network in networks:
-        assert json.loads((studio / network / "config.json").read_text())
-        assert list((studio / network).glob("*.safetensors"))
-    assert not list(studio.rglob("*.bin"))
-    assert {path.name for path in studio.glob("*") if path.is_dir()} == {
+        assert json.loads((tiny_studio / network / "config.json").read_text())
+        assert list((tiny_studio / network).glob("*.safetensors"))
+    assert not list(tiny_studio.rglob("*.bin"))
+    assert {path.name for path in tiny_studio.glob("*") if path.is_dir()} == {
         *networks,
         *("image_normalizer", "image_noising", "scheduler", "work"),
     }
@@ -151,14 +147,10 @@ def test_a_studio_is_made_in_the_hubs_formats(studio: Path) -> None:
 
 @pytest.mark.slow
 def test_an_exported_studio_draws_the_same_as_a_model_of_the_hub(
-    studio: Path, tmp_path: Path
+    tiny_studio: Path, tmp_path: Path
 ) -> None:
-    export_studio(tmp_path / "pipeline", studio)
-    ours = load_model(Generator, named(studio)).generate(PROMPTS, seed=3)
+    export_studio(tmp_path / "pipeline", tiny_studio)
+    ours = load_model(Generator, named(tiny_studio)).generate(PROMPTS, seed=3)
     told = f"hf:{tmp_path / 'pipeline'}?steps=2&guidance=3&batch=32"
     theirs = load_model(Generator, told).generate(PROMPTS, seed=3)
     assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 2
-
-
-def vars_of(plan: StudioPlan) -> dict[str, object]:
-    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,3 @@ def train_tiny_studio(
             report=lambda stage, step, steps, losses: None,
             bars=lambda words, total=None: lambda done: None,
         )
-
-
-def longer(steps: int) -> StudioPlan:
-    """The same plan with so many steps of each stage."""
-    schedules = {name: replace(one, steps=steps) for name, one in PLAN.schedules.items()}
-    return replace(PLAN, schedules=schedules)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from tests.cli.processes import Commands
 from tests.web.web_site import draw_dataset, hidden_fields
 
+from understudy.core.files import owner_file
 from understudy.run import books
 from understudy.web.child_jobs import ChildJob, ChildJobs
 
@@ -64,6 +67,23 @@ def test_a_job_that_was_begun_and_died_stays_where_it_is(tmp_path: Path) -> None
     jobs.tend()
     assert jobs.report(job).state == "stopped"
     assert not (tmp_path / "jobs" / job.id / "process").exists()
+
+
+def test_a_job_that_another_studio_begins_is_left_to_it(tmp_path: Path) -> None:
+    jobs = ChildJobs(tmp_path / "jobs")
+    job = blocked(jobs, tmp_path / "fifo")
+    place = tmp_path / "jobs" / job.id
+    with owner_file(place / "lock", "w") as lock:  # the other one, before its mark and after
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tending = threading.Thread(target=jobs.tend, daemon=True)
+        tending.start()
+        tending.join(10)
+        assert not tending.is_alive()
+        (place / "out").write_text("its answer")
+        (place / "begun").touch()
+    jobs._begin(job)
+    assert (place / "out").read_text() == "its answer"
+    assert not (place / "process").exists()
 
 
 def test_runs_of_one_ledger_wait_and_a_stop_loses_nothing(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_a_dataset_holds_no_link_that_leads_out(roots: FolderRoots, tmp_path: Pa
     with pytest.raises(OutsideRoots):
         roots.dataset("root/inside")
     (tmp_path / "root" / "inside" / "leak.png").unlink()
+    (tmp_path / "root" / "inside" / "loop").symlink_to("loop")  # leads nowhere
     assert roots.dataset("root/inside") == tmp_path / "root" / "inside"
     (tmp_path / "root" / "inside" / "deep").mkdir()
     (tmp_path / "root" / "inside" / "deep" / "up").symlink_to("../../../secret")
@@ -83,6 +84,7 @@ def test_a_new_folder_has_a_plain_name(roots: FolderRoots, name: str) -> None:
         ("test", "root/../secret"),
         ("candidates", "hf:x"),
         ("quality", "niqe:/etc/passwd"),
+        ("tune", "/etc/passwd"),
     ],
 )
 def test_no_option_of_a_run_names_a_file_elsewhere(
@@ -100,6 +102,8 @@ def test_models_of_the_package_and_files_of_the_roots_are_taken(roots: FolderRoo
     assert roots.named("encoder", "onnx:root/near/a.onnx") == f"onnx:{inside / 'a.onnx'}"
     assert roots.named("public", "root/near") == str(inside)
     assert roots.named("label", "finding") == "finding"
+    assert roots.named("tune", "quick") == "quick"
+    assert roots.named("tune", "root/near/a.onnx") == str(inside / "a.onnx")
 
 
 def test_pages_refuse_what_lies_outside(site: Site) -> None:

@@ -49,6 +49,14 @@ def test_the_link_holds_once_and_leaves_the_address_bar(site: Site) -> None:
     assert site.studio.sessions.token in site.announced[0]
 
 
+def test_cookies_of_other_servers_of_this_machine_do_no_harm(site: Site) -> None:
+    """A browser sends those of every port, in whatever form they were set."""
+    site.enter()
+    own = "; ".join(f"{name}={value}" for name, value in site.client.cookies.items())
+    cookies = {"cookie": f'theme={{"dark": true}}; a b; {own}'}
+    assert site.new_client().get("/", headers=cookies).status_code == 200
+
+
 @pytest.mark.parametrize("token", ["", "x", "ü" * 40, "\0", "a" * 10_000])
 def test_another_token_lets_nobody_in(site: Site, token: str) -> None:
     assert site.client.get(ENTRANCE, params={"token": token}).status_code == 403

@@ -175,13 +175,6 @@ def check_pages(
 
 
 @pytest.mark.slow
-def test_everybody_can_use_the_first_pages(
-    entered: Watched, live: LiveSite, missing: Missing
-) -> None:
-    check_pages(entered, live, THEMES[0], missing, PAGES)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", THEMES)
 def test_everybody_can_use_every_page(
     story: Watched, live: LiveSite, theme: str, missing: Missing

@@ -116,6 +116,37 @@ def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
     assert (first.words, jobs.report(second).state) == (second.words, "queued")
 
 
+def test_a_run_of_a_studio_of_other_folders_is_none_of_these_pages(site: Site) -> None:
+    site.enter()
+    jobs = site.studio.jobs
+    for out in ("/another/root/run", str(site.root / "mine")):
+        jobs.ask("synthesize", ["synthesize", f"--out={out}"], about=out)
+    answer = site.get("/runs")
+    assert answer.status_code == 200
+    assert "data/mine" in answer.text
+    assert "another" not in answer.text
+
+
+def test_images_that_were_written_anew_are_looked_at_anew(site: Site) -> None:
+    site.enter()
+    image = draw_dataset(site.root / "scans" / "train", each=1) / "boots" / "0.png"
+    for number in (1, 1, 2, 3):
+        if number > 1:
+            image.write_bytes(b"") if image.stat().st_size else image.unlink()
+        assert site.get("/data", source="data/scans").status_code == 200
+        assert len(site.studio.jobs.all()) == number
+
+
+@pytest.mark.parametrize("name", ["cats & dogs", ".hidden", "-", "写真, 2", "a" * 100])
+def test_the_name_that_a_plan_proposes_for_its_folder_is_taken(site: Site, name: str) -> None:
+    site.enter()
+    draw_dataset(site.root / name, each=1)
+    page = site.get("/plan", source=f"data/{name}").text
+    (out,) = re.findall(r'id="out" name="out" value="([^"]*)"', page)
+    answer = site.get("/charge", source=f"data/{name}", epsilon="1", out=html.unescape(out))
+    assert answer.status_code == 200, answer.text
+
+
 def copied(page: str, kind: str) -> str:
     """The text of a page that is copied as Python or as a recipe."""
     text, *_ = re.findall(rf'<pre id="[^"]+" class="{kind}">(.*?)</pre>', page, re.DOTALL)
@@ -306,6 +337,7 @@ def test_reports_run_no_script_and_are_the_command_lines_own(story: Story) -> No
 
 def test_what_is_handed_over_is_sound_on_the_verify_page(story: Story) -> None:
     site, token = story
+    os.utime(site.root / "run 1" / "release" / "README.md", (0, 0))  # no zip knows the year 1970
     data = site.get("/result/download", run="data/run 1", what="handover").content
     names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     assert "run 1/what-this-is.html" in names
@@ -314,16 +346,23 @@ def test_what_is_handed_over_is_sound_on_the_verify_page(story: Story) -> None:
         "/upload", params={"name": "../x y.zip"}, content=data, headers={"x-understudy-form": token}
     )
     place = put.json()["place"]
-    assert re.fullmatch(r"data/understudy-uploads/xy-[0-9a-f]{6}\.zip", place)
-    assert "is sound" in site.get("/verify", file=place).text
-    bad = io.BytesIO()
+    assert re.fullmatch(r"data/understudy-uploads/x y-[0-9a-f]{6}\.zip", place)
+    page = site.get("/verify", file=place).text
+    assert "is sound" in page
+    assert "Guarantee: " in page
+    bad, packed = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", bytes(1000))
+    packed.getbuffer()[31] ^= 0xFF  # the first byte of the deflated ones
     with zipfile.ZipFile(io.BytesIO(data)) as good, zipfile.ZipFile(bad, "w") as archive:
         for name in names:
             content = good.read(name)
             archive.writestr(name, content + b" " if name.endswith("PRIVACY.md") else content)
     (site.root / "bad.zip").write_bytes(bad.getvalue())
-    assert "is not sound" in site.get("/verify", file="data/bad.zip").text
-    for content in (b"", b"PK\3\4", data[:1000]):
+    page = site.get("/verify", file="data/bad.zip").text
+    assert "is not sound" in page
+    assert "Guarantee: " not in page
+    for content in (b"", b"PK\3\4", data[:1000], packed.getvalue()):
         (site.root / "broken.zip").write_bytes(content)
         assert site.get("/verify", file="data/broken.zip").status_code == 400
     assert not [p for p in site.studio.jobs.folder.iterdir() if p.name.startswith("tmp")]
@@ -533,9 +572,12 @@ def test_the_first_page_is_light(story: Story) -> None:
     assert len(page.content) + sum(sizes) < 150_000
 
 
-def test_no_password_stands_on_a_page() -> None:
-    words = ["plan", "--ledger=postgresql://ann:secret@host/ledger"]
-    assert command_line_of(words) == "understudy plan --ledger=postgresql://..."
+def test_a_command_names_paths_as_they_are_typed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["check", f"{tmp_path}/a", f"--test=/mnt{tmp_path}/b", f"--encoder=onnx:{tmp_path}/c"]
+    assert command_line_of(words) == f"understudy check a --test=/mnt{tmp_path}/b --encoder=onnx:c"
 
 
 def test_strings_can_be_named_in_templates() -> None:

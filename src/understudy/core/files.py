@@ -124,7 +124,7 @@ def files_below(folder: Path) -> list[str]:
     """The path in a folder of every file of it, in order.
 
     Raises:
-        RunError: One is a link, which leads out of the folder.
+        RunError: One is a link, which leads out of the folder, or a pipe, which has no end.
     """
     names, folders = [], [""]
     while folders:
@@ -137,6 +137,8 @@ def files_below(folder: Path) -> list[str]:
                     )
                 if entry.is_dir():
                     folders.append(f"{inner}{entry.name}/")
-                else:
+                elif entry.is_file():
                     names.append(inner + entry.name)
+                else:
+                    raise RunError(f"{entry.path}: is no file: remove it")
     return sorted(names)

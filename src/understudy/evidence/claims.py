@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from understudy.evidence.subject import Subject
-from understudy.report import RunRecord
+from understudy.report import RunRecord, privacy_json
 from understudy.report.meaning import guess_bound, percent, stated, unit_in_words
 
 Status = Literal["claimed", "not claimed"]
@@ -46,16 +46,20 @@ def pyramid(subject: Subject) -> tuple[Claim, ...]:
         return (*_none(subject), *_BASE)
     if record.guarantee == "no private data":
         words = "No private data was used, so there is nothing for epsilon to bound."
-        return (Claim("top", "privacy parameters", words, (_STATEMENT, _VERIFY)), *_BASE)
+        return (Claim("top", "privacy parameters", words, _verified(subject)), *_BASE)
     return (*_of_guarantee(record, subject), *_BASE)
 
 
 _STATEMENT, _VERIFY = "release: privacy.json", "understudy verify"
 
 
+def _verified(subject: Subject) -> tuple[str, ...]:
+    return (_STATEMENT, _VERIFY) if subject.sound else ()
+
+
 def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
     receipt = record.receipt
-    verified = (_STATEMENT, _VERIFY) if subject.sound else ()
+    verified, mechanism = _verified(subject), privacy_json(record)["mechanism"]
     words = "" if subject.sound else " `understudy verify` finds faults, so it is not claimed."
     conditional = ", ".join(record.conditional_on)
     quality = "Nothing about utility was measured under the guarantee."
@@ -87,7 +91,8 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
         Claim(
             "middle",
             "composition and accounting",
-            f"{len(receipt.stages)} stages compose exactly; epsilon is recomputed from them.",
+            f"{len(receipt.stages)} stages; {mechanism['composition']}; epsilon is recomputed from "
+            "them.",
             (*verified, "source: tests/privacy/test_accounting.py") if verified else (),
         ),
         Claim(

@@ -12,7 +12,9 @@ owner/facts.yaml                what only the publisher can say: to fill in, for
 
 from __future__ import annotations
 
+import html
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -35,7 +37,6 @@ from understudy.evidence.subject import OwnerSide, Subject, open_subject
 from understudy.release.checksums import write_checksums
 from understudy.report import public_documents
 from understudy.report.rendering import markdown, rendered
-from understudy.report.verdict_table import guarantee_sentence
 from understudy.run.config import source_name
 from understudy.run.progress import ProgressMode, reporting
 
@@ -133,9 +134,7 @@ def _write(
     _text(shared / "index.html", pages.shared_page(subject, facts))
     claims = [{**asdict(claim), "status": claim.status} for claim in pyramid(subject)]
     _text(shared / "claims.json", json.dumps({"framework": "NIST SP 800-226", "claims": claims}))
-    guarantee = "No guarantee." if record is None else guarantee_sentence(record.receipt)
-    of_release = {"title": subject.title, "date": subject.date, "record": record}
-    determination = rendered("determination.md", **of_release, facts=facts, guarantee=guarantee)
+    determination = rendered("determination.md", subject=subject, record=record, facts=facts)
     _text(shared / "hipaa" / "determination.md", determination)
     if record is not None and record.guarantee == "differential privacy" and subject.sound:
         entry = registry_entry(record, facts)
@@ -170,13 +169,13 @@ def _text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _as_pdf(html: Sequence[Path]) -> Iterator[str]:
+def _as_pdf(paths: Sequence[Path]) -> Iterator[str]:
     """Print pages to PDF beside them, where the system has a browser; why not, otherwise."""
     browser = next((path for name in _BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         yield "PDF: this system has no Chromium; print index.html"
         return
-    for page in html:
+    for page in paths:
         with tempfile.TemporaryDirectory() as profile:
             command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu"]
             command += [f"--user-data-dir={profile}", "--no-pdf-header-footer"]
@@ -189,6 +188,8 @@ def _as_pdf(html: Sequence[Path]) -> Iterator[str]:
 
 
 def _require_free(place: Path) -> None:
+    if not place.name:
+        raise RunError(f"{place}: is no name for a folder: give the pack one of its own (--to)")
     if not place.exists():
         return
     names = {path.name for path in place.iterdir()} if place.is_dir() else {"a file"}
@@ -240,6 +241,8 @@ def private_in(
     """
     forms: dict[str, str] = {}
     for name, value in figures.items():
+        if not math.isfinite(value):
+            continue
         if value == int(value):
             forms |= {str(abs(int(value))): name} if abs(value) >= 100 else {}
             continue
@@ -249,6 +252,7 @@ def private_in(
     leaks = []
     for file in sorted(path for path in shared.rglob("*") if path.suffix != ".pdf"):
         text = _STYLE.sub("", file.read_text(encoding="utf-8")) if file.is_file() else ""
+        text = html.unescape(text) if file.suffix == ".html" else text
         numbers = {_plain(token): token for token in _NUMBER.findall(text)}
         for plain, token in numbers.items():
             if plain in forms and plain not in allowed:

@@ -13,7 +13,6 @@ from understudy.evidence.subject import OwnerSide, Subject
 from understudy.report import RunRecord, privacy_json
 from understudy.report.meaning import GROUPS, guess_bound, percent
 from understudy.report.rendering import rendered
-from understudy.report.verdict_table import guarantee_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,6 @@ class PackSection:
     kind: str = "public"  # as `report.templates` marks it: ``"public"`` or ``"owner-only"``
 
 
-_NO_GUARANTEE = (
-    "There is no guarantee: private images had a part in what left, without noise. No bound holds "
-    "on what it tells; what is known is listed here."
-)
 _NOT_SHARED = (
     "These attacks are run on private records without noise and without a charge, so their results "
     "are owner only and stand in the owner's part of this pack. A guarantee above bounds every "
@@ -88,13 +83,10 @@ def _what(subject: Subject, facts: OwnerFacts) -> PackSection:
 
 def _guarantee(subject: Subject) -> PackSection:
     record = subject.record
-    text = _NO_GUARANTEE if record is None else guarantee_sentence(record.receipt)
-    if record is not None and record.conditional_on:
-        text += f" Conditional on what was inferred: {', '.join(record.conditional_on)}."
-    if record is None or record.guarantee != "differential privacy":
-        return PackSection("Guarantee", text)
+    if record is None or record.guarantee != "differential privacy" or not subject.sound:
+        return PackSection("Guarantee", subject.guarantee)
     rows = tuple((f"{k}", percent(guess_bound(record.receipt, k))) for k in GROUPS)
-    text += " Residual risk, also to groups of units that belong together:"
+    text = f"{subject.guarantee} Residual risk, also to groups of units that belong together:"
     return PackSection("Guarantee", text, ("units", "a guess is right at most"), rows)
 
 
@@ -153,7 +145,10 @@ def _proofs(subject: Subject) -> PackSection:
         rows += [("understudy verify", faults), ("SHA-256 of SHA256SUMS", subject.digest or "none"),
                  ("signed by", subject.signed_by or "nobody: understudy sign")]  # fmt: skip
     rows += [("replay", command) for command in subject.replay]
-    text = "Noise is never seeded: a run that is replayed has the same guarantee and other samples."
+    text = (
+        "Noise is never seeded: a run that is replayed, with everything else as it was, has the "
+        "same guarantee and other samples, and is charged once more."
+    )
     return PackSection("Digests, signature and replay", text, ("", ""), tuple(rows))
 
 

@@ -72,6 +72,8 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
     stated, receipt = privacy_json(record), record.receipt
     inferred = ", ".join(record.conditional_on) or "nothing"
     declared = [one.name for one in record.premises if one.origin == "declared"]
+    hosts = [f"{host}, which was sent private images" for host in record.disclosed_to]
+    actors = ["The owner of the images", *hosts, f"recipients: {facts.recipients}"]
     slug = re.sub(r"[^a-z0-9]+", "-", f"{record.title} {record.method} {record.date}".lower())
     return {
         "url_slug": slug.strip("-"),
@@ -92,7 +94,7 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
             "deployment_model": {
                 "model_name": "Central",
                 "trust_assumptions": " ".join(stated["assumptions"]),
-                "actors": f"The owner of the images; recipients: {facts.recipients}",
+                "actors": "; ".join(actors),
                 "release_type": "One release",
                 "release_type_details": NOT_COVERED[0],
                 "data_source_type": "Static",

@@ -25,7 +25,14 @@ from understudy.privacy.ledger.ledger import Ledger, LedgerRow
 from understudy.release.checksums import CHECKSUMS
 from understudy.release.verify import verify
 from understudy.report import RunRecord
+from understudy.report.meaning import EARLIER_RUN, people_in_words
+from understudy.report.verdict_table import guarantee_sentence
 from understudy.run.command_words import option_words
+
+_PRIVATE_PATH = re.compile(
+    r"[^\s{}\[\]:]*[/\\][^\s{}\[\]]+|(?:/|~|\.{1,2}[/\\]|[A-Za-z]:\\)[^{}\[\]]+"
+)
+"""What is a path of the owner's: blanks are part of it where it begins as one."""
 
 SubjectKind = Literal["release", "device", "server"]
 
@@ -60,6 +67,18 @@ class Subject:
     def sound(self) -> bool:
         """Whether nothing is wrong with it."""
         return not self.faults
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in words; nothing is claimed of a release that is not sound."""
+        if self.record is None:
+            return (
+                "There is no guarantee: private images had a part in what left, without noise. No "
+                "bound holds on what it tells; what is known is listed here."
+            )
+        if not self.sound:
+            return f"No guarantee is claimed, as `understudy verify` finds faults: {self.faults[0]}"
+        return guarantee_sentence(self.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +154,27 @@ def _release(place: Path) -> tuple[Subject, OwnerSide]:
             ("what was spent", "the owner's ledger", "as long as the images are used"),
             ("synthetic samples", "the release", "for good: it cannot be taken back"),
         ),
-        ("understudy verify RELEASE", _replay(record)),
+        ("understudy verify RELEASE", replay_command(record)),
     )
     return subject, owner
 
 
-def _replay(record: RunRecord) -> str:
-    """The run as it is typed, but for paths, which are the owner's."""
-    receipt, words = record.receipt, ["understudy synthesize SOURCE", f"--method {record.method}"]
+def replay_command(record: RunRecord) -> str:
+    """The run as it is typed, with slots for paths, and for what the release does not state."""
+    receipt, origins = record.receipt, {stage.origin for stage in record.receipt.stages}
+    if EARLIER_RUN in origins:
+        return f"understudy resample RUN --count {record.count} --out OUT"
+    words = ["understudy synthesize SOURCE", f"--method {record.method}"]
     if record.selection:
-        words = ["understudy select CANDIDATES", "--private SOURCE"]
-    if record.guarantee == "differential privacy":
-        words += [f"--epsilon {receipt.epsilon:.6g}", f"--delta {receipt.delta:g}"]
+        words = ["understudy select CANDIDATES"]
+        if record.unprotected or "" in origins:
+            words.append("--private SOURCE")
+    if "" in origins:  # a run that asked something; with a release, epsilon is of both
+        own = f"{receipt.epsilon:.6g}" if len(origins) == 1 else "EPSILON"
+        words += [f"--epsilon {own}", f"--delta {receipt.delta:g}"]
+        words += ["--tune SPACE"] if receipt.runs else []
+        words += ["--unit COLUMN"] if people_in_words(receipt.unit) else []
+        words += [f"--adjacency {receipt.adjacency}"]
     elif record.unprotected:
         words.append("--no-guarantee")
     for name, value in record.params.items():
@@ -187,7 +215,7 @@ def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
         facts.append(("disclosures without noise", f"{spent.disclosures:,}"))
         figures["epsilon of all releases"] = spent.spent
     names = [run.dataset, run.ledger or "", *map(str, run.settings.values())]
-    words = tuple(name for name in names if re.fullmatch(r"[^\s{}\[\]:]*[/\\][^\s{}\[\]]+", name))
+    words = tuple(name for name in names if _PRIVATE_PATH.fullmatch(name))
     owner = OwnerSide(tuple(facts), words, figures, tuple(map(_disclosed, own)))
     return hosts if at_hand else None, owner
 

@@ -6,14 +6,14 @@
     >>> read(caption)
     {'target': 'dog', 'status': 'sleeping', 'coat': 'brown'}
 
-Nothing here draws or needs more than the standard library: `as_json` gives the data to programs
-that write captions or read images by the same phrases.
+Nothing here draws or needs more than the standard library: `PHRASES.as_json` gives the data to
+programs that write captions or read images by the same phrases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from understudy.core.phrases import EMPTY, AttributeValues, Phrases
 
@@ -144,11 +144,6 @@ PHRASES = Phrases(
     pairs={"two-objects": ["bottle", "frame"]},
 )
 """All of the grammar."""
-
-
-def as_json() -> dict[str, Any]:
-    """All of the grammar as JSON values, to be kept in a file or handed to a writer of captions."""
-    return PHRASES.as_json()
 
 
 def describe(

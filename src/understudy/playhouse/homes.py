@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from understudy.core.errors import ConfigError
 from understudy.playhouse.attributes import TARGET_STATUSES
@@ -16,7 +15,6 @@ from understudy.playhouse.render import render
 from understudy.playhouse.staging import sample_scene
 from understudy.playhouse.world import check_size
 
-Task = Literal["pet-status", "activity", "bottle", "two-objects"]
 TASKS: Mapping[str, str] = {
     "pet-status": "dog",
     "activity": "person",

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from understudy.playhouse.canvas import Canvas, Point, circle, limb
 from understudy.playhouse.colours import Colour, darker, lighter
 
-STYLES = ("flat", "outlined", "soft")
-
 
 @dataclass(frozen=True, slots=True)
 class Ink:

@@ -49,7 +49,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON file with an object in it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise RunError(f"{path}: holds a {type(content).__name__}, not a JSON object")

@@ -131,7 +131,7 @@ def _begun(files: RunPaths) -> RunSummary:
     begun = datetime.fromtimestamp(files.start.stat().st_mtime, UTC)
     return RunSummary(
         files.out,
-        "running" if _is_locked(files.lock) else "unfinished",
+        "running" if is_locked(files.lock) else "unfinished",
         settings.get("method"),
         settings.get("source"),
         settings.get("epsilon"),
@@ -142,13 +142,14 @@ def _begun(files: RunPaths) -> RunSummary:
     )
 
 
-def _is_locked(path: Path) -> bool:
-    """Whether a process works on a run."""
-    if not os.path.isfile(path):
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file, such as one that works on a run."""
+    try:
+        with path.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+    except OSError:
         return False
-    with path.open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
     return False

@@ -122,17 +122,23 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
     record = None
     try:
         content = read_json(place / "privacy.json")
-        record = read_record(content)
+        statement = read_record(content)
+        faults += [f"privacy.json: {fault}" for fault in guarantee_faults(content, statement)]
+        faults += document_faults(place, statement)
+        record = statement
     except RunError as error:
         faults.append(str(error))
-    else:
-        faults += [f"privacy.json: {fault}" for fault in guarantee_faults(content, record)]
-        faults += document_faults(place, record)
+    except (ArithmeticError, MemoryError, TypeError, ValueError):
+        faults.append("privacy.json: holds numbers that no guarantee comes to")
     return Verification(place, record, files, (*faults, *more), signed_by, key is not None)
 
 
 def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str]:
-    """What of a guarantee does not follow from what its stages state."""
+    """What of a guarantee does not follow from what its stages state.
+
+    Raises:
+        RunError: It holds numbers that mean nothing.
+    """
     claim, receipt = content["guarantee"], record.receipt
     if claim.get("kind") not in (None, record.guarantee):
         yield f"states the guarantee {claim['kind']!r}, and its numbers are those of another kind"
@@ -143,8 +149,9 @@ def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str
     numbers = [receipt.epsilon, receipt.delta, receipt.slack]
     numbers += [n for one in receipt.stages for n in (one.sensitivity, one.sigma, one.mu)]
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        yield "holds numbers that are negative or not finite"
-        return
+        raise RunError("privacy.json: holds numbers that are negative or not finite")
+    if not all(0 < one.rate <= 1 <= one.steps and one.share > 0 for one in receipt.stages):
+        raise RunError("privacy.json: has a stage of a rate, steps or a share that no stage has")
     for stage in receipt.stages:
         if not _same(stage.mu * stage.sigma, stage.sensitivity) or stage.mu <= 0:
             yield (

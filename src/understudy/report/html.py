@@ -62,7 +62,7 @@ _OF_CLASSES: dict[Group, str] = {"utility": "trained on the private records"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class BarSegment:
     """A piece of a bar: where it begins and how long it is, in percent, and its colour."""
 
     x: float
@@ -172,10 +172,10 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
         record=record,
         receipt=receipt,
         unit=meaning.unit_in_words(receipt.unit),
-        guarantee=verdict_table.guarantee_sentence(receipt),
+        guarantee=verdict_table.guarantee_sentence(record),
         budget=meaning.budget(receipt),
         part="open" if record.unprotected else "dp",
-        stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
+        stage_bar=bar([(stage.stage, stage.share) for stage in receipt.stages]),
         **more,
     )
 
@@ -216,17 +216,17 @@ def drawn_plots(
     ]
 
 
-def _bar(parts: list[tuple[str, float]]) -> list[_Segment]:
+def bar(parts: list[tuple[str, float]]) -> list[BarSegment]:
     """The parts one behind the other, from 0 to 100."""
-    segments: list[_Segment] = []
+    segments: list[BarSegment] = []
     x = 0.0
     for index, (label, part) in enumerate(parts):
-        segments.append(_Segment(x, 100 * part, index % HUES, label))
+        segments.append(BarSegment(x, 100 * part, index % HUES, label))
         x += 100 * part
     return segments
 
 
-def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[_Segment]:
+def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[BarSegment]:
     """Spent by others, by this run, and left, as parts of the total. Empty without a total.
 
     Epsilons do not simply add up, so what this run took is the rest of what was spent, no more
@@ -237,6 +237,6 @@ def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[_Segment]:
         return []
     spent = min(spending.spent / spending.epsilon, 1.0)
     if record.unprotected or any(stage.origin for stage in record.receipt.stages):
-        return _bar([("all runs", spent), ("left", 1.0 - spent)])
+        return bar([("all runs", spent), ("left", 1.0 - spent)])
     this = min(record.receipt.epsilon / spending.epsilon, spent)
-    return _bar([("other runs", spent - this), ("this run", this), ("left", 1.0 - spent)])
+    return bar([("other runs", spent - this), ("this run", this), ("left", 1.0 - spent)])

@@ -7,9 +7,10 @@ with a default are missing in files of earlier versions.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from datetime import date
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, with_config
 
 from understudy.core.results import (
     Better,
@@ -204,11 +205,15 @@ class DataEntry(_Model):
     contact: str = Field("", description="Whom to ask about the release; empty: not said.")
 
 
+def _iso_day(text: str) -> str:
+    return date.fromisoformat(text).isoformat()
+
+
 class PrivacyFile(_Model):
     """``privacy.json``: the guarantee of a release. Public."""
 
     form: Literal["understudy-privacy/1"] = Field(alias="schema")
-    date: str
+    date: Annotated[str, AfterValidator(_iso_day)]
     software: SoftwareEntry
     guarantee: GuaranteeEntry
     mechanism: dict[str, str]

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Literal
 
 from understudy.core.phrases import people_of
-from understudy.core.types import Receipt
+from understudy.core.types import Receipt, StageReceipt
 
 GROUPS = (1, 2, 5, 10)  # sizes of groups of units that the documents state a bound for
 
@@ -21,6 +21,16 @@ def composed_mu(receipt: Receipt) -> float | None:
     if any(stage.sampled for stage in receipt.stages):
         return None
     return math.sqrt(math.fsum(stage.mu**2 for stage in receipt.stages))
+
+
+def released(stage: StageReceipt) -> str:
+    """What a stage released, in words; its noise and mu are those of a step, where it has steps."""
+    if not stage.sampled:
+        return stage.query
+    return (
+        f"{stage.query}, in {stage.steps:,} steps, each on a sample of the units (rate "
+        f"{number(stage.rate)}); sensitivity, noise and mu are of a step"
+    )
 
 
 Guarantee = Literal["differential privacy", "no private data", "none"]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, WrongValue
 from understudy.core.files import public_name
 from understudy.core.results import Evaluation, Pairs, Verdict
 from understudy.core.types import Images, Receipt, Shape
@@ -105,6 +105,10 @@ class PublicQuality:
     balanced_accuracy: tuple[float, float, float]  # the mean of the recalls, 0 to 1
     # by class: the part of its private records that is found, 0 to 1
     recalls: Mapping[str, tuple[float, float, float]]
+
+    def __post_init__(self) -> None:
+        if len(self.recalls) < 2:
+            raise WrongValue("a classifier tells two classes apart, or more")
 
     @property
     def chance(self) -> float:

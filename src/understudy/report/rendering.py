@@ -76,6 +76,7 @@ def environment() -> Environment:
         "stated": meaning.stated,
         "number": meaning.number,
         "percent": meaning.percent,
+        "released": meaning.released,
         "value": value,
         "named": readable,
     }

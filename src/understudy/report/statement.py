@@ -25,13 +25,15 @@ _FILES = (
     "and all numbers in the documents"
 )
 
+_EVERY_ATTACKER = "Any attacker, whatever else they know and however much time they have."
+
 COVERED = (
     f"{_FILES}.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. It "
     "cannot weaken the guarantee.",
     "Other samples that the owner draws from the same noisy numbers: this folder and those samples "
     "have this one guarantee together.",
-    "Any attacker, whatever else they know and however much time they have.",
+    _EVERY_ATTACKER,
 )
 
 CONDITION = (
@@ -221,8 +223,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
 
 def _mechanism(record: RunRecord) -> dict[str, str]:
-    sampled = any(stage.sampled for stage in record.receipt.stages)
-    private = SAMPLED_MECHANISM if sampled else MECHANISM
+    private = SAMPLED_MECHANISM if meaning.composed_mu(record.receipt) is None else MECHANISM
     mechanism = _of_kind(record, private, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)
     return mechanism if record.receipt.runs is None else mechanism | SELECTION_MECHANISM
 
@@ -237,18 +238,20 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
             covered += CANDIDATES_COVERED
         else:
             not_covered = CANDIDATES_NOT_COVERED + NOT_COVERED
+    hosts = " and ".join(record.disclosed_to)
+    remote = (REMOTE.format(hosts=hosts),) if hosts else ()
     if names := ", ".join(record.conditional_on):
         files = covered[0].removesuffix(".") if record.selection else _FILES
         covered = (f"{files}; but for what is inferred ({names}).", *covered[1:])
         not_covered = (CONDITION.format(names=names), *not_covered)
-    if hosts := " and ".join(record.disclosed_to):
-        not_covered = (REMOTE.format(hosts=hosts), *not_covered)
-        covered = (*covered[:-1], f"{covered[-1].removesuffix('.')}; but {hosts}.")
+    if hosts:
+        exempt = f"{_EVERY_ATTACKER.removesuffix('.')}; but {hosts}."
+        covered = tuple(exempt if line == _EVERY_ATTACKER else line for line in covered)
     return _of_kind(
         record,
-        (covered, not_covered, ASSUMPTIONS),
+        (covered, remote + not_covered, ASSUMPTIONS),
         (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
-        (UNPROTECTED_COVERED, UNPROTECTED_NOT_COVERED, ()),
+        (UNPROTECTED_COVERED, remote + UNPROTECTED_NOT_COVERED, ()),
     )
 
 
@@ -269,6 +272,7 @@ def statement_text(record: RunRecord) -> str:
         record=record,
         inherited=[stage for stage in receipt.stages if stage.origin],
         receipt=receipt,
+        sampled=meaning.composed_mu(receipt) is None,
         unit=meaning.unit_in_words(receipt.unit),
         neighbours=meaning.neighbours_in_words(receipt),
         groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],

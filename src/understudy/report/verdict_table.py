@@ -59,6 +59,7 @@ NOT_MEASURED = (
 )
 """What is said of the quality of a release whose run did not pay for measuring it."""
 
+_PUBLIC = "No private data was used, so the release gives nothing away."
 _UNPROTECTED = (
     "There is no guarantee: private images steered what is in the release, without noise, and no "
     "bound holds on what it tells about them."
@@ -86,12 +87,25 @@ class Card:
         return not self.word.startswith("not measured")
 
 
-def guarantee_sentence(receipt: Receipt) -> str:
-    """The guarantee in one sentence."""
-    if meaning.is_public(receipt):
-        return "No private data was used, so the release gives nothing away."
-    if meaning.is_unprotected(receipt):
-        return _UNPROTECTED
+def guarantee_sentence(record: RunRecord) -> str:
+    """The guarantee in a sentence, what it is conditional on, and towards whom it does not hold."""
+    if record.public:
+        return _PUBLIC
+    sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record.receipt)
+    if record.conditional_on:
+        sentence += (
+            " This is conditional on what was inferred from the private images, and is outside of "
+            f"the guarantee: {', '.join(record.conditional_on)}."
+        )
+    if hosts := " and ".join(record.disclosed_to):
+        sentence += (
+            f" No guarantee holds towards {hosts}: private images, or what was said of them, were "
+            "sent there without noise, to run a model."
+        )
+    return sentence
+
+
+def _bound_sentence(receipt: Receipt) -> str:
     what = (
         "which of two candidates a certain unit was"
         if receipt.adjacency == "replace-one"
@@ -108,7 +122,7 @@ def guarantee_sentence(receipt: Receipt) -> str:
 def guarantee_card(receipt: Receipt) -> Card:
     """The verdict on the guarantee, from the receipt alone. Public."""
     if meaning.is_public(receipt):
-        return _card("guarantee", "good", guarantee_sentence(receipt), "", "public")
+        return _card("guarantee", "good", _PUBLIC, "", "public")
     if meaning.is_unprotected(receipt):
         return replace(_card("guarantee", "poor", _UNPROTECTED, "", "public"), word="none")
     bound = meaning.guess_bound(receipt)

@@ -126,14 +126,18 @@ def refresh(folder: str | PathLike[str]) -> Path:
     return load(folder).write()
 
 
-def write_public_report(folder: str | Path, out: Path) -> Path:
-    """Write the part of the report that may go with the release.
+def public_page(folder: str | Path) -> str:
+    """The part of the report that may go with the release, as HTML.
 
     Reads the folder of the release and nothing else: nothing of the owner's is opened.
     """
     record, place = _public(folder)
-    scatter = release_scatter(place, record)
-    return _write(out, public_report(record, _samples(place, record), scatter))
+    return public_report(record, _samples(place, record), release_scatter(place, record))
+
+
+def write_public_report(folder: str | Path, out: Path) -> Path:
+    """Write `public_page`."""
+    return _write(out, public_page(folder))
 
 
 def public_as_dict(folder: str | Path) -> dict[str, Any]:

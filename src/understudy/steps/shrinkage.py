@@ -247,10 +247,11 @@ def shrink_leading(
     sizes = np.arange(1, len(matrix) + 1)
     signals = energies - noise_sd**2 * (sizes * (sizes + 1) / 2 + 2 * sizes)
     best = int(signals.argmax())
-    keep, block = float(signals[best] / max(energies[best], 1e-300)), int(sizes[best])
+    keep = max(0.0, float(signals[best] / max(energies[best], 1e-300)))
+    block = int(sizes[best])
     noise = keep**2 * (energies[best] - max(signals[best], 0.0))
     faint = noise <= _FAINT * float((target[:block, :block] ** 2).sum())
-    if keep <= 0 or (keep < _PURE and not (clear and faint)):
+    if not keep or (keep < _PURE and not (clear and faint)):
         return target.copy(), 0, 0.0
     moved = target.copy()
     moved[:block, :block] += keep * difference[:block, :block]

@@ -28,7 +28,7 @@ from understudy.core.ports import Source
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.data.procedural import PROCEDURAL_NAMES
-from understudy.studio.autoencoder import from_network, in_pairs, to_network
+from understudy.studio.autoencoder import AutoencoderStage, from_network, in_pairs, to_network
 from understudy.studio.block_code import (
     begin_as_linear_code,
     new_block_code,
@@ -185,19 +185,12 @@ def _shrunk(image: Images) -> Images:
     return np.asarray(np.rint(four.mean(axis=(1, 3))), dtype=np.uint8)
 
 
-class PhotoStage:
+class PhotoStage(AutoencoderStage):
     """Learns to give images of any kind back from latents of zero mean and unit variance.
 
     An image comes whole, at half its size, in parts or enlarged (`VIEWS`); its colours may be
     exchanged, turned to their opposites, or left out.
     """
-
-    name = "vae"
-
-    def __init__(self, corpus: Corpus, network: Any, device: torch.device) -> None:
-        self.network = network
-        self.rows = len(corpus)
-        self._corpus, self._device = corpus, device
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
         """Absolute and squared errors of pixels; moments of the latents."""

@@ -46,9 +46,6 @@ from understudy.studio.plan import STAGES, TIME_SHARES, StudioPlan
 from understudy.studio.segmenter import SegmenterStage, new_segmenter
 from understudy.studio.sharpening import DecoderStage
 
-# Their calls carry no types.
-
-
 CONTINUED = ("unet", "inpainting")
 """Stages that can learn on from another studio's weights."""
 

@@ -28,6 +28,7 @@ from typing import Any, Literal
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import owner_file, write_whole
 from understudy.release.outputs import read_json
+from understudy.release.runs import is_locked
 
 ChildState = Literal["queued", "running", "finished", "failed", "stopped"]
 
@@ -204,21 +205,15 @@ class ChildJobs:
             place = self.folder / job.id
             if not self._begun(job):
                 self._note_end(job, None)
-            elif _is_held(place / "lock"):  # so its number is still its own
+            elif is_locked(place / "lock"):  # so its number is still its own
                 with suppress(ProcessLookupError, ValueError, OSError):
                     os.killpg(int((place / "process").read_text()), signal.SIGTERM)
-
-    def forget(self, job: ChildJob) -> None:
-        """Remove a job that is over, so that it can be asked for again."""
-        with self._lock:
-            if self.report(job).is_over:
-                shutil.rmtree(self.folder / job.id, ignore_errors=True)
 
     def _state(self, job: ChildJob) -> ChildState:
         place = self.folder / job.id
         if not self._begun(job):
             return "stopped" if (place / "end.json").exists() else "queued"
-        if _is_held(place / "lock"):
+        if is_locked(place / "lock"):
             return "running"
         with self._lock:  # its end is being noted
             code = None
@@ -241,7 +236,7 @@ class ChildJobs:
     def _is_over(self, job: ChildJob) -> bool:
         place = self.folder / job.id
         return (place / "end.json").exists() or (
-            self._begun(job) and not _is_held(place / "lock") and job.id not in self._children
+            self._begun(job) and not is_locked(place / "lock") and job.id not in self._children
         )
 
     def _tend(self) -> None:
@@ -270,23 +265,25 @@ class ChildJobs:
 
     def _begin(self, job: ChildJob) -> None:
         place = self.folder / job.id
-        with (
-            owner_file(place / "lock", "w") as lock,
-            owner_file(place / "out", "wb") as out,
-            owner_file(place / "err", "wb") as err,
-        ):
-            fcntl.flock(lock, fcntl.LOCK_EX)  # goes to the child, and ends with it
-            write_whole(place / "begun", b"")
-            child = subprocess.Popen(
-                [sys.executable, *_COMMAND, *job.words],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                pass_fds=(lock.fileno(),),
-            )
-            write_whole(place / "process", str(child.pid).encode())
-            self._children[job.id] = child
+        with owner_file(place / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes to the child, ends with it
+            except BlockingIOError:  # another studio begins it, or looks at it
+                return
+            if self._begun(job):
+                return
+            with owner_file(place / "out", "wb") as out, owner_file(place / "err", "wb") as err:
+                write_whole(place / "begun", b"")
+                child = subprocess.Popen(
+                    [sys.executable, *_COMMAND, *job.words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=(lock.fileno(),),
+                )
+                write_whole(place / "process", str(child.pid).encode())
+                self._children[job.id] = child
 
     def _note_end(self, job: ChildJob, code: int | None) -> None:
         text = json.dumps({"code": -signal.SIGTERM if code is None else code})
@@ -296,19 +293,6 @@ class ChildJobs:
         over = [job for job in self.all() if self._is_over(job)]
         for job in over[: max(0, len(over) - _MOST_STORED)]:
             shutil.rmtree(self.folder / job.id, ignore_errors=True)
-
-
-def _is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file."""
-    try:
-        with path.open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-    except OSError:
-        return False
-    return False
 
 
 def _tail(path: Path) -> str:

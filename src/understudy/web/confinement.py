@@ -87,7 +87,7 @@ class FolderRoots:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     if entry.is_symlink():
-                        target = Path(entry.path).resolve()
+                        target = Path(os.path.realpath(entry.path))  # also of a loop
                         if not any(target.is_relative_to(one) for one in self.folders.values()):
                             raise OutsideRoots
                     elif entry.is_dir(follow_symlinks=False):
@@ -139,7 +139,7 @@ class FolderRoots:
         """The value of an option of a run, as far as it names a file, with that file's path.
 
         Models are those of the package, or ``onnx:`` and ``litert:`` with the place of a file;
-        datasets are places.
+        datasets are places, and so are files of settings to choose from.
 
         Raises:
             ConfigError: Another model, which the command line takes.
@@ -148,6 +148,8 @@ class FolderRoots:
         dataset = option == "test" or (option in ROLES and ROLES[option].port == "Source")
         if dataset and value not in ("none", ""):
             return str(self.dataset(value))
+        if option == "tune" and value != "quick":
+            return str(self.path(value))
         if option == "quality" and ":" in value:
             measure, _, place = value.partition(":")
             return f"{measure}:{self.path(place)}"
@@ -168,6 +170,11 @@ class FolderRoots:
         if any(part in (".", "..") for part in parts):
             raise OutsideRoots
         return self.folders[name].joinpath(*parts)
+
+
+def new_name(name: str) -> str:
+    """The beginning of a name that `FolderRoots.new` takes, for something made of a file."""
+    return re.sub(r"^\W+", "", re.sub(r"[^\w .()+-]", "-", name))[:40].strip(". ") or "new"
 
 
 def _is_text(name: str) -> bool:

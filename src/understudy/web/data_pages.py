@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError
 from understudy.core.files import owner_file
 from understudy.core.option import list_of_names
-from understudy.web.confinement import FolderRoots
+from understudy.web.confinement import FolderRoots, new_name
 from understudy.web.option_forms import READING, form_options, reading_fields, words_of
 from understudy.web.studio import (
     WebStudio,
@@ -144,13 +144,14 @@ class DataPages:
         if folder.is_symlink():
             raise ConfigError(f"{_UPLOADS} is a link: remove it")
         place = self.studio.roots.new(
-            self.studio.roots.place(folder), _safe_stem(name) + secrets.token_hex(3) + suffix
+            self.studio.roots.place(folder),
+            f"{new_name(Path(name).stem)}-{secrets.token_hex(3)}{suffix}",
         )
         try:
             with owner_file(place, "wb") as file:
                 async for chunk in request.stream():
                     file.write(chunk)
-        except ClientDisconnect:
+        except BaseException:  # the browser has gone, or the disk is full
             os.unlink(place)
             raise
         return JSONResponse({"place": self.studio.roots.place(place)})
@@ -160,11 +161,6 @@ class DataPages:
         folder = self.studio.jobs.folder.parent / "sheets"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder / f"{self.studio.jobs.id_of('sheet', words)}.png"
-
-
-def _safe_stem(name: str) -> str:
-    letters = "".join(c for c in Path(name).stem[:40] if c.isascii() and (c.isalnum() or c in "-_"))
-    return f"{letters or 'upload'}-"
 
 
 def evaluate_words(roots: FolderRoots, synthetic: Path, form: Mapping[str, str]) -> list[str]:

@@ -55,14 +55,17 @@ class ExportPages:
         name = (release.parent if release != path else path).name
         descriptor, file = tempfile.mkstemp(suffix=".zip", dir=self.studio.jobs.folder)
         try:
-            with os.fdopen(descriptor, "wb") as opened, zipfile.ZipFile(opened, "w") as archive:
+            with (
+                os.fdopen(descriptor, "wb") as opened,
+                zipfile.ZipFile(opened, "w", strict_timestamps=False) as archive,
+            ):
                 if what in get_args(ReleaseFormat):
                     self._add_format(archive, release, what)
                 else:
                     for inner in files_below(release):
                         archive.write(release / inner, f"{name}/release/{inner}")
                 if what == "handover":
-                    archive.writestr(f"{name}/what-this-is.html", public_page(path))
+                    archive.writestr(f"{name}/what-this-is.html", reports.public_page(path))
         except BaseException:
             os.unlink(file)
             raise
@@ -136,13 +139,6 @@ def published_points(record: RunRecord, owner: OwnerRecord) -> tuple[BenchmarkRe
         classes=len(record.classes),
         side=shape[0] if shape else None,
     )
-
-
-def public_page(path: Path) -> str:
-    """The public report of a run, as the command line writes it."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "public.html"
-        return reports.write_public_report(path, page).read_text(encoding="utf-8")
 
 
 def _file(text: str, name: str, kind: str) -> Response:

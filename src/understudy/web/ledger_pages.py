@@ -11,9 +11,10 @@ from starlette.responses import Response
 
 from understudy.core.errors import ConfigError
 from understudy.data.reading_options import ImageFit
+from understudy.report.html import BarSegment
 from understudy.run import books
 from understudy.run.books import DatasetAccount
-from understudy.web.plan_pages import BarPart
+from understudy.web.plan_pages import budget_bar
 from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed, strings
 
 
@@ -95,17 +96,11 @@ class LedgerPages:
         return moved("/ledger", dataset=account.dataset.id)
 
 
-def _bar(account: DatasetAccount) -> list[BarPart]:
+def _bar(account: DatasetAccount) -> list[BarSegment]:
     """Spent and left as parts of the total."""
     budget, spent = account.dataset.budget, account.spent.epsilon
-    if budget is None:
-        return []
-    part = min(1.0, spent / budget.epsilon)
-    left = max(0.0, budget.epsilon - spent)
-    return [
-        BarPart(0.0, 100 * part, 0, f"spent: {spent:.3g}"),
-        BarPart(100 * part, 100 - 100 * part, 2, f"left: {left:.3g}"),
-    ]
+    parts = [] if budget is None else budget_bar(spent, spent, budget.epsilon)
+    return [part for part in parts if part.width]
 
 
 def _timeline(account: DatasetAccount) -> list[TimelineRow]:

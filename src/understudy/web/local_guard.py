@@ -13,13 +13,13 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
 from understudy.core.errors import packages_for
 
 with packages_for("the web studio", "web"):
     from starlette.datastructures import Headers, MutableHeaders
+    from starlette.requests import cookie_parser
     from starlette.responses import HTMLResponse, Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -192,13 +192,9 @@ class LocalGuard:
         return None
 
     def _session(self, headers: Headers) -> str | None:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        morsel = cookies.get(self.cookie)
-        return morsel.value if morsel is not None and self.sessions.holds(morsel.value) else None
+        # Cookies of other servers of this machine come too, in whatever form they were set.
+        session = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        return session if self.sessions.holds(session) else None
 
     async def _with_form(
         self, scope: Scope, receive: Receive

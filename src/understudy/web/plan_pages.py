@@ -26,6 +26,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import RunPaths, require_free
+from understudy.report.html import BarSegment, bar
 from understudy.report.meaning import guess_bound, percent
 from understudy.report.verdict_table import guarantee_card
 from understudy.run import books
@@ -33,6 +34,7 @@ from understudy.run.command_words import amount_words
 from understudy.run.config import make_config
 from understudy.run.methods import method_as_dict, methods
 from understudy.web.child_jobs import ChildJob, JobReport
+from understudy.web.confinement import new_name
 from understudy.web.data_pages import PlaceName
 from understudy.web.option_forms import READING, SETTING, form_options, run_fields, words_of
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
@@ -84,16 +86,6 @@ def risk_of(epsilon: float, delta: float) -> Risk:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BarPart:
-    """A piece of the ledger's bar, in percent."""
-
-    x: float
-    width: float
-    hue: int
-    label: str
-
-
 class PlanPages:
     """From a dataset to a charge."""
 
@@ -133,6 +125,7 @@ class PlanPages:
         stamp = studio.stamp(path)
         job, report = studio.asked("plan", ask, about=path, stamp=stamp)
         plan = studio.jobs.json(job) if report.state == "finished" else None
+        cost = plan["plan"] if plan else None
         return studio.page(
             request,
             "plan.html",
@@ -143,11 +136,11 @@ class PlanPages:
             plan=plan,
             job=job,
             report=report,
-            cost=plan["plan"] if plan else None,
-            budget_bar=_bar(plan["plan"]) if plan and plan["plan"] else (),
+            cost=cost,
+            budget_bar=budget_bar(cost["spent"], cost["after"], cost["budget"]) if cost else (),
             methods=[method_as_dict(one) for one in methods().values()],
             fields=run_fields(_proposed(plan) | values),
-            out=out or f"{path.stem}-{date.today().isoformat()}",
+            out=out or f"{new_name(path.stem)}-{date.today().isoformat()}",
             out_folder=self._folder(source),
             command_words=(plan or {}).get("command") or command_line_of(words),
             **self._forecast(words, path, stamp, source, wanted=bool(forecast)),
@@ -226,7 +219,7 @@ class PlanPages:
         )
 
     def charge(
-        self, request: Request, source: PlaceName, epsilon: Amount, out: PlaceName, stop: Stop = ""
+        self, request: Request, source: PlaceName, epsilon: Amount, out: PlaceName
     ) -> Response:
         """The numbers once more, and the button that spends them."""
         studio = self.studio
@@ -244,7 +237,7 @@ class PlanPages:
             job=job,
             report=report,
             risk=risk_of(amount, _delta(values)),
-            budget_bar=_bar(plan) if plan else (),
+            budget_bar=budget_bar(plan["spent"], plan["after"], plan["budget"]) if plan else (),
             values=options,
             shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
             waits=sum(not studio.jobs.report(one).is_over for one in self._queued()),
@@ -324,24 +317,13 @@ class PlanPages:
         return self.studio.roots.new(self._folder(source), out)
 
 
-def _bar(plan: Mapping[str, Any]) -> list[BarPart]:
-    return budget_bar(plan["spent"], plan["after"], plan["budget"])
-
-
-def budget_bar(spent: float, after: float, total: float | None) -> list[BarPart]:
+def budget_bar(spent: float, after: float, total: float | None) -> list[BarSegment]:
     """Spent before, by this run, and left, as parts of the total; without one, of what is spent."""
     whole = max(total or 0.0, after) or 1.0
-    left = max(0.0, whole - after) if total else 0.0
-    parts = [
-        (f"spent before: {spent:.3g}", spent),
-        (f"this run: {after - spent:.3g}", after - spent),
-    ]
-    parts += [(f"left: {left:.3g}", left)] if total else []
-    x, drawn = 0.0, []
-    for hue, (label, amount) in enumerate(parts):
-        drawn.append(BarPart(x, 100 * amount / whole, hue, label))
-        x += 100 * amount / whole
-    return drawn
+    amounts = {"spent before": spent, "this run": after - spent}
+    if total:
+        amounts["left"] = max(0.0, whole - after)
+    return bar([(f"{label}: {amount:.3g}", amount / whole) for label, amount in amounts.items()])
 
 
 def _proposed(plan: Mapping[str, Any] | None) -> dict[str, str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import lzma
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,18 +25,19 @@ from starlette.responses import HTMLResponse, Response
 from understudy.core.errors import ConfigError, RunError
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.release.verify import Verification, verify
-from understudy.report import RunRecord, read_record
+from understudy.report import read_record
 from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
 from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName, evaluate_words
-from understudy.web.export_pages import figures, public_page, published_points
+from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
 
 SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
@@ -71,9 +74,9 @@ class ResultPages:
         owned = RunPaths(path).record.is_file()
         owner = reports.load(path).owner if owned else None
         comparable = published_points(record, owner) if owner else ()
-        samples = SampleIndex(release)
-        classes = samples.classes()
+        classes = SampleIndex(release).classes()
         label = min(label, max(0, len(classes) - 1))
+        count = classes[label].count if classes else 0
         jobs = self.studio.jobs
         done = [(job, jobs.report(job)) for job in jobs.of(path) if job.kind != "synthesize"]
         return self.studio.page(
@@ -93,8 +96,8 @@ class ResultPages:
             classes=classes,
             label=label,
             page=page,
-            pages=-(-classes[label].count // PAGE) if classes else 0,
-            numbers=samples.page(label, page) if classes else [],
+            pages=-(-count // PAGE),
+            numbers=range(page * PAGE, min((page + 1) * PAGE, count)),
             jobs=done[-6:],
             command_words=command_line_of(["report", str(path)]),
         )
@@ -116,7 +119,7 @@ class ResultPages:
     def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""
         path, _ = self._release(run)
-        return document(public_page(path))
+        return document(reports.public_page(path))
 
     def do(self, request: Request) -> Response:
         """Begin one of the commands that are done with a release; none of them spends anything."""
@@ -246,13 +249,7 @@ def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
                     raise RunError(f"{file.name}: holds more than a release may")
                 for one in members:  # no name leads out of the folder, and links become files
                     archive.extract(one, place)
-        except (
-            zipfile.BadZipFile,
-            OSError,
-            ValueError,
-            RuntimeError,
-            NotImplementedError,
-        ) as error:
+        except (*_ZIP_ERRORS, OSError, ValueError, RuntimeError) as error:
             raise RunError(f"{file.name}: is no zip that can be read") from error
         inner = Path(place)
         for _ in range(3):
@@ -264,8 +261,10 @@ def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def _guarantee(checked: Verification | None) -> Any:
-    record: RunRecord | None = None if checked is None else checked.record
-    return None if record is None else guarantee_card(record.receipt)
+    """The card of a release that is sound: of another, what it states is no guarantee."""
+    if checked is None or checked.record is None or not checked.sound:
+        return None
+    return guarantee_card(checked.record.receipt)
 
 
 def _whole(text: str, name: str) -> int:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -50,12 +51,12 @@ class ListedRun:
 
     place: str
     state: str
-    method: str | None
-    epsilon: Any
-    samples: int | None
-    date: str | None
-    problem: str | None
-    values: Mapping[str, MetricValue]
+    method: str | None = None
+    epsilon: Any = None
+    samples: int | None = None
+    date: str | None = None
+    problem: str | None = None
+    values: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
 class RunPages:
@@ -88,9 +89,10 @@ class RunPages:
         places = {one.place for one in listed}
         for job in studio.jobs.all():
             if job.kind == "synthesize" and not studio.jobs.report(job).is_over:
-                place = roots.place(Path(job.about))
-                if place not in places:
-                    listed.append(_waiting(place, studio.jobs.report(job)))
+                with suppress(OutsideRoots):  # asked for in a studio of other folders
+                    place = roots.place(Path(job.about))
+                    if place not in places:
+                        listed.append(ListedRun(place, studio.jobs.report(job).state))
         shown = [
             one
             for one in listed
@@ -226,10 +228,6 @@ def _listed(studio: WebStudio, one: RunSummary) -> ListedRun:
         one.problem,
         _measured(one.folder) if one.state == "finished" else {},
     )
-
-
-def _waiting(place: str, report: JobReport) -> ListedRun:
-    return ListedRun(place, report.state, None, None, None, None, None, {})
 
 
 def _measured(folder: Path) -> dict[str, MetricValue]:

@@ -51,14 +51,6 @@ class SampleIndex:
             return [SampleClass(*pair) for pair in zip(names, counts, strict=True)]
         return [SampleClass(name, len(_files(path))) for name, path in self._folders()]
 
-    def page(self, label: int, page: int) -> list[int]:
-        """Which images of a class stand on a page, from 0: their numbers in it."""
-        classes = self.classes()
-        if not 0 <= label < len(classes):
-            raise ConfigError("this release has no such class")
-        first = page * PAGE
-        return list(range(first, min(first + PAGE, classes[label].count)))
-
     def thumbnail(self, label: int, number: int) -> bytes:
         """An image of a class as a PNG, by its number in the class.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -172,24 +173,26 @@ class WebStudio:
 
 
 def dataset_stamp(dataset: Path) -> str:
-    """What changes when a file comes to a dataset or goes, in it or one folder below."""
+    """What changes when a file of a dataset comes, goes or is written anew, however deep."""
     inner = (
-        [entry.path for entry in os.scandir(dataset) if entry.is_dir()] if dataset.is_dir() else []
+        os.path.join(folder, name)
+        for folder, folders, files in os.walk(dataset)
+        for name in (*folders, *files)
     )
-    return str(max(map(_changed, [dataset, *map(Path, inner)])))
+    return str(max(map(_changed, (str(dataset), *inner))))
 
 
-def _changed(path: Path) -> int:
+def _changed(path: Path | str) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return os.lstat(path).st_ctime_ns
     except OSError:
         return 0
 
 
 def command_line_of(words: Iterable[str]) -> str:
     """A command as it is typed in the folder that the studio was started in."""
-    here = os.getcwd() + os.sep
-    shown = [word.replace(here, "", 1) for word in words if word != "--progress=json"]
+    here = re.compile(f"(^|[=:]){re.escape(os.getcwd() + os.sep)}")
+    shown = [here.sub(r"\1", word, count=1) for word in words if word != "--progress=json"]
     secret = [word.startswith("--ledger=") and "@" in word for word in shown]  # a password
     shown = ["--ledger=postgresql://..." if s else w for s, w in zip(secret, shown, strict=True)]
     return shlex.join(["understudy", *shown])
