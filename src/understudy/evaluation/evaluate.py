@@ -192,7 +192,7 @@ class _Measurement:
         if self.options.trains:
             whole.add(self._trained())
         judged = [
-            verdicts.judge_fidelity(whole.values),
+            verdicts.judge_fidelity(whole.values, min(len(side.indices) for side in sides)),
             verdicts.judge_utility(whole.values),
             verdicts.judge_leakage(leakage, results),
             verdicts.judge_attacks(results, leakage),

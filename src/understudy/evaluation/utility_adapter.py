@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import scipy
 
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Source
@@ -265,15 +266,16 @@ def _keep_first(
 
 
 def _values(report: UtilityReport, measured: str, classes: Sequence[str]) -> Iterator[MetricValue]:
-    """Means over the seeds; the interval is that of the seeds where there are several."""
+    """Means over the seeds; where there are several, with Student's interval (95 %)."""
+    seeds = len(report.synthetic)
     for field, metric in _SCORES:
         value, spread = mean_and_spread(report.synthetic, field)
-        half = 1.96 * spread / np.sqrt(len(report.synthetic))
-        several = len(report.synthetic) > 1
+        number: float | Interval = value
+        if seeds > 1:
+            half = float(scipy.stats.t.ppf(0.975, seeds - 1)) * spread / np.sqrt(seeds)
+            number = Interval(value, max(0.0, value - half), min(1.0, value + half))
         yield metric.value(
-            Interval(value, value - half, value + half) if several else value,
-            baseline=mean_and_spread(report.real, field)[0],
-            measured=measured,
+            number, baseline=mean_and_spread(report.real, field)[0], measured=measured
         )
     if report.both:
         yield BALANCED_ACCURACY_WITH_PRIVATE.value(
