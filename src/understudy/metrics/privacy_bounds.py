@@ -23,6 +23,9 @@ _PARTS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Parts of the canaries that are guessed; each is tried, and the confidence is shared."""
 
 
+LEAST_CANARIES = 20
+"""Canaries of an audit by one run, at least."""
+
 STATED_EPSILON = Metric(
     key="stated_epsilon",
     group="audit",
@@ -228,10 +231,14 @@ def audit_one_run(
         confidence: As for `audit_pairs`.
     """
     scores, inside = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
-    if len(scores) < 20 or scores.shape != inside.shape or not np.isfinite(scores).all():
+    if (
+        len(scores) < LEAST_CANARIES
+        or scores.shape != inside.shape
+        or not np.isfinite(scores).all()
+    ):
         raise InputError(
-            f"an audit takes 20 canaries or more with a finite score each, found {scores.shape} "
-            f"scores of {inside.shape}"
+            f"an audit takes {LEAST_CANARIES} canaries or more with a finite score each, found "
+            f"{scores.shape} scores of {inside.shape}"
         )
     order = np.argsort(scores, kind="stable")
     each = 1 - (1 - confidence) / len(_PARTS)

@@ -160,8 +160,8 @@ class ChatCaptioner(WritingCaptioner):
     """A chat model that sees: answers a prompt about each image."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
-            from transformers import AutoModelForImageTextToText
+        from transformers import AutoModelForImageTextToText
+
         self._processor = load_processor(model, options)
         if not getattr(self._processor, "chat_template", None):
             raise BackendError(
@@ -213,10 +213,10 @@ def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
     read = read_options(options, CaptionerOptions, name=name)
     if family == "blip":
         return BlipCaptioner(rest, read)
-    with hub_errors(name, HUB_ALTERNATIVES):
-        from transformers.models.auto.modeling_auto import (
-            MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KNOWN,
-        )
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KNOWN,
+    )
+
     if family not in KNOWN:
         raise wrong_kind(name, "captioner", config)
     return ChatCaptioner(rest, read)

@@ -64,8 +64,8 @@ def network_kind(
     queries = config.get("model_type") if config.get("model_type") in QUERIES else None
     if queries is None and not built_for(config, head):
         raise wrong_kind(name, port, config)
-    with hub_errors(name, HUB_ALTERNATIVES):
-        import transformers
+    import transformers
+
     return getattr(transformers, f"AutoModel{head if queries is None else _OF_QUERIES}"), queries
 
 
