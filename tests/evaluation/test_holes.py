@@ -176,6 +176,9 @@ def test_what_a_selection_set_aside_is_no_test_set(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="may have had a part in its candidates"):
         understudy.evaluate(tmp_path / "out", real=tmp_path / "private.npz")
+    sides = (str(tmp_path / f"{name}.npz") for name in ("private", "test"))
+    inputs = Inputs.open(tmp_path / "out" / "release", *sides, EvaluationOptions())
+    assert not inputs.protected  # what is computed from it alone is covered by no guarantee
     evaluation = understudy.evaluate(
         tmp_path / "out", real=tmp_path / "private.npz", test=tmp_path / "test.npz"
     )
