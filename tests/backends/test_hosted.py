@@ -160,6 +160,8 @@ def test_embeddings_are_unit_rows_whatever_their_form_and_of_the_right_length(se
     server.faults["wrong dimension"] = 100
     with pytest.raises(BackendError, match="an embedding of 23 numbers instead of 24"):
         model.encode(RED)
+    with pytest.raises(BackendError, match="dim must be 1 or more"):
+        encoder(server, dim=0)
 
 
 def test_a_server_without_embeddings_of_images_is_found_out_once(server):

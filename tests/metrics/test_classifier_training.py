@@ -87,7 +87,7 @@ def test_images_are_learned(
 def test_probabilities_agree_with_what_is_predicted() -> None:
     classifier = train_points(300, epochs=3)
     x, _ = points(700, 2)
-    p = classifier.probabilities(x, batch=64)
+    p = classifier.probabilities(x)
     assert p.shape == (700, 4)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
     assert np.array_equal(p.argmax(axis=1), classifier.predict(x))

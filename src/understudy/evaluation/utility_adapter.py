@@ -175,11 +175,12 @@ def measure_by_size(
     if not (networks := _in_passes(networks)):
         return Part(left_out=["accuracy over the number of rows: no network learns in passes"])
     network = min(networks, key=_CHEAPEST.index)
-    accuracies = accuracy_by_size(
+    sizes = halvings(len(synthetic.labels), most=_SIZES)
+    results = accuracy_by_size(
         synthetic,
         held_out,
         network=network,
-        sizes=halvings(len(synthetic.labels), most=_SIZES),
+        sizes=sizes,
         epochs=epochs,
         progress=EpochBar(bars, f"training {WORDS[network]} on parts of the release"),
     )
@@ -188,8 +189,8 @@ def measure_by_size(
         f"{WORDS[network]}, trained on parts of the release",
         "rows of the release",
         "balanced accuracy",
-        tuple(map(float, accuracies.sizes)),
-        accuracies.means,
+        tuple(map(float, sizes)),
+        tuple(result.balanced for result in results),
     )
     return Part(curves=[curve])
 

@@ -38,7 +38,7 @@ from understudy.backends.hub.pretrained import (
 )
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Captioner
@@ -53,15 +53,13 @@ class CaptionerOptions(HubOptions):
 
     exact: ClassVar[bool] = True
 
-    batch: int = 8
+    batch: PositiveCount = 8
     prefix: str = ""
     prompt: str = PROMPT
-    tokens: int = 48
+    tokens: PositiveCount = 48
 
     def __post_init__(self) -> None:
         HubOptions.__post_init__(self)
-        if self.tokens < 1:
-            raise ValueError("tokens must be 1 or more")
         if not self.prompt.strip():
             raise ValueError("prompt is empty")
 
