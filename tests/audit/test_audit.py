@@ -109,6 +109,7 @@ def test_mechanisms_are_audited_without_data():
         ({"confidence": 0.2}, "confidence must lie in"),
         ({"method": "nothing"}, "unknown method"),
         ({"how": "lira", "settings": {"conditional": False}}, "LiRA trains classifiers"),
+        ({"how": "lira", "rows": 19}, "20 records or more whether they were in, found 19"),
     ],
 )
 def test_what_makes_no_audit_is_refused(source, options, words):

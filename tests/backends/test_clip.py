@@ -124,6 +124,32 @@ def test_weights_that_can_run_code_are_refused(models: Path, tmp_path: Path) -> 
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("model.safetensors", b"\x08\x00\x00", "cannot be loaded: SafetensorError"),
+        ("config.json", b'{"caf\xe9": 1}', "cannot be loaded: UnicodeDecodeError"),
+        ("preprocessor_config.json", b'{"image_mean": [0.5, 0.5]}', "2 numbers for the three"),
+        ("preprocessor_config.json", b'{"size": {"height": -4, "width": 4}}', "sides of -4, 4"),
+        ("preprocessor_config.json", b'{"resample": 9}', "9 is not a valid Resampling"),
+    ],
+)
+def test_torn_files_and_those_that_lie_are_refused(
+    models: Path, tmp_path: Path, file: str, content: bytes, words: str
+) -> None:
+    folder = copy(built("dino", models), tmp_path / "torn")
+    (folder / file).write_bytes(content)
+    with pytest.raises(BackendError, match=words):
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
+
+
+def test_a_card_that_is_no_utf_8_states_no_licence(models: Path, tmp_path: Path) -> None:
+    folder = copy(built("dino", models), tmp_path / "card")
+    (folder / "README.md").write_bytes("---\nlicense: café\n---\n".encode("latin-1"))
+    licence = load_encoder(f"hf:{folder}", shape=(32, 32, 3)).licence
+    assert licence == "no licence stated (card)"
+
+
 def test_code_of_the_model_is_not_run(models: Path, tmp_path: Path) -> None:
     folder = copy(built("clip", models), tmp_path / "code")
     told = json.loads((folder / "config.json").read_text())

@@ -108,6 +108,11 @@ def test_a_wait_that_is_asked_for_is_waited_and_a_long_one_stops(server, monkeyp
     assert hosted_client._retry_after("7") == 7
     assert hosted_client._retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0
     assert hosted_client._retry_after("soon") is None
+    waits.clear()
+    monkeypatch.setattr(hosted_client, "_FIRST_WAIT", 50.0)
+    server.faults["server error"] = 3
+    captioner(server, retries=3).caption(RED)
+    assert waits == [50.0, 60.0, 60.0]
     monkeypatch.setattr(hosted_client, "_LONGEST_WAIT", -1.0)
     server.faults["rate limit"] = 1
     with pytest.raises(BackendError, match="asks to wait for 0 s"):
@@ -155,6 +160,8 @@ def test_embeddings_are_unit_rows_whatever_their_form_and_of_the_right_length(se
     server.faults["wrong dimension"] = 100
     with pytest.raises(BackendError, match="an embedding of 23 numbers instead of 24"):
         model.encode(RED)
+    with pytest.raises(BackendError, match="dim must be 1 or more"):
+        encoder(server, dim=0)
 
 
 def test_a_server_without_embeddings_of_images_is_found_out_once(server):

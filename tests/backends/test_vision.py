@@ -182,3 +182,9 @@ def test_a_pose_of_the_whole_image_is_that_of_the_library(models: Path) -> None:
         close = np.isclose(pose[0, :, :2], expected["keypoints"], rtol=1e-3, atol=0.05)
         assert close.mean() > 0.7
         np.testing.assert_allclose(pose[0, :, 2], expected["scores"].clamp(0, 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("option", ["batch=0", "size=0", "threshold=2"])
+def test_options_out_of_their_range_are_refused(option: str, models: Path) -> None:
+    with pytest.raises(BackendError, match=f"{option.partition('=')[0]} must be"):
+        load_model(Detector, f"hf:{built('detr', models)}?{option}")

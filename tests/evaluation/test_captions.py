@@ -22,6 +22,10 @@ def no_bars(words, total=None):
     return lambda rows: None
 
 
+def measured(painted, features, protected=True):
+    return measure_captions(*painted, features, no_bars, protected=protected)
+
+
 def written(place, images, captions, labels, format="png"):
     """A release, rows in the order they are given."""
     batch = SyntheticBatch(np.asarray(labels), images=images, captions=captions)
@@ -42,7 +46,7 @@ def painted(tmp_path):
 
 
 def test_images_that_show_what_their_captions_say_score_highly(painted):
-    found = measure_captions(*painted, FeatureExtractor("test:eye", Eye()), no_bars)
+    found = measured(painted, FeatureExtractor("test:eye", Eye()))
     score, others = found.values
     assert score.name == "CLIP score (test:eye)"
     assert others.name == "CLIP score (test:eye), captions shuffled"
@@ -53,12 +57,14 @@ def test_images_that_show_what_their_captions_say_score_highly(painted):
         assert one.low <= one.value <= one.high
     assert found.settings == {"rows_with_captions": 40}
     assert not found.left_out
+    unprotected = measured(painted, FeatureExtractor("test:eye", Eye()), protected=False)
+    assert {one.kind for one in unprotected.values} == {"owner-only"}
 
 
 def test_of_a_large_release_random_rows_are_read_with_their_own_captions(painted, monkeypatch):
     monkeypatch.setattr("understudy.evaluation.caption_adapter.CAPTIONED_ROWS", 11)
     monkeypatch.setattr("understudy.evaluation.caption_adapter._BATCH", 4)
-    one, two = (measure_captions(*painted, FeatureExtractor("e", Eye()), no_bars) for _ in range(2))
+    one, two = (measured(painted, FeatureExtractor("e", Eye())) for _ in range(2))
     assert one.settings == {"rows_with_captions": 11}
     assert one.values[0].value > 99
     assert one.values == two.values
@@ -66,7 +72,7 @@ def test_of_a_large_release_random_rows_are_read_with_their_own_captions(painted
 
 def test_an_encoder_that_reads_no_text_measures_nothing_and_says_what_would(painted):
     for features in (FeatureExtractor("test:blind", Blind()), FeatureExtractor("of the release")):
-        found = measure_captions(*painted, features, no_bars)
+        found = measured(painted, features)
         assert not found.values
         (left,) = found.left_out
         assert left.startswith(f"CLIP score of the captions: {features.name} reads no text")

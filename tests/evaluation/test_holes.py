@@ -21,6 +21,8 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.results import Evaluation, Verdict
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.evaluation.time_estimate import estimated_seconds
+from understudy.evaluation.utility_adapter import _values
+from understudy.metrics.utility import UtilityReport, UtilityResult
 
 FEATURES = "embedded:dct?coefficients=60"
 Rows = list[tuple[str, NDArray[np.uint8]]]
@@ -57,6 +59,16 @@ def test_an_attack_is_not_good_beside_many_copies(world: Path) -> None:
         assert attack.grade == "poor"
         assert "86 of 200 synthetic images (43.00%) are exact copies" in attack.sentence
     assert verdict(evaluate(world, "honest"), "attack").grade == "good"
+
+
+def test_an_interval_over_two_seeds_is_students() -> None:
+    results = tuple(
+        UtilityResult(accuracy, {"cat": accuracy}, accuracy, 9, "cnn", 0, ece=0.1)
+        for accuracy in (0.50, 0.51)
+    )
+    balanced, *_ = _values(UtilityReport(results, results), "a network", ())
+    half = 12.706 * np.std([0.50, 0.51], ddof=1) / np.sqrt(2)
+    assert (balanced.low, balanced.high) == pytest.approx((0.505 - half, 0.505 + half), abs=1e-5)
 
 
 def test_attacks_that_were_left_out_are_not_said_to_have_had_too_few_records(world: Path) -> None:
@@ -164,6 +176,9 @@ def test_what_a_selection_set_aside_is_no_test_set(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="may have had a part in its candidates"):
         understudy.evaluate(tmp_path / "out", real=tmp_path / "private.npz")
+    sides = (str(tmp_path / f"{name}.npz") for name in ("private", "test"))
+    inputs = Inputs.open(tmp_path / "out" / "release", *sides, EvaluationOptions())
+    assert not inputs.protected  # what is computed from it alone is covered by no guarantee
     evaluation = understudy.evaluate(
         tmp_path / "out", real=tmp_path / "private.npz", test=tmp_path / "test.npz"
     )

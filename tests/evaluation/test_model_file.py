@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.backends.tiny_onnx import save as save_onnx
 from tests.evaluation.test_holes import verdict
 from tests.run.blobs import blobs, folder_of
 from tests.run.samples import QUICK, embeddings
 
 import understudy
+from understudy.backends.classifier_file import ClassifierFile
 from understudy.core.results import Evaluation
+from understudy.metrics.scoring import calibration
 from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.run.trained_model import train_classifier
 
@@ -89,6 +92,17 @@ def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path
     )
     assert verdict(evaluation, "attack").grade == "poor"
     assert value(evaluation, ACCURACY.key) < 0.5
+
+
+def test_probabilities_of_8_bits_are_not_taken_for_scores(tmp_path: Path) -> None:
+    """They are rounded, so that a row of them sums to 1 only about."""
+    path = save_onnx(
+        tmp_path / "model.onnx", [("Identity", ["x"], ["p"], {})], {"x": ["n", 3]}, {"p": ["n", 3]}
+    )
+    rounded = np.array([[253, 1, 1], [85, 86, 86]]) / 256
+    probabilities = ClassifierFile(path).probabilities(rounded)
+    assert probabilities == pytest.approx(rounded / rounded.sum(axis=1, keepdims=True))
+    assert calibration(probabilities, np.array([0, 1])).log_loss < 1
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_images_are_learned(
 def test_probabilities_agree_with_what_is_predicted() -> None:
     classifier = train_points(300, epochs=3)
     x, _ = points(700, 2)
-    p = classifier.probabilities(x, batch=64)
+    p = classifier.probabilities(x)
     assert p.shape == (700, 4)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
     assert np.array_equal(p.argmax(axis=1), classifier.predict(x))
@@ -130,6 +131,17 @@ def test_the_seed_decides_everything(train: Callable[..., Classifier]) -> None:
     np.random.seed(1234)
     assert np.array_equal(first, weights(train(seed=5, epochs=2)))
     assert not np.array_equal(first, weights(train(seed=6, epochs=2)))
+
+
+def test_trainings_side_by_side_are_those_one_after_the_other() -> None:
+    x, y = points(200, 0)
+
+    def trained(seed: int) -> NDArray[np.float32]:
+        return weights(train_on_embeddings(x, y, classes=4, seed=seed, epochs=10, batch=32))
+
+    with ThreadPoolExecutor(2) as pool:
+        side_by_side = list(pool.map(trained, (0, 1)))
+    assert np.array_equal(side_by_side, [trained(0), trained(1)])
 
 
 def test_constant_features_are_left_out() -> None:

@@ -17,8 +17,3 @@ def test_at_a_bound_the_count_is_as_unlikely_as_stated(hits):
     low, high = rate_at_least(hits, 20, 0.03), rate_at_most(hits, 20, 0.03)
     assert stats.binom.sf(hits - 1, 20, low) == pytest.approx(0.03)
     assert stats.binom.cdf(hits, 20, high) == pytest.approx(0.03)
-
-
-def test_nothing_seen_and_nothing_missed_leave_one_side_open():
-    assert rate_at_least(0, 5, 0.01) == 0
-    assert rate_at_most(5, 5, 0.01) == 1

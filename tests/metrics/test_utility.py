@@ -76,24 +76,6 @@ def test_balanced_accuracy_weighs_classes_alike() -> None:
     assert result.balanced == pytest.approx(0.5, abs=0.05)
 
 
-def test_report_trains_both_sides_alike() -> None:
-    told: list[tuple[int, int]] = []
-    release, real = cloud(900, 1, ("eel", "dog", "cat"), spread=4), cloud(300, 2)
-    report = utility_report(
-        release,
-        real,
-        cloud(500, 3),
-        network="two-layer",
-        seeds=(4, 5),
-        epochs=5,
-        progress=lambda *now: told.append(now),
-    )
-    assert [r.seed for r in report.synthetic] == [r.seed for r in report.real] == [4, 5]
-    assert {r.n_train for r in (*report.synthetic, *report.real)} == {300}
-    assert all(r.accuracy > 0.9 for r in report.real)
-    assert told == [(i, 20) for i in range(1, 21)]
-
-
 def test_training_on_both_and_keeping_the_classifiers() -> None:
     kept: list[tuple[str, int, Classifier]] = []
     told: list[tuple[int, int]] = []
@@ -113,6 +95,7 @@ def test_training_on_both_and_keeping_the_classifiers() -> None:
         progress=lambda *now: told.append(now),
     )
     assert [r.n_train for r in report.both] == [600, 600]
+    assert {r.n_train for r in (*report.synthetic, *report.real)} == {300}
     assert [(side, seed) for side, seed, _ in kept] == [
         (side, seed) for seed in (4, 5) for side in ("synthetic", "real", "both")
     ]

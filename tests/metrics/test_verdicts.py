@@ -81,6 +81,17 @@ def test_one_copy_that_chance_may_explain_is_shown_and_not_condemned():
     assert judge(release, exact=20, held_out_copies=20).grade == "fair"  # duplicates in the data
 
 
+@pytest.mark.parametrize(("count", "grade"), [(20, "unknown"), (600, "poor")])
+def test_few_held_out_records_leave_near_copies_open(count, grade):
+    release = OTHERS.copy()
+    release[:100] = PRIVATE[:100] + 0.01 * rows(7, 100)
+    distances = {"pixels": closeness(PRIVATE, release, HELD_OUT[:count])}
+    near = {"pixels": near_copies(distances["pixels"], false_alarms=0.01)}
+    leakage = Leakage(None, near, distances)
+    assert verdicts.judge_leakage(leakage, Attacks()).grade == grade
+    assert verdicts.judge_attacks(Attacks(), leakage).grade == grade
+
+
 def test_an_attack_that_works_is_a_leak_though_no_copy_stands_out():
     found = judge(PRIVATE + 0.6 * rows(6))
     assert found.grade in ("fair", "poor")
@@ -101,10 +112,11 @@ def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, 
         measured(COVERAGE, 0.0, 0.9, label="cat"),
         measured(FID, 12.0, 2.5),
     ]
-    found = verdicts.judge_fidelity(values)
+    found = verdicts.judge_fidelity(values, 50)
     assert found.grade == grade
     assert "FID 12 (2.5)" in found.sentence
-    assert verdicts.judge_fidelity(values[3:]).grade == "unknown"
+    assert verdicts.judge_fidelity(values[3:], 50).grade == "unknown"
+    assert verdicts.judge_fidelity(values, 49).grade == "unknown"
 
 
 @pytest.mark.parametrize(("value", "grade"), [(0.88, "good"), (0.78, "fair"), (0.3, "poor")])

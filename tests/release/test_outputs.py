@@ -2,12 +2,13 @@
 
 import os
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from understudy.core.errors import BudgetRefused, ConfigError, RunError
-from understudy.release.outputs import private_cache, run_folder
+from understudy.release.outputs import private_cache, release_folder, run_folder
 
 SETTINGS = {"epsilon": 1.0, "seed": 0, "count": None}
 
@@ -83,6 +84,16 @@ def test_one_process_works_on_a_run_at_a_time(tmp_path):
 
 
 REFUSED = BudgetRefused("scans", requested=2.0, budget=1.0, spent=0.5, remaining=0.8, delta=1e-5)
+
+
+def test_the_release_of_a_run_is_known_by_a_dot_and_by_a_link(tmp_path, monkeypatch):
+    release = tmp_path / "out" / "release"
+    release.mkdir(parents=True)
+    (release / "privacy.json").write_text("{}")
+    (tmp_path / "link").symlink_to(release)
+    monkeypatch.chdir(release)
+    for name in (".", tmp_path / "link", tmp_path / "out"):
+        assert release_folder(Path(name)) == release.resolve()
 
 
 def test_a_new_run_that_could_make_nothing_leaves_no_folder(tmp_path):

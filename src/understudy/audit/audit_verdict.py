@@ -8,7 +8,7 @@ from typing import Any
 from understudy.audit.mechanisms import MechanismFindings
 from understudy.audit.pairs import MethodFindings
 from understudy.audit.shadow_runs import LiraFindings
-from understudy.core.results import Curve, Evaluation, Grade, MetricValue, Verdict
+from understudy.core.results import Evaluation, Grade, MetricValue, Verdict
 from understudy.metrics.attacks import LIRA_AUC
 from understudy.metrics.noise_checks import (
     NOISE_CORRELATION,
@@ -26,7 +26,7 @@ from understudy.metrics.privacy_bounds import (
     STATED_EPSILON,
     Audit,
 )
-from understudy.metrics.roc import Roc
+from understudy.metrics.roc import roc_curve
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
 
@@ -90,7 +90,13 @@ def evaluation_of_lira(
         LIRA_AUC.value(area, measured=f"{what}, two-layer network on releases"),
         LIRA_AUC.value(direct_area, measured="two-layer network on the private records"),
     ]
-    curves = (_curve("releases", findings.release), _curve("the private records", findings.direct))
+    curves = tuple(
+        roc_curve(f"LiRA against networks trained on {words}", curve)
+        for words, curve in (
+            ("releases", findings.release),
+            ("the private records", findings.direct),
+        )
+    )
     # Not what perfect guesses would prove: an attack on a network is far from those.
     largest_bound = findings.direct_bound.epsilon
     evaluation = _evaluation(
@@ -131,17 +137,6 @@ def _noise(noise: NoiseFindings, measured: str) -> list[MetricValue]:
             for subject, value in noise.correlations.items()
         ),
     ]
-
-
-def _curve(of: str, findings: Roc) -> Curve:
-    return Curve(
-        "attack",
-        f"ROC of LiRA against networks trained on {of}",
-        "false positive rate",
-        "true positive rate",
-        tuple(findings.fpr.tolist()),
-        tuple(findings.tpr.tolist()),
-    )
 
 
 def _evaluation(

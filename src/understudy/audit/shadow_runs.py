@@ -14,7 +14,7 @@ from understudy.audit.bench import Bench, temporary_folder
 from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings, Labels
 from understudy.metrics.attacks import Shadows, Trained
-from understudy.metrics.privacy_bounds import Audit, audit_one_run
+from understudy.metrics.privacy_bounds import LEAST_CANARIES, Audit, audit_one_run
 from understudy.metrics.roc import Roc
 
 _EPOCHS = 100  # twice the recipe's: a network that fits its rows is what the attack is about
@@ -56,6 +56,11 @@ def audit_by_lira(
         trainer,
     )  # imports torch, which is an extra
 
+    if len(records) < LEAST_CANARIES:
+        raise ConfigError(
+            f"LiRA guesses of {LEAST_CANARIES} records or more whether they were in, found "
+            f"{len(records)}: raise --rows, or take a larger dataset"
+        )
     if len(records.classes) < 2 or not bench.method.keeps_classes(bench.params):
         raise ConfigError("LiRA trains classifiers: take a dataset and settings with classes")
     embeddings, indices = _embeddings(bench, records.values), np.arange(len(records))

@@ -23,6 +23,7 @@ _LITERT_SUFFIX = ".tflite"
 _METADATA = "understudy"  # of a LiteRT file: a JSON object of texts
 _PIXELS = "0..255"
 _BATCH = 64
+_ROUNDING = 0.1  # what a row of probabilities of 8 bits each may be off 1
 
 
 class ClassifierFile:
@@ -73,8 +74,9 @@ class ClassifierFile:
                 f"{self.path}: {len(values)} rows gave scores of shape {scores.shape}; a "
                 "classifier gives one score a class for each row"
             )
-        if (scores >= 0).all() and np.allclose(scores.sum(1), 1, atol=1e-3):
-            return scores  # probabilities already
+        sums = scores.sum(axis=1, keepdims=True)
+        if (scores >= 0).all() and np.allclose(sums, 1, atol=_ROUNDING):
+            return np.asarray(scores / sums)  # probabilities already
         return np.asarray(scipy.special.softmax(scores, axis=1), dtype=np.float64)
 
     def _scores(self, values: NDArray[Any]) -> NDArray[Any]:

@@ -31,12 +31,11 @@ from understudy.metrics.blind_attack import (
 )
 from understudy.metrics.fingerprints import area_means
 from understudy.metrics.labelled import Labelled, match_classes
-from understudy.metrics.roc import ADVANTAGE, MEMBERS_FOUND, Roc, roc, stronger_roc
+from understudy.metrics.roc import ADVANTAGE, MEMBERS_FOUND, Roc, roc, roc_curve, stronger_roc
 from understudy.metrics.subsets import some
 from understudy.metrics.verdicts import Attacks
 from understudy.run.progress import Bars
 
-_POINTS = 200
 _LOSS_ROWS = 10_000  # of each side
 _INFERRED_ROWS = 5_000  # private records whose class is inferred, at most, and held-out ones
 _LEAST = 20  # rows of non-members and of a reference, each
@@ -168,22 +167,6 @@ class _BlindComparison:
         ]
 
 
-def roc_curve(name: str, each: Roc) -> Curve:
-    """Its ROC with few enough points for a page, those at small false positive rates kept."""
-    rates = np.concatenate([[0.0], np.geomspace(1e-4, 1, _POINTS // 2 - 1)])
-    at = np.searchsorted(each.fpr, rates, side="right") - 1
-    even = np.linspace(0, len(each.fpr) - 1, _POINTS // 2).round().astype(np.int64)
-    points = np.unique(np.concatenate([at, even]))
-    return Curve(
-        "attack",
-        f"ROC of {name}",
-        "false positive rate",
-        "true positive rate",
-        tuple(each.fpr[points].tolist()),
-        tuple(each.tpr[points].tolist()),
-    )
-
-
 def attack_trained_model(
     model: Trained,
     private: Labelled,
@@ -193,7 +176,8 @@ def attack_trained_model(
 ) -> AttackResults:
     """Attack a model trained on the release by its loss on real records (Yeom et al. 2018).
 
-    The loss knows a row's class, so the blind attack knows it as well.
+    The loss knows a row's class, so the blind attack knows it as well. Of too few rows nothing is
+    said.
 
     Args:
         model: Rows to class probabilities.
@@ -202,6 +186,8 @@ def attack_trained_model(
         classes: The classes of the model.
         measured: What model it is.
     """
+    if min(len(private.labels), len(non_members.labels)) < _LEAST:
+        return AttackResults()
     losses, values, known = [], [], []
     for side in (private, non_members):
         few = side.at_most(_LOSS_ROWS)

@@ -1,7 +1,7 @@
 """How well the images of a release fit the captions that it keeps beside them.
 
-Only the release is looked at, and no private record: these values are covered by its guarantee, and
-may be published as it may.
+Only the release is looked at, and no private record: these values are covered by its guarantee,
+where it has one, and may be published as it may.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BATCH = 64
 
 
 def measure_captions(
-    release: Captioned, shape: Shape, features: FeatureExtractor, bars: Bars
+    release: Captioned, shape: Shape, features: FeatureExtractor, bars: Bars, *, protected: bool
 ) -> Part:
     """The CLIP score of a release, and of the same images with captions of other rows.
 
@@ -34,6 +34,7 @@ def measure_captions(
         shape: (height, width, channels) of the images.
         features: What the release is compared in; says nothing of captions unless it reads texts.
         bars: Progress.
+        protected: Whether the release has a guarantee; without one, values are the owner's.
     """
     encoder = features.encoder
     if not isinstance(encoder, TextEncoder):
@@ -54,7 +55,7 @@ def measure_captions(
             estimate.value,
             # Which encoder it was is part of the name: no two encoders' scores compare.
             subject=encoder.name.partition("?")[0],
-            kind="dp",
+            kind="dp" if protected else "owner-only",
             low=max(0.0, estimate.value - 1.96 * estimate.error),
             high=min(100.0, estimate.value + 1.96 * estimate.error),
             measured=features.measured,

@@ -172,8 +172,14 @@ class _Measurement:
             whole.values += fidelity.values()
         if self.inputs.captioned is not None:
             with timed(self.seconds, "captions"):
-                shape = self.inputs.release.shape
-                whole.add(measure_captions(self.inputs.captioned, shape, features, self.bars))
+                captions = measure_captions(
+                    self.inputs.captioned,
+                    self.inputs.release.shape,
+                    features,
+                    self.bars,
+                    protected=self.inputs.protected,
+                )
+                whole.add(captions)
         non_members = self._non_members(sides[2])
         near_sides = (*sides[:2], _enough(non_members, sides[2]))
         with timed(self.seconds, "leakage"):
@@ -192,7 +198,7 @@ class _Measurement:
         if self.options.trains:
             whole.add(self._trained())
         judged = [
-            verdicts.judge_fidelity(whole.values),
+            verdicts.judge_fidelity(whole.values, min(len(side.indices) for side in sides)),
             verdicts.judge_utility(whole.values),
             verdicts.judge_leakage(leakage, results),
             verdicts.judge_attacks(results, leakage),

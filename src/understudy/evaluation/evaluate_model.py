@@ -32,8 +32,6 @@ from understudy.run.accuracy import collect
 from understudy.run.models import encoder_name
 from understudy.run.prepare import open_labelled, open_test, require_classes
 
-_LEAST = 20  # rows of a side that a model is attacked with
-
 
 def evaluate_model(
     file: str | Path, real: str, test: str | None, options: EvaluationOptions, events: Events
@@ -68,7 +66,7 @@ def evaluate_model(
     _require_known(model, classes, rows)
     result = score(model, rows, classes, n_train=0)
     attacked = AttackResults(results=verdicts.Attacks(left_out=not options.attacks))
-    if options.attacks and min(len(sides[0].labels), len(rows.labels)) >= _LEAST:
+    if options.attacks:
         attacked = attack_trained_model(model.probabilities, sides[0], rows, classes, model.network)
     judged = (_judged(model, result), verdicts.judge_attacks(attacked.results))
     settings: dict[str, Any] = {

@@ -40,7 +40,7 @@ from understudy.run.progress import Bars
 _RESAMPLES, _FEW_RESAMPLES = 20, 8
 _MANY_DIMS = 1024  # a root of a covariance as large takes seconds
 _SUBSETS = 100
-_LEAST = 2 * NEAREST_NEIGHBOURS  # rows of a class, at least, that say anything about it
+_LEAST = 2 * NEAREST_NEIGHBOURS  # rows of a side or of a class, at least, that say anything of it
 _MOST_CLASSES = 100
 
 
@@ -106,9 +106,10 @@ class FidelityAdapter:
 
     def _kernel(self) -> list[MetricValue]:
         private, release, test = self._features()
-        if min(len(release), len(test)) < 2:
+        rows = min(len(private), len(release), len(test))
+        if rows < _LEAST:
             return []
-        size = min(1000, len(private), len(release), len(test))  # the same on both sides
+        size = min(1000, rows // 2)  # the same on both sides
         options = {"subsets": _SUBSETS, "size": size}
         estimate = kernel_distance(private, release, **options)
         baseline = kernel_distance(private, test, **options)

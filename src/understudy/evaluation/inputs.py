@@ -71,6 +71,7 @@ class Inputs:
             the members' own pool. None where it left none out.
         facts: Public facts of the release's run.
         claim: What the publisher of the release says of its guarantee, and whether it was verified.
+        protected: Whether it has a guarantee that was, which covers what follows from it alone.
     """
 
     release: Source
@@ -84,6 +85,7 @@ class Inputs:
     held_out: Source | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     claim: str = ""
+    protected: bool = False
 
     @classmethod
     def open(cls, path: Path, real: str, test: str | None, options: EvaluationOptions) -> Inputs:
@@ -142,7 +144,7 @@ class Inputs:
             guarantee,
             held_out,
             facts.get("facts", {}),
-            _claim(path) if stated else _NO_CLAIM,
+            *(_claim(path) if stated else (_NO_CLAIM, False)),
         )
 
 
@@ -167,16 +169,18 @@ _NO_CLAIM = (
 )
 
 
-def _claim(path: Path) -> str:
-    """What a release states of its guarantee, and whether that was verified."""
+def _claim(path: Path) -> tuple[str, bool]:
+    """What a release states of its guarantee in words, and whether it has one that holds."""
     checked = verify(path)
     stated = "" if checked.record is None else budget(checked.record.receipt)
-    if checked.sound:
-        return f"it states {stated}; its files and numbers add up (understudy verify)"
-    return (
+    if checked.sound and checked.record is not None:
+        words = f"it states {stated}; its files and numbers add up (understudy verify)"
+        return words, not checked.record.unprotected
+    words = (
         f"it states {stated or 'nothing that can be read'}, unverified: "
         f"{len(checked.faults):,} faults, the first: {checked.faults[0]}"
     )
+    return words, False
 
 
 def _open_outside(path: Path, options: EvaluationOptions) -> Source:

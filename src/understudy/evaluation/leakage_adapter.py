@@ -240,7 +240,7 @@ def measure_reconstruction(
     values = [
         _medians(MATCH_PSNR, best.private.psnr, best.held_out.psnr, "pixels"),
         _medians(MATCH_SSIM, best.private.ssim, best.held_out.ssim, "pixels"),
-        MATCHED_BETTER.value(best.closer, baseline=0.01, measured="pixels"),
+        MATCHED_BETTER.value(best.closer, baseline=best.chance, measured="pixels"),
     ]
     rows = {"private": len(ours), "release": len(synthetic), "held_out": len(theirs)}
     return Part(values, settings={"rows_of_reconstruction": rows})

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import scipy
 
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Source
@@ -174,11 +175,12 @@ def measure_by_size(
     if not (networks := _in_passes(networks)):
         return Part(left_out=["accuracy over the number of rows: no network learns in passes"])
     network = min(networks, key=_CHEAPEST.index)
-    accuracies = accuracy_by_size(
+    sizes = halvings(len(synthetic.labels), most=_SIZES)
+    results = accuracy_by_size(
         synthetic,
         held_out,
         network=network,
-        sizes=halvings(len(synthetic.labels), most=_SIZES),
+        sizes=sizes,
         epochs=epochs,
         progress=EpochBar(bars, f"training {WORDS[network]} on parts of the release"),
     )
@@ -187,8 +189,8 @@ def measure_by_size(
         f"{WORDS[network]}, trained on parts of the release",
         "rows of the release",
         "balanced accuracy",
-        tuple(map(float, accuracies.sizes)),
-        accuracies.means,
+        tuple(map(float, sizes)),
+        tuple(result.balanced for result in results),
     )
     return Part(curves=[curve])
 
@@ -265,15 +267,16 @@ def _keep_first(
 
 
 def _values(report: UtilityReport, measured: str, classes: Sequence[str]) -> Iterator[MetricValue]:
-    """Means over the seeds; the interval is that of the seeds where there are several."""
+    """Means over the seeds; where there are several, with Student's interval (95 %)."""
+    seeds = len(report.synthetic)
     for field, metric in _SCORES:
         value, spread = mean_and_spread(report.synthetic, field)
-        half = 1.96 * spread / np.sqrt(len(report.synthetic))
-        several = len(report.synthetic) > 1
+        number: float | Interval = value
+        if seeds > 1:
+            half = float(scipy.stats.t.ppf(0.975, seeds - 1)) * spread / np.sqrt(seeds)
+            number = Interval(value, max(0.0, value - half), min(1.0, value + half))
         yield metric.value(
-            Interval(value, value - half, value + half) if several else value,
-            baseline=mean_and_spread(report.real, field)[0],
-            measured=measured,
+            number, baseline=mean_and_spread(report.real, field)[0], measured=measured
         )
     if report.both:
         yield BALANCED_ACCURACY_WITH_PRIVATE.value(

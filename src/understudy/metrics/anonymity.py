@@ -19,15 +19,14 @@ compare with those of tables:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from understudy.core.results import Interval
 from understudy.core.types import Embeddings, Labels
-from understudy.metrics.attribute_inference import difference
+from understudy.metrics.attribute_inference import difference, wilson
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.subsets import some
 
@@ -76,18 +75,15 @@ class AnonymityTest:
         naive: NDArray[np.bool_],
     ) -> AnonymityTest:
         """From whether each guess was right; the interval of the risk is Newcombe's."""
-        ours, others, blind = (_Count.of(hits) for hits in (main, control, naive))
-        gain = difference(ours, others)
-        room = max(1 - others.hits / others.tries, 1 / others.tries)
+        counts = [(int(hits.sum()), len(hits)) for hits in (main, control, naive)]
+        ours, others, blind = (wilson(*count) for count in counts)
+        gain = difference(counts[0], counts[1])
+        room = max(1 - others.value, 1 / len(control))
         ends = (float(np.clip(end / room, -1, 1)) for end in (gain.value, gain.low, gain.high))
-        return cls(
-            name, ours.rate(), others.rate(), blind.rate(), Interval(*ends), guesses=ours.tries
-        )
+        return cls(name, ours, others, blind, Interval(*ends), guesses=len(main))
 
 
-def single_out(
-    private: Embeddings, release: Embeddings, control: Embeddings, *, seed: int = 0
-) -> AnonymityTest:
+def single_out(private: Embeddings, release: Embeddings, control: Embeddings) -> AnonymityTest:
     """Does a ball about a sample hold exactly one private record, more often than one of control?
 
     The radius of a ball is half the distance to the nearest other sample, which is public. As many
@@ -98,12 +94,11 @@ def single_out(
         private: (p, d) the records.
         release: (n, d) the samples.
         control: (c, d) records drawn like them that took no part.
-        seed: Of the choice of rows, and of the naive attacker.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     few = min(len(private), len(control))
-    private, control = (rows[some(len(rows), few, seed)] for rows in (private, control))
-    centres = release[some(len(release), _MOST, seed)]
+    private, control = (rows[some(len(rows), few)] for rows in (private, control))
+    centres = release[some(len(release), _MOST)]
     asked, samples = clouds(centres, release)
     radii = _SHRINK * nearest_rows(asked, samples, 2)[1][:, 1]
     anywhere = np.stack([rng.permutation(column) for column in centres.T], axis=1)
@@ -115,20 +110,18 @@ def single_out(
     )
 
 
-def link_halves(
-    private: Embeddings, release: Embeddings, control: Embeddings, *, seed: int = 0
-) -> AnonymityTest:
+def link_halves(private: Embeddings, release: Embeddings, control: Embeddings) -> AnonymityTest:
     """Do two halves of a record's embedding have the same nearest sample?
 
     An attacker who holds the halves from two sources would link them by it. The naive attacker
     names a sample at random for each half. Arguments as of `single_out`.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     order = rng.permutation(release.shape[1])
     halves = np.array_split(order, 2)
     hits = []
     for rows in (private, control):
-        rows = rows[some(len(rows), _MOST, seed)]
+        rows = rows[some(len(rows), _MOST)]
         near = []
         for half in halves:
             asked, samples = clouds(rows[:, half], release[:, half])
@@ -142,8 +135,6 @@ def infer(
     private: tuple[Embeddings, Labels],
     release: tuple[Embeddings, Labels],
     control: tuple[Embeddings, Labels],
-    *,
-    seed: int = 0,
 ) -> AnonymityTest:
     """Is a record's class that of the nearest sample? The naive attacker draws one of a sample.
 
@@ -151,29 +142,13 @@ def infer(
     """
     hits = []
     for rows, labels in (private, control):
-        chosen = some(len(rows), _MOST, seed)
+        chosen = some(len(rows), _MOST)
         asked, samples = clouds(rows[chosen], release[0])
         guesses = release[1][nearest_rows(asked, samples)[0][:, 0]]
         hits.append(guesses == labels[chosen])
-    truths = private[1][some(len(private[0]), _MOST, seed)]
-    blind = np.random.default_rng(seed).choice(release[1], len(truths))
+    truths = private[1][some(len(private[0]), _MOST)]
+    blind = np.random.default_rng(0).choice(release[1], len(truths))
     return AnonymityTest.of("inference", hits[0], hits[1], blind == truths)
-
-
-class _Count(NamedTuple):
-    """Right guesses among all."""
-
-    hits: int
-    tries: int
-
-    @classmethod
-    def of(cls, hits: NDArray[np.bool_]) -> _Count:
-        return cls(int(hits.sum()), len(hits))
-
-    def rate(self) -> Interval:
-        """With Wilson's interval."""
-        ends = scipy.stats.binomtest(self.hits, self.tries).proportion_ci(0.95, method="wilson")
-        return Interval(self.hits / self.tries, float(ends.low), float(ends.high))
 
 
 def _isolated(

@@ -95,18 +95,19 @@ def difference(one: tuple[int, int], two: tuple[int, int]) -> Interval:
 
     His method 10, from Wilson's intervals of the two.
     """
-    (first, low, high), (second, bottom, top) = (_wilson(*each) for each in (one, two))
-    apart = first - second
+    first, second = (wilson(*each) for each in (one, two))
+    apart = first.value - second.value
     return Interval(
         apart,
-        apart - float(np.hypot(first - low, top - second)),
-        apart + float(np.hypot(high - first, second - bottom)),
+        apart - float(np.hypot(first.value - first.low, second.high - second.value)),
+        apart + float(np.hypot(first.high - first.value, second.value - second.low)),
     )
 
 
-def _wilson(hits: int, tries: int) -> tuple[float, float, float]:
-    interval = scipy.stats.binomtest(hits, tries).proportion_ci(0.95, method="wilson")
-    return hits / tries, float(interval.low), float(interval.high)
+def wilson(hits: int, tries: int) -> Interval:
+    """A probability by hits in tries, with Wilson's interval (95 %)."""
+    ends = scipy.stats.binomtest(hits, tries).proportion_ci(0.95, method="wilson")
+    return Interval(hits / tries, float(ends.low), float(ends.high))
 
 
 def _check(sets: tuple[tuple[NDArray[Any], Labels], ...]) -> None:

@@ -107,12 +107,14 @@ class NearCopies:
         expected: How many chance gives.
         p_value: The larger one of both comparisons at the best threshold, times the thresholds.
         sure: Whether that is below the false-alarm rate asked for.
+        least: The fewest that would be sure, even if chance gave none at all.
     """
 
     rows: Labels
     expected: float
     p_value: float
     sure: bool
+    least: int
 
     @property
     def count(self) -> int:
@@ -145,12 +147,14 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
     """
     within = closeness.within
     usual = (closeness.baseline_ratios, within.ratios, closeness.held_out_ratios)
-    sure, least, most = [], 1.0, 0.0
+    sure, smallest, most = [], 1.0, 0.0
     thresholds = [
         min(_part(ratios, tail) for ratios in (closeness.baseline_ratios, within.ratios))
         for tail in _TAILS
     ]
     thresholds.append(thresholds[0] / 2)
+    fewest = min(map(len, usual[:2]))
+    least = _least_hits(len(closeness.ratios), fewest, false_alarms / len(thresholds))
     for threshold in thresholds:
         rows = np.flatnonzero(closeness.ratios < threshold)
         hits = len(np.unique(closeness.nearest[rows]))
@@ -160,11 +164,21 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
         ]
         p = min(1.0, len(thresholds) * max(one.p_value for one in tests))
         expected = max(one.chance for one in tests) * len(closeness.ratios)
-        least, most = min(least, p), max(most, expected)
+        smallest, most = min(smallest, p), max(most, expected)
         if p < false_alarms and all(one.rate >= _TIMES * one.chance for one in tests):
-            sure.append(NearCopies(rows, expected, p, True))
-    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, least, False)
+            sure.append(NearCopies(rows, expected, p, True, least))
+    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, smallest, False, least)
     return max(sure, key=lambda each: each.count - each.expected, default=nothing)
+
+
+def _least_hits(rows: int, chance_rows: int, p_value: float) -> int:
+    """The fewest hits in so many rows, beside none where chance is measured, that are as unlikely.
+
+    Of h hits, all in ``rows``, the probability is C(rows, h) / C(rows + chance_rows, h).
+    """
+    hits = np.arange(1, rows + 1)
+    p = scipy.stats.hypergeom.sf(hits - 1, rows + chance_rows, rows, hits)
+    return 1 + int((p >= p_value).sum())
 
 
 def _part(ratios: Vector, tail: float) -> float:

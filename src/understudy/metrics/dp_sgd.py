@@ -247,14 +247,13 @@ def _public(values: NDArray[Any]) -> NDArray[Any]:
 @contextmanager
 def _seeded(seed: int) -> Iterator[Any]:
     """Opacus's engine, torch's generator seeded and put back afterwards, and no warnings."""
-    with packages_for("DP-SGD", "torch"):
-        import torch
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    from understudy.metrics.networks.classifier_training import seeded_torch
+
+    with warnings.catch_warnings(), seeded_torch(seed):
         # Opacus warns that its noise is seeded, which here it may be, and of its own hooks.
         warnings.simplefilter("ignore")
         with packages_for("DP-SGD on the real data", "bench"):
             from opacus import PrivacyEngine
-        torch.default_generator.manual_seed(seed)
         yield PrivacyEngine(accountant="prv")
 
 

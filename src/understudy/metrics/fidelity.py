@@ -183,34 +183,38 @@ def kernel_distance(
     """Kernel distance: the unbiased squared MMD under the kernel (x.y / d + 1)^3.
 
     KID where the embeddings are Inception's (Binkowski et al. 2018, section 4): the mean over
-    random subsets, and the standard error of that mean.
+    random subsets. Subsets of one set share rows, so what they vary by says too little of what
+    other sets would give: that is estimated from it as of a part drawn without replacement.
 
     Args:
         a: (n, d) embeddings.
         b: (m, d) embeddings.
         subsets: How many pairs of subsets.
-        size: Rows of a subset; fewer where a side has fewer.
+        size: Rows of a subset, but at most half of the smaller side's.
         seed: Of the choice of subsets.
 
     Returns:
         The distance; it may be a little below 0 where the sets are alike.
 
     Raises:
-        InputError: Fewer than two rows a side, or other lengths.
+        InputError: Fewer than four rows a side, or other lengths.
     """
-    if min(len(a), len(b)) < 2 or a.shape[1] != b.shape[1]:
+    rows = min(len(a), len(b))
+    if rows < 4 or a.shape[1] != b.shape[1]:
         raise InputError(
-            f"a kernel distance takes two or more embeddings of one length a side, found {a.shape} "
-            f"and {b.shape}"
+            f"a kernel distance takes four or more embeddings of one length a side, found "
+            f"{a.shape} and {b.shape}"
         )
     rng = np.random.default_rng(seed)
-    take = min(size, len(a), len(b))
+    take = min(size, rows // 2)
     distances = []
     for _ in range(subsets):
         x = np.asarray(a[rng.choice(len(a), take, replace=False)], dtype=np.float64)
         y = np.asarray(b[rng.choice(len(b), take, replace=False)], dtype=np.float64)
         distances.append(_squared_mmd(x, y))
-    return Estimate.of(distances)
+    spread = float(np.std(distances, ddof=1))
+    error = spread * np.sqrt(take / (rows - take) + 1 / subsets)
+    return Estimate(float(np.mean(distances)), float(error))
 
 
 def _squared_mmd(x: Vector, y: Vector) -> float:
@@ -236,7 +240,7 @@ def inception_score(probabilities: NDArray[Any], *, splits: int = 10) -> Estimat
 
     Args:
         probabilities: (n, classes) class probabilities of synthetic images, rows summing to 1.
-        splits: Parts that it is computed on and averaged over, in order.
+        splits: Random parts that it is computed on and averaged over: rows may come by classes.
 
     Raises:
         InputError: Fewer rows than splits, or rows that are no probabilities.
@@ -247,7 +251,7 @@ def inception_score(probabilities: NDArray[Any], *, splits: int = 10) -> Estimat
     if not (np.isfinite(p).all() and (p >= 0).all() and np.allclose(p.sum(axis=1), 1, atol=1e-3)):
         raise InputError("an Inception score takes probabilities: rows that sum to 1")
     scores = []
-    for part in np.array_split(p, splits):
+    for part in np.array_split(np.random.default_rng(0).permutation(p), splits):
         ratio = np.log(np.maximum(part, 1e-16)) - np.log(np.maximum(part.mean(axis=0), 1e-16))
         scores.append(np.exp((part * ratio).sum(axis=1).mean()))
     return Estimate.of(scores)

@@ -113,10 +113,6 @@ class Closeness:
         """Median distance of the release over that of held-out records; below 1: it is nearer."""
         return float(np.median(self.distances) / max(float(np.median(self.baseline)), 1e-12))
 
-    def closest(self, count: int) -> Labels:
-        """The samples that come nearest to a private one, nearest first."""
-        return np.asarray(np.argsort(self.distances, kind="stable")[:count])
-
 
 def closeness(
     private: NDArray[Any],

@@ -35,10 +35,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def _silent(rows: int) -> None:
-    """No progress."""
-
-
 def side_by_side(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results in the order of the items, on as many threads as BLAS may use.
 
@@ -136,7 +132,7 @@ def row_blocks(count: int) -> Iterator[slice]:
         yield slice(start, min(start + _BLOCK, count))
 
 
-def kth_squares(cloud: Cloud, k: int, progress: RowProgress = _silent) -> FloatRows:
+def kth_squares(cloud: Cloud, k: int) -> FloatRows:
     """Squared distance of each row to its k-th nearest other row: (n,).
 
     Every pair of blocks is computed once and read in both directions.
@@ -144,7 +140,6 @@ def kth_squares(cloud: Cloud, k: int, progress: RowProgress = _silent) -> FloatR
     Args:
         cloud: The rows.
         k: Which of the nearest.
-        progress: Told of rows.
 
     Raises:
         InputError: Not more than ``k`` rows.
@@ -163,14 +158,11 @@ def kth_squares(cloud: Cloud, k: int, progress: RowProgress = _silent) -> FloatR
             return [_gains(block, k, worst, first)]
         return [_gains(block, k, worst, first), _gains(block.T, k, worst, second)]
 
-    pairs = list(_pairs(len(cloud)))
-    for (first, second), gains in zip(pairs, side_by_side(compare, pairs), strict=True):
+    for gains in side_by_side(compare, _pairs(len(cloud))):
         for rows, values in gains:
             merged = np.concatenate([best[rows], values], axis=1)
             best[rows] = np.partition(merged, k - 1, axis=1)[:, :k]
             worst[rows] = best[rows].max(axis=1)
-        if second.stop == len(cloud):
-            progress(first.stop - first.start)
     return worst
 
 
@@ -194,7 +186,7 @@ def _gains(block: FloatRows, k: int, worst: FloatRows, part: slice) -> Gains:
 
 
 def nearest_rows(
-    queries: Cloud, rows: Cloud, count: int = 1, progress: RowProgress = _silent
+    queries: Cloud, rows: Cloud, count: int = 1, progress: RowProgress = lambda done: None
 ) -> tuple[Labels, Vector]:
     """The nearest rows of each query, nearest first, and the distances to them: (n, count) each.
 

@@ -29,13 +29,14 @@ PERCEPTUAL_DISTANCE = Metric(
 )
 
 
+_BLOCK = 256  # samples that are compared together
+
+
 def nearest_pair_distances(
     distance: PairDistance,
     samples: Images,
     private: Images,
     nearest: NDArray[np.int64],
-    *,
-    block: int = 256,
 ) -> Vector:
     """How far each sample is from the private image that looks most like it: (n,).
 
@@ -47,7 +48,6 @@ def nearest_pair_distances(
         samples: (n, height, width, channels) uint8.
         private: (p, ...) of the same shape.
         nearest: (n, k) rows of ``private``, such as `nearest_neighbours.nearest_rows` gives.
-        block: Samples that are compared together.
 
     Raises:
         InputError: Other shapes, or not one row of neighbours for each sample.
@@ -58,8 +58,8 @@ def nearest_pair_distances(
             f"{nearest.shape}"
         )
     least = np.full(len(samples), np.inf)
-    for start in range(0, len(samples), block):
-        part = slice(start, start + block)
+    for start in range(0, len(samples), _BLOCK):
+        part = slice(start, start + _BLOCK)
         for rows in nearest[part].T:
             least[part] = np.minimum(least[part], distance(samples[part], private[rows]))
     return least

@@ -23,6 +23,11 @@ _PARTS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Parts of the canaries that are guessed; each is tried, and the confidence is shared."""
 
 
+_RIDGE = 0.1  # added to the diagonal of correlations, for few runs with many numbers
+
+LEAST_CANARIES = 20
+"""Canaries of an audit by one run, at least."""
+
 STATED_EPSILON = Metric(
     key="stated_epsilon",
     group="audit",
@@ -183,9 +188,7 @@ def _at_best_threshold(inside: Vector, outside: Vector, bound: Bound) -> float:
     return above(test_in, test_out, float(best))
 
 
-def learned_scores(
-    inside: NDArray[Any], outside: NDArray[Any], *, ridge: float = 0.1
-) -> tuple[Vector, Vector]:
+def learned_scores(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[Vector, Vector]:
     """One score a run from several numbers: Fisher's discriminant, learnt on the first halves.
 
     Only the second halves are fair to a learner, and `audit_pairs` judges by those alone.
@@ -193,7 +196,6 @@ def learned_scores(
     Args:
         inside: (n, f) numbers of each run with the row.
         outside: (m, f) the same without it.
-        ridge: Added to the correlations' diagonal, for few runs with many numbers.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (inside, outside)]
     learn = [side[: len(side) // 2] for side in sides]
@@ -202,7 +204,7 @@ def learned_scores(
     gain = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-12)
     one, other = ((half - middle) * gain for half in learn)
     centred = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
-    within = centred.T @ centred / max(1, len(centred) - 2) + ridge * np.eye(len(middle))
+    within = centred.T @ centred / max(1, len(centred) - 2) + _RIDGE * np.eye(len(middle))
     axis = gain * np.linalg.solve(within, one.mean(axis=0) - other.mean(axis=0))
     return (sides[0] - middle) @ axis, (sides[1] - middle) @ axis
 
@@ -228,10 +230,14 @@ def audit_one_run(
         confidence: As for `audit_pairs`.
     """
     scores, inside = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
-    if len(scores) < 20 or scores.shape != inside.shape or not np.isfinite(scores).all():
+    if (
+        len(scores) < LEAST_CANARIES
+        or scores.shape != inside.shape
+        or not np.isfinite(scores).all()
+    ):
         raise InputError(
-            f"an audit takes 20 canaries or more with a finite score each, found {scores.shape} "
-            f"scores of {inside.shape}"
+            f"an audit takes {LEAST_CANARIES} canaries or more with a finite score each, found "
+            f"{scores.shape} scores of {inside.shape}"
         )
     order = np.argsort(scores, kind="stable")
     each = 1 - (1 - confidence) / len(_PARTS)

@@ -5,7 +5,7 @@ What a count of hits says about their probability is by Clopper and Pearson (193
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,14 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.core.results import Interval, Metric
+from understudy.core.results import Curve, Interval, Metric
 from understudy.core.types import Vector
 
 AT = (0.001, 0.01)
 """The false positive rates that membership attacks are reported at (Carlini et al. 2022)."""
 
+
+_POINTS = 200  # of a curve on a page
 
 MEMBERS_FOUND = {
     rate: Metric(
@@ -76,7 +78,6 @@ def roc(
     members: NDArray[Any],
     others: NDArray[Any],
     *,
-    at: Sequence[float] = AT,
     confidence: float = 0.95,
 ) -> Roc:
     """The curve of scores that are higher for members if the attack works.
@@ -84,7 +85,6 @@ def roc(
     Args:
         members: (n,) scores of members.
         others: (m,) scores of rows that are no members, drawn like them.
-        at: False positive rates to report.
         confidence: Of the intervals.
 
     Raises:
@@ -104,7 +104,7 @@ def roc(
         tpr=tpr,
         auc=_area(one, two, confidence),
         advantage=float((tpr - fpr).max()),
-        tpr_at={rate: _tpr_at(fpr, tpr, rate, len(one), confidence) for rate in at},
+        tpr_at={rate: _tpr_at(fpr, tpr, rate, len(one), confidence) for rate in AT},
         members=len(one),
         others=len(two),
     )
@@ -124,6 +124,22 @@ def stronger_roc(members: NDArray[Any], others: NDArray[Any]) -> Roc:
     if backwards.auc.value <= forwards.auc.value:
         return forwards
     return replace(backwards, reversed=True)
+
+
+def roc_curve(name: str, each: Roc) -> Curve:
+    """Its ROC with few enough points for a page, those at small false positive rates kept."""
+    rates = np.concatenate([[0.0], np.geomspace(1e-4, 1, _POINTS // 2 - 1)])
+    at = np.searchsorted(each.fpr, rates, side="right") - 1
+    even = np.linspace(0, len(each.fpr) - 1, _POINTS // 2).round().astype(np.int64)
+    points = np.unique(np.concatenate([at, even]))
+    return Curve(
+        "attack",
+        f"ROC of {name}",
+        "false positive rate",
+        "true positive rate",
+        tuple(each.fpr[points].tolist()),
+        tuple(each.tpr[points].tolist()),
+    )
 
 
 def ranks(scores: Vector) -> NDArray[np.int64]:

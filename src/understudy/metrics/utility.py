@@ -226,7 +226,6 @@ def utility(
     at_most: int | None = None,
     device: str = "cpu",
     encoder: Encoder | None = None,
-    progress: EpochProgress | None = None,
 ) -> UtilityResult:
     """Train on one dataset, test on another; classes are matched by name.
 
@@ -239,7 +238,6 @@ def utility(
         at_most: Train on so many rows, chosen at random, where there are more (paper, C.3).
         device: Where the network is trained and tested: ``"cpu"`` or ``"cuda"``.
         encoder: Of ``"discriminant"``: gives the features of images.
-        progress: Told after every epoch.
 
     Raises:
         InputError: The classes, the shapes or the arrays do not fit; see the message.
@@ -249,15 +247,8 @@ def utility(
         raise InputError(f"at_most must be at least 1, found {at_most}")
     _check_fit(train, test)
     used = train.at_most(at_most, seed)
-    classifier = fit(
-        used,
-        network=network,
-        seed=seed,
-        epochs=epochs,
-        device=device,
-        encoder=encoder,
-        progress=progress,
-    )
+    options: dict[str, Any] = {"epochs": epochs, "device": device, "encoder": encoder}
+    classifier = fit(used, network=network, seed=seed, **options)
     return score(classifier, test, train.classes, n_train=len(used.labels), seed=seed)
 
 

@@ -14,7 +14,7 @@ from understudy.metrics.blind_attack import ADDED_AUC, ADDED_MEMBERS_FOUND, Adde
 from understudy.metrics.copies import FALSE_ALARMS, Excess, NearCopies
 from understudy.metrics.fidelity import FID, FRECHET_DISTANCE
 from understudy.metrics.leakage import Closeness
-from understudy.metrics.nearest_neighbours import COVERAGE, PRECISION
+from understudy.metrics.nearest_neighbours import COVERAGE, NEAREST_NEIGHBOURS, PRECISION
 from understudy.metrics.roc import Roc
 from understudy.metrics.utility import (
     BALANCED_ACCURACY,
@@ -37,6 +37,12 @@ HOLD_OUT = (
 _ORDER: tuple[Grade, ...] = ("good", "fair", "poor")
 
 _MANY = 200  # non-members, at least, that say where 1 % false alarms lie
+
+_UNSEEN = 0.2
+"""Part of a release up to which near-copies that cannot be told from chance leave it good."""
+
+_COMPARABLE = 10 * NEAREST_NEIGHBOURS
+"""Rows of a side from which on balls about them tell a release that lacks a part of the data."""
 
 _ALIKE = 0.05
 """Distances are alike where one is larger than another with a probability so near to a half."""
@@ -99,12 +105,12 @@ class Attacks:
         return self.blind is not None and self.blind.auc.low > HOPELESS
 
 
-def judge_fidelity(values: Sequence[MetricValue]) -> Verdict:
+def judge_fidelity(values: Sequence[MetricValue], rows: int) -> Verdict:
     """By precision and coverage, over what held-out real records reach with as many rows."""
     limits = PRECISION.limits
     rule = (
         f"Good: precision and coverage reach {limits.good:.0%} of what held-out real records "
-        f"reach; fair: {limits.fair:.0%}."
+        f"reach; fair: {limits.fair:.0%}. Not judged with fewer than {_COMPARABLE} rows of a side."
     )
     of_all = {
         value.metric.key: value
@@ -112,7 +118,7 @@ def judge_fidelity(values: Sequence[MetricValue]) -> Verdict:
         if not value.label and value.baseline is not None
     }
     judged = [of_all[metric.key] for metric in (PRECISION, COVERAGE) if metric.key in of_all]
-    if not judged:
+    if not judged or rows < _COMPARABLE:
         return Verdict("fidelity", "unknown", "There are too few records to compare.", rule)
     grade = limits.grade(min(map(_part_of_baseline, judged)))
     reached = " and ".join(
@@ -205,7 +211,7 @@ def judge_attacks(results: Attacks, leakage: Leakage | None = None) -> Verdict:
     grade, words = _graded_attacks(results)
     if leakage is not None:
         bound, copies = _copies(leakage)
-        if bound != "good":
+        if bound not in ("good", "unknown"):
             if grade == "unknown" or _ORDER.index(grade) < _ORDER.index(bound):
                 grade = bound
             words = f"{copies} Whoever has such an image finds it in the release. {words}"
@@ -296,14 +302,16 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
     rule = (
         "Poor: more exact copies or near-copies of private records than chance explains (false "
         f"alarms at most {FALSE_ALARMS:.0%} each), or attacks that succeed by what the release "
-        "adds. Fair: an exact copy that chance may explain, or attacks to which it adds a little."
+        "adds. Fair: an exact copy that chance may explain, or attacks to which it adds a little. "
+        f"Not judged where near-copies would show only in more than {_UNSEEN:.0%} of the release."
     )
     grade, words = _copies(measured)
-    if grade == "good" and results.added:
+    if grade in ("good", "unknown") and results.added:
         name = _best(results)
         best, added = results.rocs[name], results.added[name]
-        grade = _grade_of(added, best.others)
-        if grade != "good":
+        attacked = _grade_of(added, best.others)
+        if attacked != "good":
+            grade = attacked
             where = "farther from" if best.reversed else "nearer to"
             words = (
                 f"No single copies stand out, but private records lie {where} the release than "
@@ -329,6 +337,12 @@ def _copies(leakage: Leakage) -> tuple[Grade, str]:
         return "fair", (
             f"{leakage.copies:,} of {rows:,} synthetic images equal a private image pixel for "
             "pixel, which chance may explain: look at the pairs."
+        )
+    if near[1].least > _UNSEEN * rows:
+        held_out = len(next(iter(leakage.distances.values())).baseline)
+        return "unknown", (
+            f"No copies stand out, but near-copies would do so only if they were {near[1].least:,} "
+            f"or more: too few to tell are {rows:,} samples beside {held_out:,} held-out records."
         )
     return "good", f"No copies: {_nearness(leakage.distances)}."
 

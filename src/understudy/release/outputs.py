@@ -271,10 +271,15 @@ def private_cache(folder: Path) -> Iterator[Path]:
 
 
 def release_folder(folder: Path) -> Path:
-    """The release in a run's folder, or the folder itself if it is one."""
+    """The release in a run's folder, or the folder itself if it is one.
+
+    That of a run is called ``release``, also where it was named as ``.`` or by a link: what the
+    owner knows of it lies beside it.
+    """
     for candidate in (folder / "release", folder):
         if (candidate / "privacy.json").is_file():
-            return candidate
+            actual = candidate.resolve()
+            return actual if actual.name == "release" != candidate.name else candidate
     raise RunError(f"{folder}: holds no release (no privacy.json, here or in release/)")
 
 

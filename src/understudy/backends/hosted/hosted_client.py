@@ -204,7 +204,7 @@ class HostedClient:
     def _asked(self, request: HostedRequest, read: Callable[[Any], bytes]) -> bytes:
         repetitions, reason = 0, ""
         while True:
-            pause = _FIRST_WAIT * 2**repetitions
+            pause = min(_FIRST_WAIT * 2.0 ** min(repetitions, 16), _LONGEST_WAIT)
             body = self._body(request)
             self.calls.count(self._expected_cost)
             try:

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from PIL import Image
@@ -32,6 +32,7 @@ from understudy.backends.hosted.hosted_client import (
 )
 from understudy.backends.plugin import PositiveCount, read_options
 from understudy.core.errors import BackendError, UnsupportedTask
+from understudy.core.option import Option
 from understudy.core.ports import Captioner, Encoder, Writer
 from understudy.core.remote_models import RemoteCalls
 from understudy.core.types import Embeddings, Images, Shape, Texts
@@ -74,7 +75,7 @@ class HostedEncoderOptions(HostedOptions):
         images: Whether the server embeds images (vLLM does); None: it is asked once.
     """
 
-    dim: PositiveCount | None = None
+    dim: Annotated[int | None, Option("", least=1)] = None
     images: bool | None = None
 
 

@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from understudy.backends.plugin import BackendInfo, Kind, PositiveCount, installed
-from understudy.core.errors import BackendError, HubUnreachable, MissingExtra, packages_for
+from understudy.core.errors import (
+    BackendError,
+    HubUnreachable,
+    MissingExtra,
+    UnderstudyError,
+    packages_for,
+)
 from understudy.core.option import check_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 Config = dict[str, Any]
 
 EXTRA = "models"
+_STUDIO = "embedded:studio"  # to be named where the hub cannot be reached
 _LOCAL = "a local folder (hf:/path/to/model)"
 _AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
@@ -93,16 +100,12 @@ def hub_errors(name: str, instead: str, *, local: str = _LOCAL) -> Iterator[None
         yield
     except ImportError as error:
         raise MissingExtra(name, EXTRA) from error
-    except BackendError:
+    except UnderstudyError:
         raise
-    except Exception as error:
+    except Exception as error:  # those of its libraries share no base class
         if _is_connection(error):
             raise HubUnreachable(name, instead, local) from error
-        if isinstance(error, OSError | ValueError | KeyError | RuntimeError | TypeError):
-            raise BackendError(
-                f"{name} cannot be loaded: {type(error).__name__}: {error}"
-            ) from error
-        raise
+        raise BackendError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _is_connection(error: BaseException | None) -> bool:
@@ -177,27 +180,30 @@ class HubBackend:
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder."""
-        kind, config = read_hub_config(rest, options.get("revision"), instead="embedded:studio")
-        inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
-        if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
-            encoder = _function("diffusion.autoencoders:latent_encoder", rest)
-        else:
-            encoder = _function("hub.image_text:load_hub_encoder", rest)
-        return encoder(rest, shape, options)  # type: ignore[no-any-return]
+        with hub_errors(f"hf:{rest}", _STUDIO):
+            kind, config = read_hub_config(rest, options.get("revision"), instead=_STUDIO)
+            inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
+            if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
+                encoder = _function("diffusion.autoencoders:latent_encoder", rest)
+            else:
+                encoder = _function("hub.image_text:load_hub_encoder", rest)
+            return encoder(rest, shape, options)  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """UnCLIP, or the decoder of an autoencoder."""
-        read_hub_config(rest, options.get("revision"), instead="embedded:studio")
-        load = _function("diffusion.unclip:load_unclip_decoder", rest)
-        return load(rest, shape, encoder, options)  # type: ignore[no-any-return]
+        with hub_errors(f"hf:{rest}", _STUDIO):
+            read_hub_config(rest, options.get("revision"), instead=_STUDIO)
+            load = _function("diffusion.unclip:load_unclip_decoder", rest)
+            return load(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
         """A generator, tuner, captioner, writer, segmenter, detector or pose estimator."""
         if kind not in _LOADERS:
             raise BackendError(f"hf: has no {kind}")
-        instead = "embedded:writer" if kind == "writer" else "embedded:studio"
-        read_hub_config(rest, options.get("revision"), instead=instead)
-        return _function(_LOADERS[kind], rest)(rest, options)
+        instead = "embedded:writer" if kind == "writer" else _STUDIO
+        with hub_errors(f"hf:{rest}", instead):
+            read_hub_config(rest, options.get("revision"), instead=instead)
+            return _function(_LOADERS[kind], rest)(rest, options)
 
 
 backend = HubBackend()

@@ -195,8 +195,8 @@ def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
     known = family in CONTRASTIVE | _DINO | {"clip_vision_model", "siglip_vision_model"}
     if not known and built not in _TOWERS:
         raise wrong_kind(f"hf:{model}", "encoder of images", config)
-    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
-        import transformers
+    import transformers
+
     kind = getattr(transformers, built) if built in _TOWERS else transformers.AutoModel
     left_out: dict[str, Any] = {"add_pooling_layer": False} if family == "vit" else {}
     return load_network(

@@ -73,6 +73,12 @@ class Preparation:
     std: tuple[float, ...]
     flip: bool = False
 
+    def __post_init__(self) -> None:
+        height, width = self.size or (1, 1)
+        sides = (height, width or int(self.edges), *(self.crop or ()), self.divisor)
+        if min(sides) < 1:
+            raise ValueError(f"sides of {', '.join(map(str, sides))} pixels")
+
     def sized(self, height: int, width: int) -> Preparation:
         """The same with another size, without a crop."""
         return replace(self, size=(height, width), edges=False, crop=None)
@@ -189,7 +195,7 @@ def read_preparation(
             edges=edges,
             crop=_pair(crop) if cuts and crop is not None else None,
             divisor=int(config.get("size_divisor") or config.get("pad_size_divisor") or 1),
-            resample=int(config.get("resample", base["resample"])),
+            resample=Image.Resampling(int(config.get("resample", base["resample"]))),
             scale=float(config.get("rescale_factor", 1 / 255))
             if config.get("do_rescale", 1)
             else 1.0,
@@ -260,4 +266,6 @@ def _channels(statistic: Any) -> tuple[float, ...]:
         if isinstance(statistic, list | tuple)
         else (statistic,)
     )
+    if len(values) not in (1, 3):
+        raise ValueError(f"{len(values)} numbers for the three colours")
     return values * (3 // len(values))

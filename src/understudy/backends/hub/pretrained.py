@@ -123,10 +123,9 @@ def built_for(config: Config, ending: str) -> bool:
 
 def licence_of(model: str, revision: str | None = None) -> str:
     """Licence and origin of the weights, from the model's card."""
-    card: str | None = None
     try:
         card = read_text(model, "README.md", revision=revision)
-    except BackendError:  # a card that cannot be had now; the model may still be cached
+    except (BackendError, UnicodeDecodeError):  # no card now; the model may still be cached
         card = None
     head = re.match(r"---\s*\n(.*?)\n---", card or "", re.DOTALL)
     line = re.search(r"^license:\s*(\S+)", head.group(1), re.MULTILINE) if head else None

@@ -38,7 +38,7 @@ from understudy.backends.hub.pretrained import (
 )
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar
-from understudy.backends.plugin import full_name, read_options
+from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Captioner
@@ -53,15 +53,13 @@ class CaptionerOptions(HubOptions):
 
     exact: ClassVar[bool] = True
 
-    batch: int = 8
+    batch: PositiveCount = 8
     prefix: str = ""
     prompt: str = PROMPT
-    tokens: int = 48
+    tokens: PositiveCount = 48
 
     def __post_init__(self) -> None:
         HubOptions.__post_init__(self)
-        if self.tokens < 1:
-            raise ValueError("tokens must be 1 or more")
         if not self.prompt.strip():
             raise ValueError("prompt is empty")
 
@@ -160,8 +158,8 @@ class ChatCaptioner(WritingCaptioner):
     """A chat model that sees: answers a prompt about each image."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
-            from transformers import AutoModelForImageTextToText
+        from transformers import AutoModelForImageTextToText
+
         self._processor = load_processor(model, options)
         if not getattr(self._processor, "chat_template", None):
             raise BackendError(
@@ -213,10 +211,10 @@ def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
     read = read_options(options, CaptionerOptions, name=name)
     if family == "blip":
         return BlipCaptioner(rest, read)
-    with hub_errors(name, HUB_ALTERNATIVES):
-        from transformers.models.auto.modeling_auto import (
-            MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KNOWN,
-        )
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KNOWN,
+    )
+
     if family not in KNOWN:
         raise wrong_kind(name, "captioner", config)
     return ChatCaptioner(rest, read)

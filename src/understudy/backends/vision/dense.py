@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
@@ -21,7 +21,8 @@ from understudy.backends.hub.pretrained import (
     running,
     wrong_kind,
 )
-from understudy.backends.plugin import full_name
+from understudy.backends.plugin import PositiveCount, full_name
+from understudy.core.option import Option
 from understudy.core.types import Images
 
 QUERIES = frozenset({"mask2former", "maskformer", "oneformer"})
@@ -39,13 +40,8 @@ class VisionOptions(HubOptions):
             files say.
     """
 
-    batch: int = 8
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        HubOptions.__post_init__(self)
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size must be 1 or more, found {self.size}")
+    batch: PositiveCount = 8
+    size: Annotated[int | None, Option("", least=1)] = None
 
 
 def network_kind(
@@ -64,8 +60,8 @@ def network_kind(
     queries = config.get("model_type") if config.get("model_type") in QUERIES else None
     if queries is None and not built_for(config, head):
         raise wrong_kind(name, port, config)
-    with hub_errors(name, HUB_ALTERNATIVES):
-        import transformers
+    import transformers
+
     return getattr(transformers, f"AutoModel{head if queries is None else _OF_QUERIES}"), queries
 
 

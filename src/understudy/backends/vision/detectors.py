@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import load_image_processor
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
+from understudy.core.option import Option
 from understudy.core.types import Found, Images
 
 
@@ -32,12 +33,7 @@ class DetectorOptions(VisionOptions):
         threshold: Objects with a lower score are left out, in [0, 1].
     """
 
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        VisionOptions.__post_init__(self)
-        if not 0 <= self.threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], found {self.threshold}")
+    threshold: Annotated[float, Option("", least=0, most=1)] = 0.5
 
 
 class BoxDetector(DenseNetwork):

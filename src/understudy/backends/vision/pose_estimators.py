@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.backends.arrays import index_slices, with_channels
-from understudy.backends.hub.hub_models import HubOptions, hub_errors
+from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
-    HUB_ALTERNATIVES,
     built_for,
     config_of,
     licence_of,
@@ -65,8 +64,8 @@ class HubPoseEstimator:
         self.licence = licence_of(model, options.revision)
         self._options = options
         self._processor = load_image_processor(model, options)
-        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
-            from transformers import AutoModelForPoseEstimation
+        from transformers import AutoModelForPoseEstimation
+
         self._network: Any = load_network(
             AutoModelForPoseEstimation, model, options, port="pose estimator"
         )
@@ -129,8 +128,8 @@ class MapPoseEstimator(DenseNetwork):
     """Images of one subject to keypoints, by a map for each: 1 where it is, 0 elsewhere."""
 
     def __init__(self, model: str, options: VisionOptions) -> None:
-        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
-            from transformers import AutoModelForSemanticSegmentation
+        from transformers import AutoModelForSemanticSegmentation
+
         super().__init__(model, options, AutoModelForSemanticSegmentation, "pose estimator")
         self.keypoints = self.classes
 

@@ -18,6 +18,9 @@ with packages_for("training on a release", "torch"):
     from torch import Tensor, nn
 
 
+_BATCH = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Classifier:
     """A trained network and the statistics its inputs are standardised by.
@@ -38,38 +41,39 @@ class Classifier:
     mean: Tensor
     gain: Tensor
 
-    def predict(self, x: NDArray[Any], *, batch: int = 256) -> Labels:
+    def predict(self, x: NDArray[Any]) -> Labels:
         """The likeliest class of each row of x, (n, *shape): (n,) int64.
 
         Raises:
             InputError: The rows have another shape than the training set's.
         """
         labels = np.empty(len(x), np.int64)
-        for at, scores in self._scores(x, batch):
+        for at, scores in self._scores(x):
             labels[at] = scores.argmax(1).numpy()
         return labels
 
-    def probabilities(self, x: NDArray[Any], *, batch: int = 256) -> Vector:
+    def probabilities(self, x: NDArray[Any]) -> Vector:
         """The probability of each class for each row of x, (n, *shape): (n, classes).
 
         Raises:
             InputError: The rows have another shape than the training set's.
         """
         probabilities = np.empty((len(x), self.classes))
-        for at, scores in self._scores(x, batch):
+        for at, scores in self._scores(x):
             probabilities[at] = scores.double().softmax(1).numpy()
         return probabilities
 
-    def _scores(self, x: NDArray[Any], batch: int) -> Iterator[tuple[slice, Tensor]]:
+    def _scores(self, x: NDArray[Any]) -> Iterator[tuple[slice, Tensor]]:
         if x.shape[1:] != self.shape:
             raise InputError(
                 f"the classifier was trained on rows of shape {self.shape}, found {x.shape[1:]}: "
                 "use the same encoder, and images of the same size and colours"
             )
         with torch.inference_mode():
-            for start in range(0, len(x), batch):
-                rows = self.prepare(torch.from_numpy(np.array(x[start : start + batch])))
-                yield slice(start, start + batch), self.model(rows).cpu()
+            for start in range(0, len(x), _BATCH):
+                part = slice(start, start + _BATCH)
+                rows = self.prepare(torch.from_numpy(np.array(x[part])))
+                yield part, self.model(rows).cpu()
 
     def prepare(self, rows: Tensor) -> Tensor:
         """Standardise; images also go from (n, h, w, c) bytes to (n, c, h, w)."""

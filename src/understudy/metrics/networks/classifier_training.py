@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,8 @@ from understudy.metrics.utility import EpochProgress
 import torch  # isort: skip  (after networks, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip
 from torch.optim.swa_utils import AveragedModel  # isort: skip
+
+_ONE_AT_A_TIME = threading.RLock()
 
 ImageNetwork = Literal[
     "cnn", "convnet", "resnet9", "resnet-in", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
@@ -269,8 +272,11 @@ def _check(x: NDArray[Any], y: Labels, classes: int, recipe: Recipe) -> None:
 
 @contextmanager
 def seeded_torch(seed: int, device: str = "cpu") -> Iterator[None]:
-    """Torch's default generators seeded, and put back as they were afterwards."""
-    with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
+    """Torch's default generators seeded, and put back as they were afterwards.
+
+    All threads have the same generators: of several that train, one at a time draws from them.
+    """
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
         torch.default_generator.manual_seed(seed)
         if device != "cpu":  # dropout draws on the device
             torch.cuda.manual_seed(seed)

@@ -23,6 +23,7 @@ with packages_for("training a detector", "torch"):
     import torch
     from torch import Tensor, nn
 
+_BATCH = 128
 _CELLS = 16
 """Cells along the shorter side of the grid, about: 4 pixels each where an image has 64."""
 _SMALLEST, _LARGEST = 32, 512
@@ -101,7 +102,7 @@ class BoxNetwork:
     mean: Tensor
     gain: Tensor
 
-    def maps(self, images: Images, *, batch: int = 128) -> NDArray[np.float32]:
+    def maps(self, images: Images) -> NDArray[np.float32]:
         """(n, classes + 4, rows, columns) of (n, height, width, channels) uint8 images.
 
         Raises:
@@ -114,8 +115,8 @@ class BoxNetwork:
             )
         with torch.inference_mode():
             blocks = [
-                self.model(self.prepare(torch.from_numpy(np.array(images[start : start + batch]))))
-                for start in range(0, len(images), batch)
+                self.model(self.prepare(torch.from_numpy(np.array(images[start : start + _BATCH]))))
+                for start in range(0, len(images), _BATCH)
             ]
         return np.asarray(torch.cat(blocks).cpu().numpy())
 
