@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from benchmarks.tables import need
+from benchmarks.tables import DATA, need
 from understudy.backends.embedded.writer import described
 from understudy.backends.phrase_grammar import read_phrases
 from understudy.core.types import Images
@@ -236,6 +236,11 @@ def tiles(folder: Path, *, odd: bool, each: int | None = None) -> list[Tile]:
         count = len(mine) if each is None else min(each, len(mine))
         every += [mine[index * len(mine) // count] for index in range(count)]
     return every
+
+
+def train_folder() -> Path:
+    """EuroSAT's tiles."""
+    return need(DATA / "images" / "eurosat" / "train")
 
 
 _TURNS = 8  # symmetries of a square
