@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 import typing
 from dataclasses import fields, is_dataclass, replace
@@ -153,3 +154,18 @@ def test_a_release_with_its_card_loads(record: RunRecord, tmp_path: Path, door: 
     rows = datasets.load_dataset(**where, split="train", cache_dir=str(tmp_path / "cache"))
     assert len(rows) == 6
     assert rows.features["label"].names == sorted(record.classes)
+
+
+def test_the_json_can_be_checked_from_itself(record: RunRecord) -> None:
+    """Epsilon follows from the stages' mu, by the formula that the file itself gives."""
+    read = json.loads(public_documents(record)["privacy.json"])
+    mu = math.sqrt(sum((s["sensitivity"] / s["sigma"]) ** 2 for s in read["stages"]))
+    assert mu == pytest.approx(read["guarantee"]["mu"])
+
+    def phi(x: float) -> float:
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    epsilon = read["guarantee"]["epsilon"] - read["guarantee"]["slack"]
+    delta = phi(-epsilon / mu + mu / 2) - math.exp(epsilon) * phi(-epsilon / mu - mu / 2)
+    assert delta == pytest.approx(read["guarantee"]["delta"], rel=1e-3)
+    assert sum(stage["share"] for stage in read["stages"]) == pytest.approx(1)
