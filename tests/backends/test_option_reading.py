@@ -80,5 +80,5 @@ def test_the_schema_says_of_every_option_what_is_read() -> None:
         for kind in one.get("anyOf", [one]):
             if "minimum" in kind:
                 below = {"source": "a", "out": "b", "epsilon": 1.0, name: kind["minimum"] - 1}
-                with pytest.raises(ConfigError, match=f"{name} must be 1 or more"):
+                with pytest.raises(ConfigError, match=f"{name} must be {kind['minimum']} or more"):
                     make_config(below)

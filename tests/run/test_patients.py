@@ -207,3 +207,23 @@ def test_names_of_columns():
     assert person_columns(["user", "patient"]) == ("patient", "user")
     assert people_of("PERSON") == "people"
     assert people_of("household") == "units (household)"
+
+
+def test_a_patient_of_two_classes_counts_half_in_each(tmp_path):
+    """As sums count: a class of 100 such patients carries what 50 of its own do."""
+    carried = {}
+    for name, patient in (("both", "p{}"), ("own", "{}p{}"), ("half", "{}p{}")):
+        count = 50 if name == "half" else 100
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = [["path", "label", "patient"]]
+        for number in range(2 * count):
+            label = "ab"[number % 2]
+            save(np.full((4, 4, 1), number, np.uint8), folder / f"{number}.png")
+            parts = (number // 2,) if name == "both" else (label, number // 2)
+            rows.append([f"{number}.png", label, patient.format(*parts)])
+        (folder / "manifest.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+        result = understudy.check(folder, progress="none", unit="patient")
+        carried[name] = result.carried
+        assert result.class_units == {"a": count, "b": count}
+    assert carried["both"] == carried["half"] != carried["own"]

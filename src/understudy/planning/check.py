@@ -215,7 +215,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems=tuple(problems),
         options=remedies,
         command=None if source is None or lone else command_line(config, remedies, EPSILONS[0]),
-        carried=_carried(tables, _class_units(counted)),
+        carried=_carried(tables, _class_shares(counted)),
     )
 
 
@@ -224,6 +224,15 @@ def _class_units(inspection: Inspection) -> dict[str, int]:
     counts = dict(inspection.classes)
     counts |= {name: len(units) for name, units in inspection.class_units.items()}
     return dict(sorted(counts.items()))
+
+
+def _class_shares(inspection: Inspection) -> dict[str, float]:
+    """Units of each class as sums count them: one of several classes is divided among these."""
+    classes = Counter(unit for units in inspection.class_units.values() for unit in units)
+    shares: dict[str, float] = dict(inspection.classes)
+    for name, units in inspection.class_units.items():
+        shares[name] = sum(1 / classes[unit] for unit in units)
+    return dict(sorted(shares.items()))
 
 
 def _persons(
@@ -450,7 +459,7 @@ def _tables(run: RunConfig, source: Source) -> _Tables:
 
 
 def _carried(
-    tables: _Tables, units: Mapping[str, int]
+    tables: _Tables, units: Mapping[str, float]
 ) -> dict[float, dict[str, ClassCapacity | None]]:
     """What each class can carry at each epsilon, by the sizes of the method's table."""
     return {
