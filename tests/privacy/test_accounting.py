@@ -15,6 +15,7 @@ from understudy.privacy.accounting import (
     MAX_SIZE,
     MIN_SCALE,
     Gaussian,
+    Laplace,
     delta_of,
     discretisation_slack,
     epsilon_of,
@@ -40,6 +41,11 @@ def test_noise_multipliers_of_the_published_table(epsilon, one, five):
     assert math.sqrt(5) / mu == pytest.approx(five, abs=6e-3)
 
 
+def test_five_equal_stages_at_epsilon_one_cost_at_most_8_4_sensitivities():
+    plan = Plan.of(Budget(1.0), dict.fromkeys("abcde", 1.0))
+    assert 1 / plan.stage_mu("a") <= 8.4
+
+
 @pytest.mark.parametrize(
     ("epsilon", "stages"),
     [(0.01, 1), (0.1, 20), (1.0, 5), pytest.param(10.0, 100, marks=pytest.mark.slow)],
@@ -53,6 +59,13 @@ def test_plans_agree_with_pld_accounting(epsilon, stages):
     assert accountant.get_epsilon(1e-5) == pytest.approx(epsilon, rel=0.01)
 
 
+@given(st.floats(1e-3, 100), st.floats(1e-12, 0.1))
+def test_epsilon_and_mu_are_inverse(epsilon, delta):
+    mu = mu_of(epsilon, delta)
+    assert delta_of(epsilon, mu) <= delta * (1 + 1e-6)
+    assert epsilon_of_mu(mu, delta) == pytest.approx(epsilon, rel=1e-5)
+
+
 @given(st.floats(-1e4, 40))
 def test_the_logarithm_of_the_normal_distribution_is_that_of_scipy(x):
     assert log_phi(x) == pytest.approx(float(log_ndtr(x)), rel=1e-12, abs=1e-300)
@@ -60,10 +73,9 @@ def test_the_logarithm_of_the_normal_distribution_is_that_of_scipy(x):
 
 @given(st.floats(1e-3, 50), st.floats(1e-10, 0.1))
 def test_an_inverse_errs_on_the_safe_side(epsilon, delta):
+    assert delta_of(epsilon, mu_of(epsilon, delta)) <= delta
     mu = mu_of(epsilon, delta)
-    assert delta_of(epsilon, mu) <= delta
     assert delta_of(epsilon_of_mu(mu, delta), mu) <= delta
-    assert epsilon_of_mu(mu, delta) == pytest.approx(epsilon, rel=1e-5)
 
 
 def test_a_run_as_one_event_is_what_its_stages_add():
@@ -72,6 +84,16 @@ def test_a_run_as_one_event_is_what_its_stages_add():
     assert epsilon_of([run_event(2.0, 1e-6)], 1e-6) == pytest.approx(
         epsilon_of(stages, 1e-6), rel=1e-12
     )
+
+
+def test_laplace_and_gaussian_compose_between_their_parts_and_their_sum():
+    both = epsilon_of([Gaussian(0.2), Laplace(0.3)], 1e-5)
+    alone = epsilon_of([Gaussian(0.2)], 1e-5)
+    assert max(alone, 0.3) < both < alone + 0.3
+
+
+def test_laplace_alone_is_pure():
+    assert epsilon_of([Laplace(0.5)], 1e-9) == pytest.approx(0.5, rel=1e-2)
 
 
 def test_no_events_cost_nothing():
@@ -93,8 +115,9 @@ def test_a_tiny_epsilon_over_many_rounds_works_and_an_impossible_one_is_refused(
         _ = Plan.of(Budget(1e-9), {"a": 1.0}).mu
 
 
-def test_events_survive_the_ledger():
-    assert event_from_json(event_to_json(Gaussian(0.25, 1e-8))) == Gaussian(0.25, 1e-8)
+@pytest.mark.parametrize("event", [Gaussian(0.25, 1e-8), Laplace(0.5)])
+def test_events_survive_the_ledger(event):
+    assert event_from_json(event_to_json(event)) == event
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ exact.
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +202,25 @@ def test_a_resumed_run_is_not_refused_for_what_was_registered_since(
         ledger.charge(known["A"].id, [Charge("r1", "moments", ONE, attempt=2)], **IMAGE)
 
 
+def test_a_shared_charge_that_was_changed_is_found(
+    ledger: Ledger, site: Site, known: dict[str, Dataset]
+) -> None:
+    union = ledger.register(UNION)
+    ledger.charge(union.id, charge("r1", mu=0.125), **IMAGE)
+    last = len(list(ledger.rows()))
+    entry = site.sql("SELECT entry FROM ledger_rows WHERE seq = :seq", seq=last)[0][0]
+    assert "shared charge" in entry
+    site.sql(
+        "UPDATE ledger_rows SET entry = :entry WHERE seq = :seq",
+        entry=entry.replace('"mu":0.125', '"mu":0.0125'),
+        seq=last,
+    )
+    [found] = ledger.verify()
+    assert f"row {last} (shared charge, run r1" in found
+    with site.open() as opened, pytest.raises(LedgerError, match="does not add up"):
+        opened.spent(known["B"].id)
+
+
 def test_a_ledger_of_the_first_version_is_read_and_recognises_overlaps(
     ledger: Ledger, site: Site, known: dict[str, Dataset]
 ) -> None:
@@ -225,6 +246,16 @@ def test_a_ledger_of_the_first_version_is_read_and_recognises_overlaps(
     ledger.set_budget("0" * 16, Budget(2.0, 1e-11))
     ledger.charge(both.id, charge("r1"), **IMAGE)
     assert ledger.verify() == []
+
+
+def test_rows_say_nothing_of_how_many_records_are_shared(
+    ledger: Ledger, known: dict[str, Dataset]
+) -> None:
+    union = ledger.register(UNION)
+    ledger.charge(union.id, charge("r1"), **IMAGE)
+    exported = json.dumps([asdict(row) for row in ledger.rows()])
+    assert "lowest" not in exported
+    assert not [d for d in A.digests(ledger.key) if d.hex() in exported]
 
 
 PARTS = 6

@@ -13,6 +13,7 @@ from understudy.core.types import Sampling
 from understudy.privacy.account import best_of
 from understudy.privacy.accounting import (
     Gaussian,
+    Laplace,
     SampledGaussian,
     Selected,
     delta_of,
@@ -56,6 +57,14 @@ def test_ten_runs_cost_half_of_what_they_compose_to():
     mu = mu_of(1.0, DELTA)
     assert epsilon_of([Selected(mu, RUNS)], DELTA) == pytest.approx(1.917, abs=0.003)
     assert epsilon_of_mu(mu * math.sqrt(RUNS), DELTA) == pytest.approx(3.62, abs=0.01)
+
+
+def test_a_selection_composes_with_everything_else():
+    selected, gaussian = Selected(0.2, RUNS), Gaussian(0.3, 1e-9)
+    parts = [[selected], [gaussian], [Laplace(0.1)]]
+    whole = epsilon_of([selected, gaussian, Laplace(0.1)], DELTA)
+    assert max(epsilon_of(part, DELTA) for part in parts) < whole
+    assert whole < sum(epsilon_of(part, DELTA) for part in parts)
 
 
 def test_a_ledger_row_gives_the_event_back_and_refuses_others():

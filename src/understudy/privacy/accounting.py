@@ -21,7 +21,7 @@ bisection, the end of the bracket that is on the safe side is returned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -72,6 +72,13 @@ class Gaussian:
 
 
 @dataclass(frozen=True, slots=True)
+class Laplace:
+    """One Laplace release that is epsilon-DP on its own."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class SampledGaussian:
     """Gaussian releases of Poisson samples of the units, under add/remove: DP-SGD as one event.
 
@@ -115,7 +122,7 @@ class Selected:
     runs: float
 
 
-Other = SampledGaussian | Selected
+Other = Laplace | SampledGaussian | Selected
 Event = Gaussian | Other
 
 
@@ -125,7 +132,9 @@ def event_to_json(event: Event) -> dict[str, Any]:
         return {"kind": "gaussian", "mu": event.mu, "slack": event.slack}
     if isinstance(event, SampledGaussian):
         return {"kind": "sampled gaussian", **asdict(event)}
-    return {"kind": "selected", "mu": event.mu, "runs": event.runs}
+    if isinstance(event, Selected):
+        return {"kind": "selected", "mu": event.mu, "runs": event.runs}
+    return {"kind": "laplace", "epsilon": event.epsilon}
 
 
 def event_from_json(value: Mapping[str, Any]) -> Event:
@@ -142,6 +151,8 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
             if rate > 1 or steps != int(steps):
                 raise ValueError(f"{rate}, {steps}")
             return SampledGaussian(rate, mu, int(steps), _positive(value["slack"], or_zero=True))
+        if value["kind"] == "laplace":
+            return Laplace(_positive(value["epsilon"]))
         if value["kind"] == "selected":
             mu, runs = _positive(value["mu"]), _positive(value["runs"])
             if runs <= 1:
@@ -273,7 +284,7 @@ def _reserve(slack: float) -> float:
 def epsilon_of(events: Iterable[Event], delta: float) -> float:
     """Epsilon of everything together at ``delta``; 0.0 for no events.
 
-    Gaussian events alone compose exactly by equation (1); with steps on samples by dp_accounting's
+    Gaussian events alone compose exactly by equation (1); with Laplace ones by dp_accounting's
     PLDs, and with selected ones by its RDP accountant.
     """
     events = list(events)
@@ -286,7 +297,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
         return epsilon_of_mu(mu, delta) + slack
     if any(isinstance(e, Selected) for e in others):
         return rdp_epsilon(mu, tuple(others), delta) + slack
-    return pld_epsilon(mu, [e for e in others if isinstance(e, SampledGaussian)], delta) + slack
+    return pld_epsilon(mu, [e for e in others if not isinstance(e, Selected)], delta) + slack
 
 
 @lru_cache(maxsize=256)
@@ -297,7 +308,7 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     Talwar and Zhang 2019). The result is an upper bound; every other event costs more here than
     without a selection beside it.
     """
-    from dp_accounting import GaussianDpEvent
+    from dp_accounting import GaussianDpEvent, LaplaceDpEvent
     from dp_accounting.dp_event import (
         PoissonSampledDpEvent,
         RepeatAndSelectDpEvent,
@@ -310,7 +321,9 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     if mu > 0:
         accountant.compose(GaussianDpEvent(1 / mu))
     for event in others:
-        if isinstance(event, SampledGaussian):
+        if isinstance(event, Laplace):
+            accountant.compose(LaplaceDpEvent(1 / event.epsilon))
+        elif isinstance(event, SampledGaussian):
             step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(1 / event.mu))
             accountant.compose(SelfComposedDpEvent(step, event.steps))
         else:
@@ -344,8 +357,8 @@ def selection_parameter(runs: float) -> float:
     return bracket(lambda g: (1 / g - 1) / math.log(1 / g) > runs, 1e-12, 1 - 1e-12)[1]
 
 
-def pld_epsilon(mu: float, others: Sequence[SampledGaussian], delta: float) -> float:
-    """Epsilon of one mu-GDP release and steps on samples, by dp_accounting's PLDs.
+def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: float) -> float:
+    """Epsilon of one mu-GDP release and releases of other kinds, by dp_accounting's PLDs.
 
     Args:
         mu: Of all Gaussian releases together; 0 for none.
@@ -354,6 +367,7 @@ def pld_epsilon(mu: float, others: Sequence[SampledGaussian], delta: float) -> f
             by "connect the dots" (Doroshenko et al. 2022), which dominates them, and what is cut
             off counts as certain. It is tight to about 1e-3.
     """
+    others = list(others)
     size = mu + math.fsum(_loss_size(one) for one in others)
     least, most = _LOSS_STEP_RANGE
     # A power of two, so that an event is discretised the same beside most others.
@@ -364,18 +378,22 @@ def pld_epsilon(mu: float, others: Sequence[SampledGaussian], delta: float) -> f
     return 0.0 if total is None else float(total.get_epsilon_for_delta(delta - _FFT_ERROR))
 
 
-def _loss_size(event: SampledGaussian) -> float:
-    """About how far the privacy loss of an event goes, by a central limit theorem."""
+def _loss_size(event: Laplace | SampledGaussian) -> float:
+    """About how far the privacy loss of an event goes; of samples by a central limit theorem."""
+    if isinstance(event, Laplace):
+        return event.epsilon
     # Bu, Dong, Long and Su 2020: k steps tend to q sqrt(k (e^(mu^2) - 1))-GDP.
     return event.rate * math.sqrt(event.steps * math.expm1(min(event.mu**2, 700.0)))
 
 
 @lru_cache(maxsize=32)
-def _pld(event: Gaussian | SampledGaussian, interval: float) -> Any:
+def _pld(event: Gaussian | Laplace | SampledGaussian, interval: float) -> Any:
     """The privacy loss distribution of an event, its losses rounded to multiples of a step."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     grid = {"value_discretization_interval": interval, "use_connect_dots": True}
+    if isinstance(event, Laplace):
+        return pld.from_laplace_mechanism(1 / event.epsilon, **grid)
     if isinstance(event, Gaussian):
         return pld.from_gaussian_mechanism(1 / event.mu, **grid)
     step = pld.from_gaussian_mechanism(1 / event.mu, sampling_prob=event.rate, **grid)
