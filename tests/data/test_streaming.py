@@ -38,8 +38,8 @@ def write(folder: Path, kind: str) -> Path:
     elif kind == "tar":
         source = write(folder, "folders")
         with tarfile.open(path, "w") as archive:
-            archive.add(source / "a", "a")
-            archive.add(source / "b", "b")
+            for number, image in enumerate(sorted(source.rglob("*.png"))):
+                archive.add(image, f"{number}.png")
     else:
         images = np.stack([picture(row, SIDE, SIDE) for row in range(ROWS)])
         if kind == "npy":
