@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
 import zlib
 from tokenize import TokenError
 
-ZIP_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
+ZIP_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+)
 """What ``zipfile`` raises on damaged archives."""
 
 NO_HEADER = (SyntaxError, TokenError, RecursionError, MemoryError)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import lzma
 import re
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import ConfigError, RunError
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.release.verify import Verification, verify
@@ -37,7 +36,6 @@ from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
-_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
 
 SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
@@ -249,7 +247,7 @@ def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
                     raise RunError(f"{file.name}: holds more than a release may")
                 for one in members:  # no name leads out of the folder, and links become files
                     archive.extract(one, place)
-        except (*_ZIP_ERRORS, OSError, ValueError, RuntimeError) as error:
+        except (*ZIP_DAMAGE, RuntimeError) as error:
             raise RunError(f"{file.name}: is no zip that can be read") from error
         inner = Path(place)
         for _ in range(3):

@@ -238,20 +238,24 @@ class _Bottleneck(nn.Module):
         return torch.relu(cast(Tensor, self.inner(x)) + cast(Tensor, self.short(x)))
 
 
-def wide_resnet(shape: Shape, classes: int, *, width: int = 16) -> nn.Module:
-    """The wide residual network WRN-40-4 (Zagoruyko and Komodakis 2016).
+def wide_resnet(
+    shape: Shape, classes: int, *, width: int = 16, depth: int = 40, factor: int = 4
+) -> nn.Module:
+    """A wide residual network, WRN-40-4 unless told otherwise (Zagoruyko and Komodakis 2016).
 
-    Three groups of six blocks that normalise and activate before each convolution, without dropout;
-    images from 128 pixels on are first made small.
+    Three groups of blocks that normalise and activate before each convolution, without dropout;
+    images from 128 pixels on are first made small. The depth is 6 n + 4 for n blocks a group.
     """
     height, wide, channels = checked(shape)
+    if depth < 10 or (depth - 4) % 6:
+        raise InputError(f"the depth of a wide ResNet is 6 n + 4, such as 40, found {depth}")
     layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
     if min(height, wide) >= LARGE_SIDE:
         layers = [nn.Conv2d(channels, width, 7, 2, padding=3, bias=False), nn.MaxPool2d(3, 2, 1)]
     inside = width
     for group in range(3):
-        for block in range(6):
-            outside = width * 4 << group
+        for block in range((depth - 4) // 6):
+            outside = width * factor << group
             layers.append(_Wide(inside, outside, 2 if group > 0 and block == 0 else 1))
             inside = outside
     layers += [nn.BatchNorm2d(inside), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
