@@ -71,6 +71,12 @@ def test_one_unit_never_contributes_more_than_the_bound(which, x, seed):
     assert np.linalg.norm(total * weights) <= query.bound
 
 
+def test_a_unit_in_several_slots_is_clipped_as_a_whole():
+    rows, one = np.full((2, DIM), 10.0), np.zeros(2, dtype=np.int64)
+    total = sums.bounded_sum(np.arange(2), rows, one, slots=2, bound=1.0, grid=1e-5)
+    assert 0.999 < np.linalg.norm(total * 1e-5) <= 1
+
+
 @pytest.mark.parametrize("which", QUERIES)
 def test_copies_of_a_record_count_as_that_record_in_a_unit(which):
     """So a sum over a count of units is a mean, however many records a unit has."""

@@ -146,6 +146,12 @@ def test_a_lost_release_is_paid_again(world):
     assert world.ledger.spent(world.dataset).epsilon > 1.4
 
 
+def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
+    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
+    world.vault({"a": 1.0}, stages="copy").release(Counts(CELLS), stage="a")
+    assert len(world.charges()) == 2
+
+
 def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
     world.vault({"a": 1.0})._inside.account.reserve()
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
@@ -361,6 +367,8 @@ def test_rows_beyond_a_units_cap_are_not_used(tmp_path):
     world = World(tmp_path, unit=Unit("unit", max_rows=1), per_unit=4)
     answer = world.vault({"c": 1.0}, epsilon=1e6).release(Counts(CELLS), stage="c")
     assert answer.sum() == pytest.approx(N / 4, abs=0.5)
+    first = np.unique(world.owner, return_index=True)[1]  # the one record of each
+    assert answer.ravel() == pytest.approx(np.bincount(world.y[first]), abs=0.4)
 
 
 def test_the_sum_over_units_does_not_depend_on_threads_or_blocks(tmp_path, monkeypatch):
