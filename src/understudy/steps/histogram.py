@@ -10,7 +10,7 @@ import numpy as np
 
 from understudy.core.types import Vector
 
-_CLEAR = 3.8  # deviations of its noise that a bin must exceed: in 1 of 100 histograms noise does
+_CLEAR = 3.8  # deviations of its noise that a bin must exceed: of 140 bins, noise does in 1 of 100
 
 
 def clean_histogram(counts: Vector, sd: float) -> Vector:

@@ -74,14 +74,19 @@ class AlignmentParams:
     lloyd_steps: Annotated[int, Option("DP Lloyd steps of partition=matched", least=0)] = 1
     clip_norm: Annotated[
         float | None,
-        Option("clip embeddings at this norm (the paper's kappa); default: clip_radius", above=0),
+        Option(
+            "clip embeddings at this norm (the paper's kappa); default: clip_radius",
+            least=1e-12,
+            most=10**12,
+        ),
     ] = None
     clip_radius: Annotated[
         float | None,
         Option(
             "clip differences to the base set's mean at so many usual distances; 1.5, or 3 "
             "where mu >= 1, or measured (DP) where the encoder's norm is unknown",
-            above=0,
+            least=1e-12,
+            most=10**12,
         ),
     ] = None
     shrink: Annotated[bool, Option("shrink gaps by the noise that is known to be in them")] = True

@@ -84,7 +84,11 @@ class SelectionParams(SelectionSettings):
     ] = "gradients"
     clip_norm: Annotated[
         float | None,
-        Option("what a record's gradient is clipped to; default: sqrt(axes + 1) / 2", above=0),
+        Option(
+            "what a record's gradient is clipped to; default: sqrt(axes + 1) / 2",
+            least=1e-12,
+            most=10**12,
+        ),
     ] = None
 
 
