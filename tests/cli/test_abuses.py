@@ -37,7 +37,7 @@ SELECT = "select {scans} --out {out} --ledger {ledger} --keep 50% "
 ABUSES: list[tuple[str, int, str]] = [
     # What is not there, or is no dataset.
     (f"synthesize {{nowhere}} {OF}", 2, "there is no such file or folder"),
-    (f"synthesize {OF}", 2, "source is missing"),
+    (f"synthesize {OF}", 2, "source is missing: name the private dataset, such as photos/"),
     ("synthesize {scans} --ledger {ledger} --epsilon 1", 2, "out is missing"),
     ("plan {scans}", 2, "epsilon is missing: say how much"),
     (f"synthesize {{file}} {OF}", 2, "is of no known kind"),

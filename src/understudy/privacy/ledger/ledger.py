@@ -357,6 +357,13 @@ class Ledger:
         with self._reading() as book:
             return book.digest((run, stage, attempt), step)
 
+    def charged(self, run: str) -> Dataset | None:
+        """The dataset that a run was charged for; None where nothing was."""
+        with self._reading() as book:
+            ids = (id for (one, *_), (id, _) in book.charges.items() if one == run)
+            id = next(ids, None)
+            return None if id is None else _page(book, id).dataset()
+
     def attempts(self, run: str, stage: str) -> int:
         """How many times a stage was charged; 0 for never."""
         with self._reading() as book:
