@@ -1,7 +1,9 @@
 """The folder of a run: started once, resumed only as what it was, held by one process."""
 
+import fcntl
 import os
 import stat
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +164,14 @@ def test_nothing_that_runs_code_is_kept_or_read(tmp_path):
     folder = start(tmp_path / "out")
     with pytest.raises(RunError, match="damaged"):
         folder.keep("objects", lambda: {"o": np.array([{}], dtype=object)})
+
+
+def test_a_look_at_the_lock_stops_no_run(tmp_path):
+    """`understudy runs` holds it for a moment, in which a run was refused as if it were at work."""
+    start(tmp_path / "out")
+    with (tmp_path / "out" / "owner" / "lock").open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        timer = threading.Timer(0.1, fcntl.flock, (looked_at, fcntl.LOCK_UN))
+        timer.start()
+        assert not start(tmp_path / "out", resume=True).done
+        timer.join()
