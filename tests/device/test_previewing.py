@@ -272,7 +272,9 @@ def test_too_few_homes_to_compare_with_are_refused_by_the_option(site: DeviceSit
     for path in homes.glob("*.png"):
         if path.name >= "3":
             path.unlink()
-    with pytest.raises(ConfigError, match=r"of 3 homes.* name 4 homes or more, or say --no-measure"):
+    with pytest.raises(
+        ConfigError, match=r"of 3 homes.* name 4 homes or more, or say --no-measure"
+    ):
         public_homes(preferences, {1: SegmentSanitizer()}, SEGMENTER, str(homes))
 
 

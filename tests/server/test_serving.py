@@ -242,7 +242,7 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
 def test_a_clock_that_is_set_back_keeps_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was to be deleted after 24 hours stayed for as much longer as the clock had gone back."""
+    """What was to go after 24 hours stayed for as much longer as the clock had gone back."""
     machine = {"time": 1e9, "monotonic": 50.0}
     watches = SimpleNamespace(**{name: partial(machine.get, name) for name in machine})
     monkeypatch.setattr("understudy.server.serve.time", watches)
