@@ -218,7 +218,7 @@ def test_a_unit_of_several_classes_is_not_clipped_for_it(which):
     np.testing.assert_allclose(total, alone / math.sqrt(CLASSES), atol=1e-4 * query.bound)
 
 
-def test_a_unit_votes_once_whatever_the_number_of_its_classes():
+def test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes():
     # Defect 5 of the field: one vote a class, accounted as one vote a unit.
     x = np.zeros((4, DIM), dtype=np.float32)
     votes = Votes(np.zeros((4, 1, DIM)))
