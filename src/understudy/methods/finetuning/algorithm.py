@@ -7,7 +7,7 @@ docs/methods/finetuning.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -278,10 +278,6 @@ def _advise(context: Context, units: float) -> Advice | None:
     )
 
 
-def _roles(params: FinetuningParams, _: frozenset[str]) -> Mapping[str, str | None]:
-    return {"denoiser": "embedded:denoiser", "public": PROCEDURAL}
-
-
 def _check_resample(params: FinetuningParams, context: Context) -> None:
     """More samples are drawn by the weights that the stored answers come to."""
 
@@ -295,7 +291,7 @@ METHOD = Method(
     settle=lambda params, context: params,
     stages=_stages,
     run=finetuning,
-    roles=_roles,
+    roles=lambda params, named: {"denoiser": "embedded:denoiser", "public": PROCEDURAL},
     explain=_explain,
     advise=_advise,
     check_resample=_check_resample,
