@@ -6,8 +6,6 @@ a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
 ``UNDERSTUDY_REQUIRE_POSTGRES=1`` for a PostgreSQL server.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import importlib.util

@@ -3,8 +3,6 @@
 Acceptance, among the slow tests: 50 kills (SIGKILL) at random moments of a run, each resumed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ Acceptance, among the slow tests: five faults at five moments of each of four me
 all. After each one the run is resumed, is complete, and cost what a run costs that nothing stopped.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

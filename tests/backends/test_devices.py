@@ -1,7 +1,5 @@
 """Where models run: a GPU's rules, as far as a machine without one can show them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

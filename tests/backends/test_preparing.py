@@ -1,7 +1,5 @@
 """Our batches against the image processors of ``transformers``, one image at a time by Pillow."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """From photos to a model and a receipt; what passes between the two machines on the way."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

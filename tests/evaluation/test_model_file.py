@@ -1,7 +1,5 @@
 """``evaluate --model FILE``: a classifier that was exported, or somebody else's, on real data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

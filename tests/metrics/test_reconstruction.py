@@ -1,7 +1,5 @@
 """Best matches against all pairs written out; copies are told from strangers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

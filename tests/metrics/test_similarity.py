@@ -1,7 +1,5 @@
 """MSE, PSNR and SSIM against scikit-image."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

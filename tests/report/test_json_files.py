@@ -1,7 +1,5 @@
 """Records from files: what is read back makes the same documents."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

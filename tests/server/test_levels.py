@@ -1,7 +1,5 @@
 """The whole way of a job at L2: items are sent, four stages run, a signed model comes back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The specialised networks: which of them is taken, how they are split by and written as ONNX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

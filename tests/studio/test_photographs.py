@@ -1,7 +1,5 @@
 """The autoencoder of photographs: its linear beginning, its corpus, and how it is trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

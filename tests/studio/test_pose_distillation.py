@@ -1,7 +1,5 @@
 """`understudy studio pose`: persons with what a teacher says of them, and a network that learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

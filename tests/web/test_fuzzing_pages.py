@@ -1,7 +1,5 @@
 """Whatever is asked of whichever page, the answer is a page: never a failure of the server."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Captioners, segmenters, detectors and pose estimators with tiny random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
