@@ -120,6 +120,14 @@ def test_a_run_that_nobody_kills(understudy: Commands, site: Site) -> None:
     assert not (site.folder / "more").exists()
 
 
+def check_killed_at(understudy: Commands, site: Site, moment: tuple[str, int, str]) -> None:
+    assert understudy.run(*site.words(), die=moment).code == -9
+    check_never_less_than_released(site)
+    done = understudy.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
+
+
 def typical_seconds(understudy: Commands, site: Site) -> float:
     start = time.monotonic()
     done = understudy.run(*site.words())
@@ -306,12 +314,7 @@ TIED_MOMENTS = [
 def test_the_tied_gaussian_killed_at_a_chosen_moment(
     with_energies: Commands, tmp_path: Path, moment: tuple[str, int, str]
 ) -> None:
-    site = Tied(tmp_path)
-    assert with_energies.run(*site.words(), die=moment).code == -9
-    check_never_less_than_released(site)
-    done = with_energies.run(*site.words(None, "--resume"))
-    assert done.code == 0, done.err
-    check_complete(site)
+    check_killed_at(with_energies, Tied(tmp_path), moment)
 
 
 @pytest.mark.minutes
@@ -486,11 +489,7 @@ BETWEEN = [
 def test_killed_at_a_chosen_moment(
     understudy: Commands, site: Site, moment: tuple[str, int, str]
 ) -> None:
-    assert understudy.run(*site.words(), die=moment).code == -9
-    check_never_less_than_released(site)
-    done = understudy.run(*site.words(None, "--resume"))
-    assert done.code == 0, done.err
-    check_complete(site)
+    check_killed_at(understudy, site, moment)
 
 
 @pytest.mark.slow
