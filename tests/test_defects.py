@@ -30,7 +30,7 @@ from PIL import Image
 
 import understudy
 from tests.house import SOURCES, tree_of, trees, walked
-from tests.privacy.test_sums import test_a_unit_votes_once_whatever_the_number_of_its_classes
+from tests.privacy.test_sums import test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes
 from tests.run.samples import (
     QUICK,
     class_folders,
@@ -344,7 +344,7 @@ def test_defect_04_no_try_around_a_mechanism() -> None:
 
 
 def test_defect_05_a_vote_in_every_class(tmp_path: Path) -> None:
-    test_a_unit_votes_once_whatever_the_number_of_its_classes()
+    test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes()
     names = [f"class-{i:02}" for i in range(12)]
     settings = {**QUICK, "filter": "images"}
     found = []

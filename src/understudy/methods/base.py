@@ -99,6 +99,7 @@ class Context(Models):
         count: Samples wanted; None: about as many as there are private records (noisy).
         base: Whether a base set is given.
         candidates: Whether candidates are given.
+        several: Whether a unit may have several records.
     """
 
     shape: Shape
@@ -110,6 +111,7 @@ class Context(Models):
     count: int | None = None
     base: bool = False
     candidates: bool = False
+    several: bool = False
 
     @property
     def called(self) -> tuple[str, ...]:

@@ -196,6 +196,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.output.count,
+        several=config.privacy.unit_column is not None,
         **load_models(names, source, config.models.device),
     )
     open_matching = partial(_open_matching, source, config)

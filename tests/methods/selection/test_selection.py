@@ -199,7 +199,7 @@ def test_pseudo_records_have_the_moments_of_the_private_records():
         FEATURES * 3,  # far wider, so that nothing is clipped
         LABELS,
         CLASSES,
-        MomentStages(Stage("means", 2.0), Stage("covariance", 1.0)),
+        MomentStages(Stage("means", 2.0), None, Stage("covariance", 1.0)),
         np.random.default_rng(0),
     )
     for label in range(CLASSES):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from understudy.core.types import (
     Stage,
     SyntheticBatch,
 )
+from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
     Advice,
@@ -103,14 +104,14 @@ class FinetuningStages:
 
 def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     """DP-SGD on a diffusion prior."""
-    plan, grid = _plan(params), grid_of(materials.context)
+    plan, grid = _plan(params, materials.context), grid_of(materials.context)
     classes = len(materials.classes)
     public = _public_images(materials, grid)
     prior = public_gaussian(public)
     # 1: the released statistics of each class, as a denoiser in closed form.
     vault = materials.vault.map(partial(_vectors, materials, grid))
     along = (public - prior.means[0]) @ prior.axes / np.sqrt(prior.variances[0])
-    gaussians, sizes = released_gaussians(
+    gaussians, sizes, units = released_gaussians(
         vault, prior, np.linalg.norm(along, axis=1).astype(np.float64), classes, plan.warm_start
     )
     # 2: the network learns on public images what a Gaussian of them does not know.
@@ -135,20 +136,25 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     settings = TrainingSettings(plan.training, params.learning_rate, clip_norm, params.multiplicity)
     bar = materials.progress("learning from private images, with noise", params.steps)
     tuned = private.at(
-        trained_by_dp_sgd(vault, private, settings, sizes, materials.seed_of("steps"), bar)
+        trained_by_dp_sgd(vault, private, settings, classes, units, materials.seed_of("steps"), bar)
     )
     # 4: samples of the averaged weights.
-    return _release(materials.for_samples, tuned, sizes, params, clip_norm)
+    facts = {
+        "parameters": len(tuned.weights),
+        "clip_norm": clip_norm,
+        "expected_batch": params.rate * units,
+    }
+    counts = materials.for_samples.class_sizes(sizes / sizes.sum(), units)
+    return _release(materials.for_samples, tuned, counts, params, facts)
 
 
 def _release(
     materials: Materials,
     diffusion: Diffusion,
-    sizes: NDArray[np.float64],
+    counts: NDArray[np.int64],
     params: FinetuningParams,
-    clip_norm: float,
+    facts: dict[str, Any],
 ) -> Release:
-    counts = materials.class_sizes(sizes / sizes.sum(), float(sizes.sum()))
     labels = materials.rng_of("order").permutation(np.repeat(np.arange(len(counts)), counts))
 
     def batches() -> Iterator[SyntheticBatch]:
@@ -171,11 +177,7 @@ def _release(
         count=len(labels),
         batches=batches,
         image_shape=materials.shape,
-        facts={
-            "parameters": len(diffusion.weights),
-            "clip_norm": clip_norm,
-            "expected_batch": params.rate * float(sizes.sum()),
-        },
+        facts=facts,
     )
 
 
@@ -226,12 +228,14 @@ def _public_images(materials: Materials, grid: Shape) -> ImageRows:
     return public
 
 
-def _plan(params: FinetuningParams) -> FinetuningStages:
+def _plan(params: FinetuningParams, context: Context) -> FinetuningStages:
     each = (1 - params.training_share) / sum(_WARM_START.values())
-    warm_start = (Stage(name, each * weight) for name, weight in _WARM_START.items())
+    warm_start = {name: Stage(name, each * weight) for name, weight in _WARM_START.items()}
+    units = dp_estimators.units_stage(context, len(context.classes), each * _WARM_START["sizes"])
     sampling = Sampling(params.rate, params.steps)
     return FinetuningStages(
-        GaussianStages(*warm_start), Stage("training", params.training_share, sampling)
+        GaussianStages(units=units, **warm_start),
+        Stage("training", params.training_share, sampling),
     )
 
 
@@ -249,7 +253,7 @@ def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
             "that a run may release is for them: take fewer steps or a smaller network, such as "
             "embedded:denoiser?width=32. Nothing was spent"
         )
-    return stages_of(_plan(params))
+    return stages_of(_plan(params, context))
 
 
 def _explain(
@@ -259,7 +263,7 @@ def _explain(
     if units is None:
         return Explanation()
     batch = params.rate * units * len(context.classes)
-    spread = noise(_plan(params).training)
+    spread = noise(_plan(params, context).training)
     return Explanation(
         notes=(
             f"a step of DP-SGD sees {batch:,.0f} units and adds noise of {spread:.2f} of the "

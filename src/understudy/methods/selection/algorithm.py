@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option
 from understudy.core.types import Labels, Release, Stage, Vector
+from understudy.methods import dp_estimators
 from understudy.methods.base import (
     Arrays,
     Context,
@@ -247,9 +248,11 @@ class SelectionStages:
     moments: MomentStages | None = None
 
 
-def _plan(params: SelectionParams) -> SelectionStages:
+def _plan(params: SelectionParams, context: Context) -> SelectionStages:
     if params.reference == "moments":
-        return SelectionStages(moments=MomentStages(Stage("means", 2.0), Stage("covariance", 1.0)))
+        units = dp_estimators.units_stage(context, len(context.classes), 0.5)
+        moments = MomentStages(Stage("means", 2.0), units, Stage("covariance", 1.0))
+        return SelectionStages(moments=moments)
     return SelectionStages(
         tuple(Stage(f"gradient {number + 1}", 1.0) for number in range(params.rounds))
     )
@@ -281,7 +284,7 @@ def _stages(params: SelectionParams, context: Context) -> tuple[Stage, ...]:
         )
     if len(context.shape) == 3 and context.encoder is None:
         raise ConfigError("a selection of images needs an --encoder")
-    return stages_of(_plan(params))
+    return stages_of(_plan(params, context))
 
 
 def selection(materials: Materials, params: SelectionParams) -> Release:
@@ -336,7 +339,7 @@ def _reference(
     materials: Materials, records: Vault, proxy: LinearProxy, params: SelectionParams
 ) -> Reference:
     """Private records, in the proxy's space, as a reference set under differential privacy."""
-    plan = _plan(params)
+    plan = _plan(params, materials.context)
     if plan.moments is None:
         return GradientReference(records, plan.gradients, params.clip_norm or 1.0, materials.keep)
     return moment_reference(
