@@ -234,12 +234,7 @@ def code_digest() -> str:
 
 
 def case(
-    image_set: ImageSet,
-    setting: Setting,
-    epsilon: float,
-    seed: int,
-    asked: Asked,
-    domains: Domains,
+    image_set: ImageSet, setting: Setting, epsilon: float, seed: int, asked: Asked, domains: Domains
 ) -> dict[str, Any]:
     """One run with its verdicts: of what is not in the folder of results yet."""
     about = {
@@ -250,9 +245,7 @@ def case(
     }
     folder = asked.out / image_set.name
     real = remembered(
-        folder / f"real-{seed}.json",
-        about,
-        lambda: {"real": judged(None, image_set, seed, asked)},
+        folder / f"real-{seed}.json", about, lambda: {"real": judged(None, image_set, seed, asked)}
     )
     name, folder = f"{epsilon:g}-{seed}", folder / setting.name.replace("/", "-")
     pack = folder / f"{name}.npz"

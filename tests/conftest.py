@@ -189,6 +189,5 @@ def with_torch(understudy: Commands) -> Commands:
 def with_energies(with_torch: Commands) -> Commands:
     """The same, with the matching decoder's models imported once."""
     return with_torch.importing(
-        "understudy.planning.recommendation",
-        "understudy.backends.embedded.energies.energy_models",
+        "understudy.planning.recommendation", "understudy.backends.embedded.energies.energy_models"
     )

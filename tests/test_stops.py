@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import FAULTS, Commands
-from tests.test_kills import (
-    Aligned,
-    Selected,
-    Site,
-    check_complete,
-    check_never_less_than_released,
-)
+from tests.test_kills import Aligned, Selected, Site, check_complete, check_never_less_than_released
 from understudy.privacy.ledger.ledger import Ledger
 
 MOMENTS = {

@@ -7,12 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from understudy.core.results import Evaluation
-from understudy.report import (
-    RunRecord,
-    public_documents,
-    public_report,
-    read_record,
-)
+from understudy.report import RunRecord, public_documents, public_report, read_record
 from understudy.report.json_models import EvaluationFile, PrivacyFile
 
 

@@ -16,12 +16,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 
-from understudy.studio.pose_distillation import (  # noqa: E402
-    PERSON,
-    Persons,
-    PoseStage,
-    heatmaps,
-)
+from understudy.studio.pose_distillation import PERSON, Persons, PoseStage, heatmaps  # noqa: E402
 from understudy.studio.segmenter_distillation import new_photo_network  # noqa: E402
 from understudy.studio.train import distil_pose  # noqa: E402
 

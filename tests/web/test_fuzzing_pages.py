@@ -27,7 +27,7 @@ DEVICE_FORMS: Mapping[str, tuple[str, ...]] = {
     "/do": (
         *("action", "folder", "targets", "background", "classes", "segmenter", "code", "server"),
         *("number", "part", "cell.A1"),
-    ),
+    )
 }
 """The fields of every form."""
 

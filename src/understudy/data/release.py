@@ -37,13 +37,7 @@ from PIL import Image
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import ReleaseFormat, files_below
 from understudy.core.types import Images, Release, Shape, SyntheticBatch, Texts
-from understudy.data.captions import (
-    CAPTION,
-    CAPTIONS_FILE,
-    LICENCE,
-    CaptionsWriter,
-    check_captions,
-)
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, CaptionsWriter, check_captions
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import UNLABELLED_NAME, safe_names
 from understudy.data.npz import CLASS_NAMES, GENERATED

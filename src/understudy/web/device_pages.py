@@ -44,12 +44,7 @@ from understudy.device.preferences import (
     Preferences,
     stored_preferences,
 )
-from understudy.device.review import (
-    LevelPicture,
-    ReviewedPhotos,
-    level_picture,
-    reviewed_photos,
-)
+from understudy.device.review import LevelPicture, ReviewedPhotos, level_picture, reviewed_photos
 from understudy.web.child_jobs import ChildJob
 from understudy.web.data_pages import PlaceName
 from understudy.web.photo_outlines import ShownPhoto, marked_cells, photo_cells, shown_photo

@@ -118,11 +118,7 @@ class DissimilarityHook:
     """
 
     def __init__(
-        self,
-        given: GivenLatents,
-        options: AntiMemorisationOptions,
-        scheduler: Any,
-        guidance: float,
+        self, given: GivenLatents, options: AntiMemorisationOptions, scheduler: Any, guidance: float
     ) -> None:
         self._given, self._options = given, options
         self._signal_shares = scheduler.alphas_cumprod.float().cpu()

@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 from understudy.core.denoising import Denoiser
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
-from understudy.core.types import (
-    Images,
-    Labels,
-    Release,
-    Sampling,
-    Shape,
-    Stage,
-    SyntheticBatch,
-)
+from understudy.core.types import Images, Labels, Release, Sampling, Shape, Stage, SyntheticBatch
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
@@ -74,8 +66,7 @@ class FinetuningParams:
 
     steps: Annotated[int, Option("steps of DP-SGD", least=1, most=10_000)] = 200
     rate: Annotated[
-        float,
-        Option("probability of a unit to be in a step's sample", above=0, most=1),
+        float, Option("probability of a unit to be in a step's sample", above=0, most=1)
     ] = 0.1
     multiplicity: Annotated[
         int, Option("draws of noise for each record of a step, averaged before clipping", least=1)
