@@ -30,7 +30,9 @@ from PIL import Image
 
 import understudy
 from tests.house import SOURCES, tree_of, trees, walked
-from tests.privacy.test_sums import test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes
+from tests.privacy.test_sums import (
+    test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes,
+)
 from tests.run.samples import (
     QUICK,
     class_folders,

@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.ports import (
-    Decoder,
-    Encoder,
-    LatentEncoder,
-    LinearDecoder,
-    Source,
-)
+from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import (
     Embeddings,

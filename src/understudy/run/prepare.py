@@ -60,12 +60,7 @@ from understudy.run.models import (
 )
 from understudy.run.progress import Bars
 from understudy.run.quality_filter import quality_of
-from understudy.run.remote_run import (
-    connect_remote,
-    planned_calls,
-    reads_private,
-    remote_models,
-)
+from understudy.run.remote_run import connect_remote, planned_calls, reads_private, remote_models
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput
 from understudy.steps.quality import QualityFilter

@@ -10,11 +10,7 @@ from understudy.core.types import Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.methods.base import Context
-from understudy.methods.selection.algorithm import (
-    METHOD,
-    SelectionParams,
-    select_candidates,
-)
+from understudy.methods.selection.algorithm import METHOD, SelectionParams, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import LinearProxy
@@ -301,8 +297,7 @@ def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"keep": 0}, {"rounds": 0}, {"axes": 0}, {"weight_decay": -1}, {"clip_norm": 0}],
+    "values", [{"keep": 0}, {"rounds": 0}, {"axes": 0}, {"weight_decay": -1}, {"clip_norm": 0}]
 )
 def test_values_out_of_range_are_refused(values):
     with pytest.raises(ConfigError, match=next(iter(values))):

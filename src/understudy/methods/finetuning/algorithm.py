@@ -7,7 +7,7 @@ docs/methods/finetuning.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 from understudy.core.denoising import Denoiser
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
-from understudy.core.types import (
-    Images,
-    Labels,
-    Release,
-    Sampling,
-    Shape,
-    Stage,
-    SyntheticBatch,
-)
+from understudy.core.types import Images, Labels, Release, Sampling, Shape, Stage, SyntheticBatch
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
@@ -74,8 +66,7 @@ class FinetuningParams:
 
     steps: Annotated[int, Option("steps of DP-SGD", least=1, most=10_000)] = 200
     rate: Annotated[
-        float,
-        Option("probability of a unit to be in a step's sample", above=0, most=1),
+        float, Option("probability of a unit to be in a step's sample", above=0, most=1)
     ] = 0.1
     multiplicity: Annotated[
         int, Option("draws of noise for each record of a step, averaged before clipping", least=1)
@@ -282,10 +273,6 @@ def _advise(context: Context, units: float) -> Advice | None:
     )
 
 
-def _roles(params: FinetuningParams, _: frozenset[str]) -> Mapping[str, str | None]:
-    return {"denoiser": "embedded:denoiser", "public": PROCEDURAL}
-
-
 def _check_resample(params: FinetuningParams, context: Context) -> None:
     """More samples are drawn by the weights that the stored answers come to."""
 
@@ -299,7 +286,7 @@ METHOD = Method(
     settle=lambda params, context: params,
     stages=_stages,
     run=finetuning,
-    roles=_roles,
+    roles=lambda params, named: {"denoiser": "embedded:denoiser", "public": PROCEDURAL},
     explain=_explain,
     advise=_advise,
     check_resample=_check_resample,

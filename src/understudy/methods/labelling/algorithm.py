@@ -83,8 +83,7 @@ class LabellingParams:
         Option("unchanged: samples are public images as they are; varied: redrawn by a generator"),
     ] = "unchanged"
     strength: Annotated[
-        float,
-        Option("how much of an image is redrawn, where draw=varied", least=0, most=1),
+        float, Option("how much of an image is redrawn, where draw=varied", least=0, most=1)
     ] = 0.5
     template: Annotated[
         str, Option("prompt by which an image is redrawn; {class} is its class")

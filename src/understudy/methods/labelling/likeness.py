@@ -140,7 +140,8 @@ class PublicKind:
             )
         leading = Projection(axes[:, :_AXES] / np.sqrt(np.maximum(variances[:_AXES], 1e-12)))
         points = leading(rows - centre)
-        return cls(inputs, theta, held_out, leading, _clipped(points))
+        clipped = clip_rows(points, _radius(points), np.empty_like(points))  # as `ClippedSums` does
+        return cls(inputs, theta, held_out, leading, clipped)
 
     def described(self, features: Embeddings) -> Embeddings:
         """Features (n, d) to what is asked about, each by itself: (n, p + 1 + k) float32.
@@ -298,11 +299,6 @@ def _principal(rows: Vector) -> tuple[Vector, Vector]:
 def _radius(points: Vector) -> float:
     """What places in k axes of unit variance are clipped to."""
     return float(points.shape[1] ** 0.5)
-
-
-def _clipped(points: Vector) -> Vector:
-    """Places clipped as `ClippedSums` clips those of private records."""
-    return clip_rows(points, _radius(points), np.empty_like(points))
 
 
 def _separator(kind: Vector, contrast: Vector) -> Vector:

@@ -10,7 +10,7 @@ gradient for some rounds. Where this differs from the paper, and why: docs/metho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
@@ -223,11 +223,6 @@ def dry_pool(
     )
 
 
-def _roles_used(params: SelectionParams, named: frozenset[str]) -> Mapping[str, str | None]:
-    """The encoder and the datasets that are used."""
-    return {"encoder": "embedded:dct", "public": None, "candidates": None}
-
-
 def _settled(params: SelectionParams, context: Context) -> SelectionParams:
     """The parameters with every ``None`` decided, from public facts only."""
     dim = context.shape[0] if context.encoder is None else context.encoder.dim
@@ -408,7 +403,7 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     run=selection,
-    roles=_roles_used,
+    roles=lambda params, named: {"encoder": "embedded:dct", "public": None, "candidates": None},
     open_selection=OpenSelection(
         SteeredSettings, _settled_openly, _sizes, open_selection, "--set reconstruction=0"
     ),
