@@ -4,8 +4,6 @@ No traceback, no charge, no folder left behind. Files that are wrong in themselv
 tests/data/test_malformed.py, ledgers in tests/privacy/test_ledger.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """Photos come in clean, requests are checked, objects that stay home hold photos back."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

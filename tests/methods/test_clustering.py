@@ -87,12 +87,18 @@ def test_embeddings_of_any_scale_are_not_clipped_to_another(clouds, tmp_path, sc
         np.testing.assert_allclose(mine.mean(axis=0), true.mean(axis=0), atol=1.2)
 
 
-@pytest.mark.parametrize("covariance", ["diagonal", "class"])
-def test_units_of_several_records_have_the_moments_of_their_records(clouds, tmp_path, covariance):
+@pytest.mark.parametrize(
+    ("covariance", "clusters"), [("diagonal", 1), ("class", 1), ("tied", 1), ("tied", 2)]
+)
+def test_units_of_several_records_have_the_moments_of_their_records(
+    clouds, tmp_path, covariance, clusters
+):
     _, values, labels, _ = clouds
     patients, path = np.arange(len(values)) // 7, tmp_path / "patients.npz"
+    order = np.random.default_rng(7).permutation(len(values))  # patients are of all classes
+    values, labels = values[order], labels[order]
     np.savez(path, embeddings=values.astype(np.float32), labels=labels, patient=patients)
-    settings = {"normalise": False, "clusters": 1, "covariance": covariance}
+    settings = {"normalise": False, "clusters": clusters, "covariance": covariance}
     rows, found, _ = released(path, tmp_path, count=3000, unit="patient", **settings)
     for label in range(3):
         mine, true = rows[found == label], values[labels == label]

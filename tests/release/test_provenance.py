@@ -1,7 +1,5 @@
 """Attacks on what enters a run: private images as public ones, releases that are none."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``understudy select``: what it refuses, what it writes, and the guarantee that it states."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

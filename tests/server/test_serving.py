@@ -1,7 +1,5 @@
 """Running a server: options, certificate, pairing by the command line, PostgreSQL, timing."""
 
-from __future__ import annotations
-
 import itertools
 import ssl
 import stat

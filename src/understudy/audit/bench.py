@@ -50,13 +50,7 @@ class NullLedger(Ledger):
         """Refuses nothing."""
 
     def charge(
-        self,
-        dataset: str,
-        charges: Any,
-        *,
-        unit: str,
-        adjacency: str,
-        returning: str | None = None,
+        self, dataset: str, charges: Any, *, unit: str, adjacency: str, returning: str | None = None
     ) -> None:
         """Keeps which were charged, for the account's own rules."""
         new: list[Charge] = list(charges)
