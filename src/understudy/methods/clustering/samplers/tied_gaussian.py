@@ -56,8 +56,6 @@ _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each varia
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512  # samples that are drawn together
 _MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
-_COARSE_DIM, _SHAPE_DIM = 105, 200  # numbers of an image, from which layouts and outlines are seen
-_USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 
 
 @dataclass(frozen=True)
@@ -459,46 +457,10 @@ class TiedGaussianSampler:
         """What to expect of a release of classes of so many units."""
         classes, mu = len(self.context.classes), self.context.mu
         dim = dimensions(mu, units * classes, units)
-        rules = [_detail(dim), _difference(dim, noise(self.stages.means), units)]
+        rules = [
+            capacity.detail_of_numbers(dim, MOST_DIM),
+            capacity.difference_of_classes(dim, noise(self.stages.means), units),
+        ]
         if units * mu < capacity.LEAST_DECODED:
             rules.insert(0, capacity.few_units(units, mu, classifies=classes > 1))
         return tuple(rules)
-
-
-def _detail(dim: int) -> Expectation:
-    """Rule "numbers": what is seen of an image follows from how many numbers of it are measured.
-
-    The first ones are the lowest cosines and the coarsest energies; outlines take many. The bounds
-    were seen on sheets of public drawings.
-    """
-    part = f"the budget pays for {dim} of at most {MOST_DIM} numbers of an image"
-    if dim < _COARSE_DIM:
-        words = f"expect blobs: {part}, so colours and where it is light and dark"
-    elif dim < _SHAPE_DIM:
-        words = f"expect textures and layouts without outlines: {part}"
-    else:
-        words = (
-            f"expect shapes, with outlines where things are alike in place and size: {part}; no "
-            "fine details, no faces and no writing"
-        )
-    return Expectation("numbers", words)
-
-
-def _difference(dim: int, noise: float, units: float) -> Expectation:
-    """Rule "class means": the noise in a class's mean beside what classes differ by.
-
-    Clipped at a norm of sqrt(d), each number of the mean of u units has noise of sqrt(d) noise / u
-    (Dwork and Roth 2014). Classes of public drawings differ by 0.3 (scenes) to 0.6 (shapes).
-    """
-    error = np.sqrt(dim) * noise / max(units, 1.0)
-    verdict = "so classes will differ"
-    if error > _USUAL_DIFFERENCE:
-        verdict = "so classes will look much alike"
-    elif error > _USUAL_DIFFERENCE / 2:
-        verdict = "so classes will differ where they differ much"
-    return Expectation(
-        "class means",
-        f"the mean of a class of {capacity.about(units)} has noise of {error:.2f} deviations of "
-        f"the images in each number, and classes of public scenes differ by "
-        f"{_USUAL_DIFFERENCE:g}, {verdict}",
-    )
