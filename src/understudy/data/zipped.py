@@ -74,7 +74,7 @@ def open_zip(path: Path, options: Options) -> RecordSource:
                     fault = "is not an image by its name"
                 yield Record(location, content, label, None, fault, name, depth)
 
-    classes = None if depth else UNLABELLED_NAME
+    classes: tuple[str, ...] | None = None if depth else UNLABELLED_NAME
     if names and folders <= set(labels):
         classes = tuple(names)
     of_files = options.unit in DICOM_UNITS

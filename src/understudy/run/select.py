@@ -236,8 +236,10 @@ class OpenSession(Session):
         steering = {"reference records": prepared.reference, "private records": private}
         for role, source in steering.items():
             if source is not None:
-                batches = source.batches(batch_size(source))
-                parts = [(one.labels.tobytes(), record_digests(one.values)) for one in batches]
+                parts = [
+                    (batch.labels.tobytes(), record_digests(batch.values).tobytes())
+                    for batch in source.batches(batch_size(source))
+                ]
                 content = hashlib.blake2b(key=self.ledger.key)
                 for part in (*(labels for labels, _ in parts), *(prints for _, prints in parts)):
                     content.update(part)
