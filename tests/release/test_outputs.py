@@ -175,3 +175,22 @@ def test_a_look_at_the_lock_stops_no_run(tmp_path):
         timer.start()
         assert not start(tmp_path / "out", resume=True).done
         timer.join()
+
+
+def test_a_start_of_many_brackets_is_damaged(tmp_path):
+    (tmp_path / "out" / "owner").mkdir(parents=True)
+    (tmp_path / "out" / "owner" / "start.json").write_text("[" * 100_000)
+    with pytest.raises(RunError, match=r"start\.json: damaged"):
+        start(tmp_path / "out", resume=True)
+
+
+def test_a_refusal_is_said_where_the_owners_folder_is_a_link(tmp_path):
+    """That a link cannot be removed like a folder was all that was said."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "owner").symlink_to(tmp_path / "elsewhere")
+    with (
+        pytest.raises(BudgetRefused, match="over"),
+        run_folder(tmp_path / "out", SETTINGS, resume=False),
+    ):
+        raise BudgetRefused("over the budget")

@@ -220,7 +220,7 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             yield folder
         except UnderstudyError:
             if new and not folder.begun:  # leave the name free for the next try
-                shutil.rmtree(paths.owner)
+                shutil.rmtree(paths.owner, ignore_errors=True)  # a link, say: the error goes first
                 if is_new:
                     with suppress(OSError):
                         out.rmdir()
@@ -256,7 +256,7 @@ def read_start(start: Path) -> dict[str, Any]:
     try:
         known = json.loads(start.read_text(encoding="utf-8"))
         return {"run": str(known["run"]), "settings": dict(known["settings"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{start}: damaged, so this run cannot be resumed: {error}") from error
 
 
