@@ -190,7 +190,7 @@ def test_a_refusal_is_said_where_the_owners_folder_is_a_link(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "owner").symlink_to(tmp_path / "elsewhere")
     with (
-        pytest.raises(BudgetRefused, match="over"),
+        pytest.raises(ConfigError, match="over"),
         run_folder(tmp_path / "out", SETTINGS, resume=False),
     ):
-        raise BudgetRefused("over the budget")
+        raise ConfigError("over the budget")
