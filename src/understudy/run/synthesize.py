@@ -97,8 +97,8 @@ def synthesize(
         delta: Its delta.
         accept_epsilon: Whether an epsilon above 100 or a delta above 1e-3 is meant, either of which
             protects next to nothing.
-        encoder: Name of an encoder; None or ``auto``: the method's, which for clustering is chosen
-            by the size of the images (`understudy methods` says how).
+        encoder: Name of an encoder; None or ``auto``: the method's own choice
+            (`understudy methods` says how).
         decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
             embeddings only.
         public: A public dataset that the method may learn from for free; None: procedural images
