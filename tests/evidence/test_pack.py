@@ -267,6 +267,7 @@ def test_a_release_that_was_changed_claims_no_epsilon(site: Path, tmp_path: Path
     claims = json.loads((pack.shared / "claims.json").read_text())["claims"]
     assert claims[0]["status"] == "not claimed"
     assert not (pack.shared / "registry.yaml").exists()
+    assert "registry.yaml: not written, as `understudy verify` finds faults" in pack.notes[0]
     for name in ("index.html", "hipaa/determination.md"):
         text = (pack.shared / name).read_text()
         assert "No guarantee is claimed" in text
