@@ -217,8 +217,14 @@ def run(
         return execute(prepared, events, plan, session)
 
 
-def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
-    """Make a release of Fashion-MNIST with the default settings.
+def demo(
+    out: Path,
+    epsilon: float = 1.0,
+    plan: Callable[[RunPlan], None] | None = None,
+    *,
+    progress: ProgressMode | Events = "auto",
+) -> Result:
+    """Make a release of Fashion-MNIST with the default settings; a plan is shown as by `run`.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
@@ -236,15 +242,9 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
             file.unlink()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        return synthesize(
-            source,
-            out=out / "fashion-mnist",
-            epsilon=epsilon,
-            test=source,
-            test_rows=20_000,
-            ledger=str(out / "demo-ledger.db"),
-            progress=progress,
-        )
+        options = {"source": source, "test": source, "test_rows": 20_000, "epsilon": epsilon}
+        places = {"out": out / "fashion-mnist", "ledger": str(out / "demo-ledger.db")}
+        return run(make_config(options | places), plan, progress=progress)
     except InputError as error:
         if source.startswith("hf:"):
             raise InputError(
