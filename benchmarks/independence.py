@@ -30,13 +30,7 @@ from understudy.privacy.cells import Cells
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.nearest import Nearest
 from understudy.privacy.probe import require_independent
-from understudy.privacy.queries import (
-    CountAndSum,
-    DiagonalMoments,
-    FullMoments,
-    Query,
-    Votes,
-)
+from understudy.privacy.queries import CountAndSum, DiagonalMoments, FullMoments, Query, Votes
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault

@@ -114,10 +114,7 @@ def speed(count: int = 512) -> None:
 
 def release() -> None:
     """A release of EuroSAT's vegetation by the default and by this encoder."""
-    table = Table(
-        "EuroSAT's vegetation, 64 px, epsilon 1",
-        ("encoder", *COLUMNS[1:]),
-    )
+    table = Table("EuroSAT's vegetation, 64 px, epsilon 1", ("encoder", *COLUMNS[1:]))
     for name in ("embedded:dct", PHOTO):
         line, *_ = run(SUBSETS["vegetation"], None, encoder=name, decoder=name)
         table.row(name, *line[1:])

@@ -118,20 +118,11 @@ def segments(homes: int, each: int = EACH) -> Segments:
 
 
 def room_of(
-    one: Street,
-    hidden: Masks,
-    look: Callable[..., Remnants],
-    holes: HoleSettings = HOLES,
+    one: Street, hidden: Masks, look: Callable[..., Remnants], holes: HoleSettings = HOLES
 ) -> Backgrounds:
     """Each home's backgrounds by themselves, put together again."""
     results = [
-        backgrounds(
-            one.photos[rows],
-            hidden[rows],
-            ["dog"],
-            look,
-            settings=holes,
-        )
+        backgrounds(one.photos[rows], hidden[rows], ["dog"], look, settings=holes)
         for rows in one.by_home()
     ]
     remnants = [result.remnants for result in results]

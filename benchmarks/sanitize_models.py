@@ -156,10 +156,7 @@ TASKS: Mapping[str, Task] = {
         (BOTTLE, FRAME),
         (BOTTLE,),
         "edges",
-        (
-            *((b, t, f) for t, f in ((0, 0), (0, 1), (1, 0), (1, 1)) for b in (0, 1, 2)),
-            (2, 2, 2),
-        ),
+        (*((b, t, f) for t, f in ((0, 0), (0, 1), (1, 0), (1, 1)) for b in (0, 1, 2)), (2, 2, 2)),
     ),
 }
 

@@ -26,14 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.alignment import accuracies, embedded, halved, kept
-from benchmarks.satellite_world import (
-    NAMES,
-    WORDINGS,
-    grammar,
-    private_rows,
-    public_rows,
-    tiles,
-)
+from benchmarks.satellite_world import NAMES, WORDINGS, grammar, private_rows, public_rows, tiles
 from benchmarks.studio import STUDIO, studio_sum
 from benchmarks.tables import CACHE, DATA, Table, load, need, percent
 from understudy import synthesize

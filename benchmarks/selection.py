@@ -37,13 +37,7 @@ from benchmarks.selection_judge import (
     release_attack,
     utility_losses,
 )
-from benchmarks.selection_worlds import (
-    ENCODERS,
-    Samples,
-    SelectionTask,
-    features_of,
-    image_pool,
-)
+from benchmarks.selection_worlds import ENCODERS, Samples, SelectionTask, features_of, image_pool
 from benchmarks.tables import CACHE, Table, percent
 from understudy.core.types import Images, Vector
 from understudy.methods.selection.arithmetic import class_budgets

@@ -164,11 +164,7 @@ PARTS = ("undefended", *SWEEPS)
 
 
 def main(
-    parts: tuple[str, ...] = (),
-    *,
-    seeds: int | None = None,
-    homes: int = HOMES,
-    tiny: bool = False,
+    parts: tuple[str, ...] = (), *, seeds: int | None = None, homes: int = HOMES, tiny: bool = False
 ) -> None:
     """Print the chart as a table.
 

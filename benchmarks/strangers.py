@@ -57,7 +57,8 @@ from understudy.core.errors import ConfigError, InputError, UnderstudyError
 from understudy.data import open_source
 from understudy.metrics.scoring import balanced_accuracy, confusion
 from understudy.metrics.utility import Labelled, Network, match_classes, utility
-from understudy.run.trained_model import train_classifier, usual_classifier
+from understudy.run.accuracy import usual_networks
+from understudy.run.trained_model import train_classifier
 
 PARTS = DEFAULTS
 FOLDERS = True  # words that name a folder are sets too
@@ -131,7 +132,7 @@ def released_accuracy(out: Path, test: Labelled) -> float | None:
 
 def trained_accuracy(out: Path, test: Labelled, seed: int) -> float | None:
     """Balanced accuracy of what ``understudy train`` makes of a run; None where it is the judge."""
-    if usual_classifier(open_source(out)) == JUDGE:
+    if usual_networks(open_source(out))[-1] == JUDGE:
         return None
     file = out / "classifier.onnx"
     model = train_classifier(out, export=file, seed=seed, progress="none")
@@ -233,12 +234,7 @@ def code_digest() -> str:
 
 
 def case(
-    image_set: ImageSet,
-    setting: Setting,
-    epsilon: float,
-    seed: int,
-    asked: Asked,
-    domains: Domains,
+    image_set: ImageSet, setting: Setting, epsilon: float, seed: int, asked: Asked, domains: Domains
 ) -> dict[str, Any]:
     """One run with its verdicts: of what is not in the folder of results yet."""
     about = {
@@ -249,9 +245,7 @@ def case(
     }
     folder = asked.out / image_set.name
     real = remembered(
-        folder / f"real-{seed}.json",
-        about,
-        lambda: {"real": judged(None, image_set, seed, asked)},
+        folder / f"real-{seed}.json", about, lambda: {"real": judged(None, image_set, seed, asked)}
     )
     name, folder = f"{epsilon:g}-{seed}", folder / setting.name.replace("/", "-")
     pack = folder / f"{name}.npz"

@@ -23,14 +23,7 @@ from benchmarks.commands import command_seconds
 from benchmarks.tables import Table
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.registry import load_decoder, load_encoder, load_model
-from understudy.core.ports import (
-    Captioner,
-    Encoder,
-    Generator,
-    PromptedDecoder,
-    Segmenter,
-    Tuner,
-)
+from understudy.core.ports import Captioner, Encoder, Generator, PromptedDecoder, Segmenter, Tuner
 from understudy.core.types import Images
 from understudy.playhouse import DrawnImage, Home, World
 from understudy.playhouse.attributes import TARGET_STATUSES

@@ -133,11 +133,18 @@ FAULTS = (
         SUMS + "test_a_unit_in_several_slots_is_clipped_as_a_whole",
     ),
     Fault(
-        "a unit votes once a class",
+        "a unit's records are added up",
         "sums.py",
-        "merged / np.bincount(groups)[owner][:, None]",
-        "merged",
-        SUMS + "test_a_unit_votes_once_whatever_the_number_of_its_classes",
+        "rows = rows * unit_weights(groups, labels)[:, None]",
+        "pass",
+        SUMS + "test_copies_of_a_record_count_as_that_record_in_a_unit",
+    ),
+    Fault(
+        "a unit has one vote in each of its classes",
+        "sums.py",
+        "pairs // (labels.max(initial=0) + 1), numbers.astype(np.float64) ** 2",
+        "pairs // (labels.max(initial=0) + 1), numbers > 0",
+        SUMS + "test_weights_of_units_keep_the_bound_of_a_record_without_clipping",
     ),
     Fault(
         "the integers of a unit are not held against the bound",

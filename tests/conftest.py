@@ -6,8 +6,6 @@ a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
 ``UNDERSTUDY_REQUIRE_POSTGRES=1`` for a PostgreSQL server.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import importlib.util
@@ -191,6 +189,5 @@ def with_torch(understudy: Commands) -> Commands:
 def with_energies(with_torch: Commands) -> Commands:
     """The same, with the matching decoder's models imported once."""
     return with_torch.importing(
-        "understudy.planning.recommendation",
-        "understudy.backends.embedded.energies.energy_models",
+        "understudy.planning.recommendation", "understudy.backends.embedded.energies.energy_models"
     )

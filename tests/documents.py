@@ -1,7 +1,5 @@
 """What the documents tell a reader to type: command lines, Python, and names in inline code."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

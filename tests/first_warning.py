@@ -1,7 +1,5 @@
 """Events that stop at the first warning: what is said before anything is done."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """What `test_house` counts: names, basenames, modules and who imports them."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

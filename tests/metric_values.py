@@ -1,7 +1,5 @@
 """Values of metrics that no package declares, for tests of what is done with values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from understudy.core.results import Better, Group, Metric, MetricUnit, MetricValue, ValueKind

@@ -1,7 +1,5 @@
 """Packages from outside, put on a path as an installer would put them."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess

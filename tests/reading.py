@@ -1,7 +1,5 @@
 """Why a command line or a snippet of the documents would fail, asked of the program itself."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Small folders, embeddings and models in the place of those that the documents name."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

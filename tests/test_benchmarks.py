@@ -1,7 +1,5 @@
 """Every benchmark can be started."""
 
-from __future__ import annotations
-
 import pytest
 from benchmarks.__main__ import NAMES, Chosen
 

@@ -5,8 +5,6 @@ on small stand-ins for the folders and models that the documents name. A failure
 stands, what it is and why it fails.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -30,7 +30,9 @@ from PIL import Image
 
 import understudy
 from tests.house import SOURCES, tree_of, trees, walked
-from tests.privacy.test_sums import test_a_unit_votes_once_whatever_the_number_of_its_classes
+from tests.privacy.test_sums import (
+    test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes,
+)
 from tests.run.samples import (
     QUICK,
     class_folders,
@@ -344,7 +346,7 @@ def test_defect_04_no_try_around_a_mechanism() -> None:
 
 
 def test_defect_05_a_vote_in_every_class(tmp_path: Path) -> None:
-    test_a_unit_votes_once_whatever_the_number_of_its_classes()
+    test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes()
     names = [f"class-{i:02}" for i in range(12)]
     settings = {**QUICK, "filter": "images"}
     found = []
@@ -503,13 +505,14 @@ def test_defect_09_a_seed_and_a_cap_are_used(tmp_path: Path) -> None:
     people = with_manifest(tmp_path / "people", per_unit=12)
     settings = {"covariance": "spherical", "clusters": 1, "components": 4}
     common = {"unit": "patient", "epsilon": 1e4, "settings": settings, "count": None}
-    rows = {}
+    sizes = {}
     for cap in (1, 30):
         result = run(people, tmp_path / str(cap), unit_rows=cap, **common)
-        rows[cap] = result.facts["noisy_rows"]
-    # Six patients count once each: by one row in one class, by all as a third in each of three. A
-    # class counts 1 at least.
-    assert rows == {1: 8, 30: 6}
+        assert result.facts["noisy_rows"] == 6
+        sizes[cap] = sorted(result.facts["class_sizes"].values())
+    # Six patients count once each: by one row in one class, by all as 1 / sqrt(3) in each of three.
+    # A class counts 1 at least.
+    assert sizes == {1: [1, 1, 6], 30: [3, 3, 3]}
     images = []
     for seed in (0, 0, 1):
         out = tmp_path / f"seed-{len(images)}"

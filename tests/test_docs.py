@@ -1,7 +1,5 @@
 """The documents: links and lengths, and the checker that `make docs` and `make lint` run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The public API: every option written out and typed, everything imported when first used."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The house rules that no linter knows: sizes, names, what the core may import, honest tests."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Acceptance, among the slow tests: 50 kills (SIGKILL) at random moments of a run, each resumed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -120,6 +118,14 @@ def test_a_run_that_nobody_kills(understudy: Commands, site: Site) -> None:
     assert refused.code == 3
     assert "does not cover this run" in refused.err
     assert not (site.folder / "more").exists()
+
+
+def check_killed_at(understudy: Commands, site: Site, moment: tuple[str, int, str]) -> None:
+    assert understudy.run(*site.words(), die=moment).code == -9
+    check_never_less_than_released(site)
+    done = understudy.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
 
 
 def typical_seconds(understudy: Commands, site: Site) -> float:
@@ -308,12 +314,7 @@ TIED_MOMENTS = [
 def test_the_tied_gaussian_killed_at_a_chosen_moment(
     with_energies: Commands, tmp_path: Path, moment: tuple[str, int, str]
 ) -> None:
-    site = Tied(tmp_path)
-    assert with_energies.run(*site.words(), die=moment).code == -9
-    check_never_less_than_released(site)
-    done = with_energies.run(*site.words(None, "--resume"))
-    assert done.code == 0, done.err
-    check_complete(site)
+    check_killed_at(with_energies, Tied(tmp_path), moment)
 
 
 @pytest.mark.minutes
@@ -488,11 +489,7 @@ BETWEEN = [
 def test_killed_at_a_chosen_moment(
     understudy: Commands, site: Site, moment: tuple[str, int, str]
 ) -> None:
-    assert understudy.run(*site.words(), die=moment).code == -9
-    check_never_less_than_released(site)
-    done = understudy.run(*site.words(None, "--resume"))
-    assert done.code == 0, done.err
-    check_complete(site)
+    check_killed_at(understudy, site, moment)
 
 
 @pytest.mark.slow

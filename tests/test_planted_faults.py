@@ -1,7 +1,5 @@
 """Every fault that `scripts/plant_faults.py` plants in the private boundary turns a test red."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The package of docs/plugins.md, built and installed by pip: listed, run, and conforming."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The examples of docs/python.md, run one after the other; every public function is among them."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

@@ -4,21 +4,13 @@ Acceptance, among the slow tests: five faults at five moments of each of four me
 all. After each one the run is resumed, is complete, and cost what a run costs that nothing stopped.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import FAULTS, Commands
-from tests.test_kills import (
-    Aligned,
-    Selected,
-    Site,
-    check_complete,
-    check_never_less_than_released,
-)
+from tests.test_kills import Aligned, Selected, Site, check_complete, check_never_less_than_released
 from understudy.privacy.ledger.ledger import Ledger
 
 MOMENTS = {

@@ -11,8 +11,6 @@ not refuted that way (1.3 of a stated 2, measured). It shows in the axes of abse
 hold noise alone; and steps that share their sample show in the sums over steps of present ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

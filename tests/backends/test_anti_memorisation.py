@@ -1,7 +1,5 @@
 """Against memorisation, on tiny models: guidance away from images, noise on class embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

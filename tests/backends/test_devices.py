@@ -1,7 +1,5 @@
 """Where models run: a GPU's rules, as far as a machine without one can show them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -85,9 +83,7 @@ def test_a_generator_draws_in_bfloat16(tmp_path: Path) -> None:
     assert drawn.std() > 0
 
 
-def test_a_device_that_is_not_there_is_refused_before_anything_is_charged(
-    tmp_path: Path,
-) -> None:
+def test_a_device_that_is_not_there_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     from tests.run.samples import class_folders

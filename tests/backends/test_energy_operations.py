@@ -1,7 +1,5 @@
 """``embedded:energies`` written down: its operators compute its embeddings, for any size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.run.stripes import stripes

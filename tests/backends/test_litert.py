@@ -1,7 +1,5 @@
 """``litert:FILE``, by the small models of phones beside the checkout."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

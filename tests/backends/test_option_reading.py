@@ -1,7 +1,5 @@
 """Values of declared options: what text stands for, and what is said of a wrong value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ The autoencoder is true to images of several kinds, the segmenter finds persons,
 estimator finds their keypoints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Our batches against the image processors of ``transformers``, one image at a time by Pillow."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,7 @@ from understudy.core.types import Images, Shape
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from understudy.backends.hub.preprocessing import (  # noqa: E402
-    read_preparation,
-)
+from understudy.backends.hub.preprocessing import read_preparation  # noqa: E402
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}

@@ -15,24 +15,11 @@ from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 from tests.backends.tiny_models.tuning import subject  # noqa: E402
 
 from understudy.backends.registry import load_model  # noqa: E402
-from understudy.backends.tuning.dreambooth import (  # noqa: E402
-    DenoisingTask,
-    Lesson,
-    Noising,
-    train_denoiser,
-)
-from understudy.backends.tuning.material import (  # noqa: E402
-    Latents,
-    cell_weights,
-    encode_images,
-)
+from understudy.backends.tuning.dreambooth import DenoisingTask, Lesson, Noising, train_denoiser  # noqa: E402
+from understudy.backends.tuning.material import Latents, cell_weights, encode_images  # noqa: E402
 from understudy.backends.tuning.tuner import DreamBooth  # noqa: E402
 from understudy.backends.tuning.tuning_settings import TuningSettings  # noqa: E402
-from understudy.backends.tuning.weights import (  # noqa: E402
-    fused,
-    has_lora,
-    merge_into_inpainting,
-)
+from understudy.backends.tuning.weights import fused, has_lora, merge_into_inpainting  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
 from understudy.core.ports import Generator, Tuner  # noqa: E402
 

@@ -1,7 +1,5 @@
 """Tiny ONNX models, made on the spot: linear maps whose results can be worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that the abuses of `test_abuses` name: datasets, ledgers and folders, most broken."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ No traceback, no charge, no folder left behind. Files that are wrong in themselv
 tests/data/test_malformed.py, ledgers in tests/privacy/test_ledger.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re
@@ -37,7 +35,7 @@ SELECT = "select {scans} --out {out} --ledger {ledger} --keep 50% "
 ABUSES: list[tuple[str, int, str]] = [
     # What is not there, or is no dataset.
     (f"synthesize {{nowhere}} {OF}", 2, "there is no such file or folder"),
-    (f"synthesize {OF}", 2, "source is missing"),
+    (f"synthesize {OF}", 2, "source is missing: name the private dataset, such as photos/"),
     ("synthesize {scans} --ledger {ledger} --epsilon 1", 2, "out is missing"),
     ("plan {scans}", 2, "epsilon is missing: say how much"),
     (f"synthesize {{file}} {OF}", 2, "is of no known kind"),

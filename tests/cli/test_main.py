@@ -1,7 +1,5 @@
 """The command line: words in, an exit code, results on stdout and what went wrong on stderr."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """``understudy recipe``: several commands from one file, checked before the first one runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

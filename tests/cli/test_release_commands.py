@@ -1,7 +1,5 @@
 """``resample``, ``verify``, ``sign`` and ``train`` on the command line: words and exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``understudy report`` and ``understudy compare`` on the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -16,6 +16,7 @@ from understudy.core.errors import ConfigError, InputError, RunError, SourceErro
 from understudy.data.names import like_persons
 from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.books import dataset_account, set_dataset_budget
 from understudy.run.config import make_config
 
 WHOLE = "from understudy.cli.main import main; main()"
@@ -264,3 +265,14 @@ def test_a_large_delta_has_to_be_meant(scans, tmp_path):
     make_config(meant)
     assert refused(scans, tmp_path, ConfigError, "delta 0.5", delta=0.5)
     assert planned(scans, tmp_path, delta=0.5, accept_epsilon=True).delta == 0.5
+
+
+def test_a_plugins_dataset_gets_a_budget_before_its_first_run(tmp_path):
+    """It was looked for among the names that the ledger knows, as if it were no dataset."""
+    ledger = str(tmp_path / "ledger.db")
+    source = "playhouse:pet-status?homes=2&per_home=3"
+    account = set_dataset_budget(source, 2.0, 1e-5, ledger, size=16)
+    assert account.dataset.budget.epsilon == 2.0
+    assert dataset_account(source, ledger, size=16).dataset.id == account.dataset.id
+    with pytest.raises(SourceError, match="no such file or folder, and"):
+        set_dataset_budget("nowhere", 2.0, 1e-5, ledger)

@@ -1,7 +1,5 @@
 """The generators and prompted decoders of this package. A new model adds its name to a list."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -6,8 +6,6 @@ whose address is in ``OPENAI_BASE_URL``; a role that it leaves out is skipped::
     UNDERSTUDY_HOSTED=captioner=llava,writer=llama3.2,generator=flux?size=256 pytest ...
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 

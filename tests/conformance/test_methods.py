@@ -1,7 +1,5 @@
 """The methods of this package. A new method adds a class."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

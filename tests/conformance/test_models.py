@@ -5,8 +5,6 @@ the test (tests/backends/tiny_models). Generators stand in test_generators.py, w
 test_writers.py, encoders and decoders without texts in test_ports.py.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The encoders and decoders of this package. A new backend adds its names to the two lists."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

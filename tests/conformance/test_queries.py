@@ -1,7 +1,5 @@
 """The queries of this package. A new query adds itself to the list."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -4,8 +4,6 @@
 for (tests/backends/tiny_models).
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

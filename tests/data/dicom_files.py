@@ -1,7 +1,5 @@
 """DICOM files written with ``pydicom``, full of identifiers that must never come out."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 from typing import Any

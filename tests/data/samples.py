@@ -1,7 +1,5 @@
 """Small pictures and datasets, and what every source must hold to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path

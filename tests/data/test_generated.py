@@ -1,7 +1,5 @@
 """DPImageBench's layouts: ``gen/gen.npz`` written and read, its zips read, lying files refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import zipfile

@@ -1,7 +1,5 @@
 """A part of a dataset is held out by a coin for each unit, and by nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

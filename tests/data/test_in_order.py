@@ -1,7 +1,5 @@
 """Files are decoded by several threads, and come in their order all the same."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Iterator

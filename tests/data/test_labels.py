@@ -1,7 +1,5 @@
 """Which column holds the class, and what an owner declares whatever the images are."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Files and folders that are not what they should be: each gives a message, none a traceback."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Memory must not grow with the number of rows."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import tracemalloc

@@ -1,7 +1,5 @@
 """Manifests as spreadsheets write them."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

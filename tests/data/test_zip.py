@@ -1,5 +1,5 @@
-from __future__ import annotations
-
+import io
+import json
 import shutil
 import stat
 import zipfile
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture
 
 from understudy.core.errors import SourceError
@@ -112,3 +113,20 @@ def test_what_is_no_sound_archive_is_refused(
     path.write_bytes(changed(path.read_bytes()))
     with pytest.raises(SourceError, match=words):
         open_source(path)
+
+
+@pytest.mark.parametrize("folder", ["", "out/release/"])
+def test_a_release_in_an_archive_has_the_names_of_its_classes(tmp_path: Path, folder: str) -> None:
+    """They were those of the folders, in which letters are replaced that no file name has."""
+    rows = [{"name": name, "folder": safe} for name, safe in (("b/c", "b_c"), ("a: d", "a_ d"))]
+    image = io.BytesIO()
+    Image.new("L", (4, 4)).save(image, "PNG")
+    path = tmp_path / "release.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{folder}classes.json", json.dumps({"classes": rows}))
+        for row in rows:
+            archive.writestr(f"{folder}train/{row['folder']}/0.png", image.getvalue())
+    source = open_source(path)
+    assert source.classes == ("b/c", "a: d")
+    labels = [label for batch in source.batches(9) for label in batch.labels]
+    assert [source.classes[label] for label in labels] == ["a: d", "b/c"]  # by their folders

@@ -1,7 +1,5 @@
 """A device with painted photos, and a server that it is paired with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

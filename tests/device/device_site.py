@@ -1,7 +1,5 @@
 """A device in a folder: photos full of canaries, a colour segmenter, and the wire's messages."""
 
-from __future__ import annotations
-
 import csv
 import os
 import signal

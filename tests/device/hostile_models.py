@@ -1,7 +1,5 @@
 """Models that a server might send to take memory, time or trust from a device, one a row."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the owner corrects of a search, and what each level would leave of the photos."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The pack of a device: who received what at which level, and not what the photos hold."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

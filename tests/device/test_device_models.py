@@ -1,7 +1,5 @@
 """Models of the device: trained here, measured on the owner's photos, replaced and rolled back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

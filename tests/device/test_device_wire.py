@@ -1,7 +1,5 @@
 """The device over real HTTP: lean, pinned to a certificate, and killed without losing its rows."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

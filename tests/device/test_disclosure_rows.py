@@ -3,8 +3,6 @@
 Each test is an attack on the history or on consent that once worked.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

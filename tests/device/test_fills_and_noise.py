@@ -1,7 +1,5 @@
 """What a curious server reads out of several photos and several sends: fills, noise, sums."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One folder, several processes: nobody's photos are lost, and a kill leaves what works."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hostile models are refused or stopped in time; what the server trains is installed."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Two segmenters ship, of drawn rooms and of photos: of anything else nothing is previewed."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

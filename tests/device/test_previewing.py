@@ -1,7 +1,5 @@
 """Photos come in clean, requests are checked, objects that stay home hold photos back."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path
@@ -88,6 +86,16 @@ def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None
         add_photos(site.home, photo_files(place), side=64)
     with pytest.raises(SourceError, match="one folder a class"):
         photo_files(place, labelled=True)
+
+
+def test_a_photo_of_16_bits_is_refused_with_advice_that_a_device_takes(site: DeviceSite) -> None:
+    """It was to be read by an option of a dataset's name, which no command of a device takes."""
+    place = site.add(1)
+    Image.fromarray(np.full((32, 32), 40_000, np.uint16)).save(place / "deep.png")
+    (fault,) = add_photos(site.home, photo_files(place)).faults
+    assert fault.startswith("deep.png has grey values of 16 bits or more")
+    assert "save it with 8 bits" in fault
+    assert "window" not in fault
 
 
 @pytest.mark.parametrize("first", [None, "blue"])
@@ -251,6 +259,21 @@ def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
     assert measured[1].home is not None
     assert measured[0].status is None
     assert set(measured[1].as_json()) >= {"status_read", "home_recognised"}
+
+
+def test_too_few_homes_to_compare_with_are_refused_by_the_option(site: DeviceSite) -> None:
+    site.add()
+    preferences = site.ask({"dog": "segment", "background": "text"}, 6)
+    homes = site.public()[1]
+    lines = (homes / "manifest.csv").read_text().splitlines()
+    (homes / "manifest.csv").write_text("\n".join(lines[:7]) + "\n")
+    for path in homes.glob("*.png"):
+        if path.name >= "3":
+            path.unlink()
+    with pytest.raises(
+        ConfigError, match=r"of 3 homes.* name 4 homes or more, or say --no-measure"
+    ):
+        public_homes(preferences, {1: SegmentSanitizer()}, SEGMENTER, str(homes))
 
 
 def test_it_is_said_before_consent_where_more_disclosure_hardly_helped(site: DeviceSite) -> None:

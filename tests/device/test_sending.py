@@ -1,7 +1,5 @@
 """From photos to a model and a receipt; what passes between the two machines on the way."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 
@@ -173,11 +171,7 @@ def test_a_server_that_refuses_is_heard(paired: DeviceSite) -> None:
     paired.add()
     preferences = paired.ask({})
     large = preferences.request.model_copy(update={"side": 256})
-    shown = preview(
-        paired.home,
-        type(preferences)(large, preferences.sanitizers),
-        paired.checks(),
-    )
+    shown = preview(paired.home, type(preferences)(large, preferences.sanitizers), paired.checks())
     with pytest.raises(ServerRefused, match="no side of 256"):
         paired.outbox.send(shown.parcel.digest, shown.code)
     assert len(paired.rows("disclosure")) == 1

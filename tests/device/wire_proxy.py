@@ -1,7 +1,5 @@
 """A proxy between device and server that writes down every byte of the device, and cuts wires."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """An evaluation that somebody wants to be wrong: test sets that are not apart, copies, claims."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

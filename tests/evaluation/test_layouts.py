@@ -1,7 +1,5 @@
 """``evaluate`` takes anybody's synthetic images, in any layout, and says where their labels lie."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

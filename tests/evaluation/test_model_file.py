@@ -1,7 +1,5 @@
 """``evaluate --model FILE``: a classifier that was exported, or somebody else's, on real data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -118,9 +116,6 @@ def test_a_classifier_of_images_is_given_them_in_its_own_size(tmp_path: Path, na
     )
     train_classifier(out, export=tmp_path / name, progress="none")
     evaluation = understudy.evaluate(
-        model=tmp_path / name,
-        real=tmp_path / "real",
-        test=tmp_path / "test",
-        progress="none",
+        model=tmp_path / name, real=tmp_path / "real", test=tmp_path / "test", progress="none"
     )
     assert value(evaluation, ACCURACY.key) > 0.7

@@ -1,7 +1,5 @@
 """``understudy compare --real --test``: every release is measured on the same data."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

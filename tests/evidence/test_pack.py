@@ -1,7 +1,5 @@
 """Packs of a DP release and of a selection without a guarantee; nothing private is shared."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ A square has one of eight colours, and a caption names one. Classes are only lab
 a class has is what votes have to find.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

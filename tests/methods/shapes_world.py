@@ -1,7 +1,5 @@
 """Images of bright shapes on a dark ground: a kind that a classifier tells from drawings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

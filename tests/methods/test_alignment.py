@@ -555,3 +555,16 @@ def test_a_base_set_with_next_to_nothing_of_a_class_is_refused(scans, tmp_path):
         released(source, base, tmp_path, 1.0, DCT)
     with Ledger(tmp_path / "ledger.db") as ledger:
         assert not [row for row in ledger.rows() if row.kind == "charge"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"clip_norm": 3.0, "clusters": 2}])
+def test_a_base_set_that_is_all_alike_is_refused_before_anything_is_paid(tmp_path, settings):
+    """By 0, how far its samples differ, private ones were clipped: the budget bought nothing."""
+    source = modes(tmp_path / "private.npz", 4, 40, 1.0, 3)[0]
+    alike = np.repeat(np.eye(2, 4, dtype=np.float32), 20, axis=0)
+    names = np.array(["cat", "dog"]).repeat(20)
+    np.savez(tmp_path / "base.npz", embeddings=alike, labels=names)
+    with pytest.raises(ConfigError, match="all alike in each class"):
+        released(source, tmp_path / "base.npz", tmp_path, 1.0, **settings)
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        assert not [row for row in ledger.rows() if row.kind == "charge"]

@@ -204,10 +204,7 @@ def test_the_share_of_survivors_is_what_the_best_spread_of_votes_gives():
 
 @pytest.mark.parametrize(
     ("models", "kind"),
-    [
-        ("embedded:dct", "both"),
-        pytest.param("studio", "images", marks=pytest.mark.slow),
-    ],
+    [("embedded:dct", "both"), pytest.param("studio", "images", marks=pytest.mark.slow)],
 )
 def test_a_filter_of_images_releases_images_that_were_judged(models, kind, tmp_path, request):
     # Distances to the centre of the sphere are drawn with each decoding.

@@ -1,7 +1,5 @@
 """Labelling: what passes for public images of the kind, what stops a run, and what that costs."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -215,11 +215,11 @@ def test_without_the_block_sizes_small_blocks_would_drown(tmp_path: Any) -> None
 
 
 def test_more_budget_and_more_records_pay_for_more_numbers() -> None:
-    assert dimensions(0.01, 10, 2) == LEAST_DIM
-    assert dimensions(2.0, 100_000, 2) == MOST_DIM
-    grid = [dimensions(mu, 2000, 10) for mu in (0.1, 0.3, 1.0, 2.0)]
+    assert dimensions(0.01, 10, 5) == LEAST_DIM
+    assert dimensions(2.0, 100_000, 50_000) == MOST_DIM
+    grid = [dimensions(mu, 2000, 200) for mu in (0.1, 0.3, 1.0, 2.0)]
     assert grid == sorted(grid)
-    assert dimensions(0.3, 2000, 10) > dimensions(0.3, 2000, 40)
+    assert dimensions(0.3, 2000, 200) > dimensions(0.3, 2000, 50)
 
 
 def test_what_classes_carry_grows_with_their_size() -> None:

@@ -1,7 +1,5 @@
 """LPIPS by its formula (Zhang et al. 2018, Eq. 1): what other implementations are compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

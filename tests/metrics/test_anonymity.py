@@ -1,7 +1,5 @@
 """The three tests of WP216: copies are singled out and linked, an honest release is not accused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Attribute inference: copies leak what the population does not tell, honest releases do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

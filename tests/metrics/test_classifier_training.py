@@ -1,7 +1,5 @@
 """Training learns what can be learned, nothing else, and leaves the rest of the process alone."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Every metric is declared once, whole, and named on its page of the documents."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """AP50 against pycocotools 2.0.11."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

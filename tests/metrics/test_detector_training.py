@@ -1,7 +1,5 @@
 """The one-stage detector finds what it was trained on, follows its seed, and goes into ONNX."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

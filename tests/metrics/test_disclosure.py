@@ -1,7 +1,5 @@
 """Mutual information by parts: bias removed, joint messages, nothing sent is nothing read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter

@@ -1,7 +1,5 @@
 """Linear discriminants of embeddings: the shrinkage of Ledoit and Wolf, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """DP-SGD learns, spends what it says by another library's accountant, and mixes no rows."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Attacks on messages: what is there is read, what is not there is not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every network takes every size and colour it promises, and says so where it does not."""
 
-from __future__ import annotations
-
 import torch
 
 from understudy.metrics import networks

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import sqrtm
 
-from understudy.metrics.fidelity import (
-    _squared_mmd,
-    frechet_distance,
-    inception_score,
-)
+from understudy.metrics.fidelity import _squared_mmd, frechet_distance, inception_score
 from understudy.metrics.nearest_neighbours import coverage
 
 DIM = 64

@@ -1,7 +1,5 @@
 """The curve grows where there is more to learn, and says what it trained on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Confusion and calibration, against scikit-learn's and the papers' formulas written out."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SIM over all pairs written out, and an interval that holds the truth as often as it says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """The benchmark of strangers: its sets, the domains, runs that go on, medians and choices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Utility on real data: classes by name, both sides trained alike, all of it owner-only."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A check reads a dataset once, spends nothing and says everything at once."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``understudy plan --forecast``: the planned method on public drawings, and words beforehand."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

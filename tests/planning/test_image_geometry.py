@@ -1,7 +1,5 @@
 """Images as they come, of any size, ratio and colour: what is proposed, declared, lost and run."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``understudy plan``: a method with its reasons, what it costs, and what to expect of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

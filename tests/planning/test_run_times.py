@@ -1,7 +1,5 @@
 """How long a run takes: an estimate by measured runs, or the word that nothing was measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

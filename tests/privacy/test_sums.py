@@ -126,11 +126,9 @@ def test_without_the_clipping_the_integers_are_refused(which, no_clipping, monke
     """A unit's integers are checked in every query: the only thing left if clipping has a fault.
 
     A row of a count or a vote is a single 1, within the bound however it is clipped, so those are
-    tried with a unit of three rows that are not averaged.
+    tried with a unit of three rows that have no weights.
     """
-    monkeypatch.setattr(
-        sums, "_merge_units", lambda slot, rows, groups, slots: (slot, rows, groups)
-    )
+    monkeypatch.setattr(sums, "unit_weights", lambda groups, labels: np.ones(len(groups)))
     query = copy(KINDS[which])
     with pytest.raises(RuntimeError, match="exceeds its bound"):
         unclipped(query, 1e3, groups=np.zeros(3, dtype=np.int64))
@@ -189,14 +187,45 @@ def test_sums_are_the_sums():
     assert full.matrices(exact(full))[0] == pytest.approx(residual.T @ residual, abs=1e-2)
 
 
-def test_a_unit_votes_once_whatever_the_number_of_its_classes():
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 40), classes=st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_weights_of_units_keep_the_bound_of_a_record_without_clipping(seed, rows, classes):
+    """Slots are apart for each class: clusters within classes, or the classes themselves."""
+    rng = np.random.default_rng(seed)
+    labels, units = rng.integers(0, classes, rows), np.sort(rng.integers(0, 3, rows))
+    slots = 3 * labels + rng.integers(0, rng.integers(1, 4), rows)
+    vectors = rng.normal(size=(rows, DIM)) + 3 * rng.normal(size=DIM)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    weights = sums.unit_weights(units, labels)
+    for unit in np.unique(units):
+        added = np.zeros((3 * classes, DIM))
+        mine = units == unit
+        np.add.at(added, slots[mine], (weights[:, None] * vectors)[mine])
+        assert np.linalg.norm(added) <= 1 + 1e-9
+    # Without classes it is the average, which keeps the bound in one slot as well.
+    average = sums.unit_weights(units, None)
+    assert np.bincount(units, average)[np.unique(units)] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("which", [which for which in QUERIES if not KINDS[which].pooled])
+def test_a_unit_of_several_classes_is_not_clipped_for_it(which):
+    """One record in each class, as long as records get: each adds its part to its own slots."""
+    query, rng = copy(KINDS[which]), np.random.default_rng(6)
+    x, y = 50.0 * rng.normal(size=(CLASSES, DIM)).astype(np.float32), np.arange(CLASSES)
+    grid = query.grid(query.bound * 5)
+    total = query.integer_sum(x, y, np.zeros(CLASSES, dtype=np.int64), grid) * grid
+    alone = query.integer_sum(x, y, None, grid) * grid
+    np.testing.assert_allclose(total, alone / math.sqrt(CLASSES), atol=1e-4 * query.bound)
+
+
+def test_votes_of_a_unit_have_a_norm_of_one_whatever_the_number_of_its_classes():
     # Defect 5 of the field: one vote a class, accounted as one vote a unit.
     x = np.zeros((4, DIM), dtype=np.float32)
     votes = Votes(np.zeros((4, 1, DIM)))
     grid = votes.grid(1.0)
     total = votes.integer_sum(x, np.arange(4), np.zeros(4, dtype=np.int64), grid) * grid
-    assert total.sum() == pytest.approx(1.0, abs=1e-5)
-    assert total[:, 0] == pytest.approx(np.full(4, 0.25), abs=1e-5)
+    assert np.linalg.norm(total) == pytest.approx(1.0, abs=1e-5)
+    assert total[:, 0] == pytest.approx(np.full(4, 0.5), abs=1e-5)
 
 
 def test_outer_products_refuse_what_float64_could_not_hold_exactly():

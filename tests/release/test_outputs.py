@@ -1,7 +1,9 @@
 """The folder of a run: started once, resumed only as what it was, held by one process."""
 
+import fcntl
 import os
 import stat
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +164,33 @@ def test_nothing_that_runs_code_is_kept_or_read(tmp_path):
     folder = start(tmp_path / "out")
     with pytest.raises(RunError, match="damaged"):
         folder.keep("objects", lambda: {"o": np.array([{}], dtype=object)})
+
+
+def test_a_look_at_the_lock_stops_no_run(tmp_path):
+    """`understudy runs` holds it for a moment, in which a run was refused as if it were at work."""
+    start(tmp_path / "out")
+    with (tmp_path / "out" / "owner" / "lock").open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        timer = threading.Timer(0.1, fcntl.flock, (looked_at, fcntl.LOCK_UN))
+        timer.start()
+        assert not start(tmp_path / "out", resume=True).done
+        timer.join()
+
+
+def test_a_start_of_many_brackets_is_damaged(tmp_path):
+    (tmp_path / "out" / "owner").mkdir(parents=True)
+    (tmp_path / "out" / "owner" / "start.json").write_text("[" * 100_000)
+    with pytest.raises(RunError, match=r"start\.json: damaged"):
+        start(tmp_path / "out", resume=True)
+
+
+def test_a_refusal_is_said_where_the_owners_folder_is_a_link(tmp_path):
+    """That a link cannot be removed like a folder was all that was said."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "owner").symlink_to(tmp_path / "elsewhere")
+    with (
+        pytest.raises(ConfigError, match="over"),
+        run_folder(tmp_path / "out", SETTINGS, resume=False),
+    ):
+        raise ConfigError("over the budget")

@@ -1,7 +1,5 @@
 """``understudy runs``: what a folder holds of runs that ended, were killed, are at work, broke."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 from datetime import UTC, datetime

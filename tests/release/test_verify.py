@@ -1,7 +1,5 @@
 """``understudy verify``: one flipped bit, a changed number, and what a forger cannot make fit."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Pages as tests read them."""
 
-from __future__ import annotations
-
 import base64
 import io
 import shutil

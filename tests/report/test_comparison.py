@@ -1,7 +1,5 @@
 """Releases side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The owner's report."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -1,7 +1,5 @@
 """Records from files: what is read back makes the same documents."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -9,12 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from understudy.core.results import Evaluation
-from understudy.report import (
-    RunRecord,
-    public_documents,
-    public_report,
-    read_record,
-)
+from understudy.report import RunRecord, public_documents, public_report, read_record
 from understudy.report.json_models import EvaluationFile, PrivacyFile
 
 

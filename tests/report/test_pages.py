@@ -1,7 +1,5 @@
 """All pages together: what was measured is on them, and everybody can read them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

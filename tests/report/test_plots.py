@@ -1,7 +1,5 @@
 """Where the parts of a plot stand."""
 
-from __future__ import annotations
-
 from understudy.report.plots import Axis, Plot, PlotLine
 
 

@@ -1,7 +1,5 @@
 """What may be shared: the card, the statement and privacy.json."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

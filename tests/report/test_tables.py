@@ -1,7 +1,5 @@
 """Figures as tables, for people and for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """A release without a guarantee, and one whose guarantee is that of another: what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The verdicts at the head of a report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

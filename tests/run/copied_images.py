@@ -1,7 +1,5 @@
 """Images with shapes of their own, and copies of them as somebody would pass them on."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Small private datasets for whole runs, and settings with which a run takes a moment."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path

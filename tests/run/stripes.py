@@ -1,7 +1,5 @@
 """Drawn images whose classes are directions of stripes, for classifiers of energies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

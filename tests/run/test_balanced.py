@@ -1,7 +1,5 @@
 """A small class that the release has lost shows in every figure that stands beside a release."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A base set alone: a release that asks nothing private."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -167,7 +167,9 @@ def test_a_value_of_the_wrong_type_or_out_of_range_is_refused(name, value, words
         ({"clusters": 0}, "clusters must be 1 or more"),
         ({"covariance": "round"}, "covariance is one of spherical"),
         ({"filter": "all"}, "filter is one of"),
-        ({"power": 0}, "power must be above 0 and at most 1, found 0"),
+        ({"power": 1e-12}, "power must be 0.1 to 1, found 1e-12"),  # its inverse has no bound
+        ({"clip_radius": 1e-300}, "clip_radius must be 1e-12 to 1000000000000"),
+        ({"clip_radius": 1e300}, "clip_radius must be 1e-12 to 1000000000000"),
         ({"power": "nan"}, "power must be a finite number, found 'nan'"),
         ({"conditional": "yes"}, "conditional must be true or false"),
     ],

@@ -1,7 +1,5 @@
 """Whole runs with a label column, declared classes and channels, and a held-out part."""
 
-from __future__ import annotations
-
 import csv
 import json
 import stat

@@ -1,7 +1,5 @@
 """DICOM files of several modalities become a release, and no identifier comes out anywhere."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

@@ -1,7 +1,5 @@
 """Epsilon is asked for, or taken of the dataset's budget; the plan comes before the charge."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -125,8 +125,7 @@ def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("classes", "warns"),
-    [(None, False), (("AnnualCrop", "Forest", "Highway", "SeaLake"), True)],
+    ("classes", "warns"), [(None, False), (("AnnualCrop", "Forest", "Highway", "SeaLake"), True)]
 )
 def test_the_mini_studio_says_what_it_draws(tmp_path, classes, warns, capsys):
     source = "playhouse:pet-status?homes=2&per_home=4"

@@ -1,7 +1,5 @@
 """Whole runs with models of a server: they end, stop and resume, and keep private images here."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Methods of this package and of others, found by the names that they register."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -108,10 +108,7 @@ def released_bytes(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "method",
-    ["clustering", "alignment", "selection", "labelling"],
-)
+@pytest.mark.parametrize("method", ["clustering", "alignment", "selection", "labelling"])
 def test_no_folder_of_the_owner_is_in_a_release(method, tmp_path):
     ward = tmp_path / "ward7"
     scans = class_folders(ward / "scans", {"dog": 40, "person": 30}, (8, 8, 3), seed=1)

@@ -1,7 +1,5 @@
 """The classifier of what a run released: its file gives the library's classes, at no charge."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

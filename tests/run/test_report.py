@@ -1,7 +1,5 @@
 """Reports made anew from what runs have left, and what may go with a release."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

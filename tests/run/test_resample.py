@@ -1,7 +1,5 @@
 """``understudy resample``: more samples, the same model, the same guarantee, the same ledger."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``understudy select``: what it refuses, what it writes, and the guarantee that it states."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace
@@ -516,3 +514,23 @@ def test_other_candidates_are_no_resumption(
     embeddings(site / "candidates.npz", seed=3)
     with pytest.raises(RunError, match="the candidates have changed"):
         go(resume=True)
+
+
+@pytest.mark.parametrize("changed", ["private", "others"])
+def test_other_records_that_steer_are_no_resumption(
+    site: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """What was stored of the weights was made by those before; nothing is disclosed of these."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("understudy.run.session.write_release", killed)
+    with pytest.raises(RunStopped):
+        choose(site, reference=site / "others.npz")
+    monkeypatch.undo()
+    before = disclosures(site)
+    embeddings(site / f"{changed}.npz", seed=5)
+    with pytest.raises(RunError, match=f"{changed}.npz: the .* records have changed"):
+        choose(site, reference=site / "others.npz", resume=True)
+    assert disclosures(site) == before

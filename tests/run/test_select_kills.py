@@ -3,8 +3,6 @@
 Acceptance: 30 kills (SIGKILL) at random moments, each resumed.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 import time

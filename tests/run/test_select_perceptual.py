@@ -1,7 +1,5 @@
 """``understudy select --lpips FILE``: distances to private images by a network from a file."""
 
-from __future__ import annotations
-
 import csv
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a selection says of its leak, attacked: by strangers, by who holds the pool, by copies."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -396,6 +396,19 @@ def test_what_was_paid_in_one_ledger_is_not_released_by_another(go, tmp_path):
         go(resume=True, ledger="other.db")
 
 
+def test_a_run_of_a_dataset_that_has_changed_is_not_told_to_go_on(tmp_path):
+    """It was refused by what to the ledger is another dataset, with the advice to resume it."""
+    source, out = tmp_path / "vectors.npz", tmp_path / "out"
+    given = {"out": out, "epsilon": 4.0, "ledger": str(tmp_path / "ledger.db"), "count": 9}
+    embeddings(source, per_class=20)
+    understudy.synthesize(source, **given)
+    interrupt(out)
+    embeddings(source, per_class=20, seed=8)
+    with pytest.raises(RunError, match="has changed since this run was charged") as refusal:
+        understudy.synthesize(source, resume=True, **given)
+    assert "--resume" not in str(refusal.value)
+
+
 def test_a_damaged_stage_is_named(go, tmp_path):
     go()
     interrupt(tmp_path / "out")

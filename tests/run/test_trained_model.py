@@ -1,7 +1,5 @@
 """``understudy train``: the file computes what the network does, and says what it is of."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

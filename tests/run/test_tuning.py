@@ -10,11 +10,13 @@ from tests.run.samples import embeddings
 from understudy import synthesize
 from understudy.core.errors import ConfigError, RunError
 from understudy.planning.dry import dry_run
+from understudy.privacy.account import CandidateAccount
 from understudy.privacy.accounting import Selected, epsilon_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.verify import verify
 from understudy.run import prepare
 from understudy.run.config import make_config
+from understudy.run.tuning import TunedSession
 
 
 @pytest.fixture
@@ -76,6 +78,33 @@ def test_one_charge_one_outcome_and_no_second_draw(tmp_path, few_runs):
     (owner / "tuned.json").unlink()
     with pytest.raises(RunError, match="choose among more runs than were charged"):
         synthesize(**options(tmp_path, resume=True))
+    assert len(charges(tmp_path)) == 1
+
+
+def test_of_two_copies_of_an_uncharged_run_one_is_charged_and_chooses(tmp_path, monkeypatch):
+    """Both are resumed before either is charged: the second choice would be free."""
+    given = options(tmp_path)
+    other, choose, copied = tmp_path / "copy", TunedSession._choose, []
+
+    def choosing(session, dataset):
+        if not copied:
+            copied.append(shutil.copytree(tmp_path / "out", other))
+            # It comes as far as its first answer, and the other one overtakes it.
+            monkeypatch.setattr(CandidateAccount, "reserve", overtaken)
+        choose(session, dataset)
+
+    def overtaken(account):
+        monkeypatch.undo()
+        monkeypatch.setattr(prepare, "EXPECTED_RUNS", 1.01)
+        synthesize(**{**given, "out": other, "resume": True})
+        account.reserve()
+
+    monkeypatch.setattr(prepare, "EXPECTED_RUNS", 1.01)
+    monkeypatch.setattr(TunedSession, "_choose", choosing)
+    with pytest.raises(RunError, match="among more runs than were charged"):
+        synthesize(**given)
+    assert (other / "release" / "privacy.json").exists()
+    assert not (tmp_path / "out" / "release").exists()
     assert len(charges(tmp_path)) == 1
 
 

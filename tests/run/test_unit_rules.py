@@ -1,7 +1,5 @@
 """A run whose units are folders: one person weighs as one, and an evaluation reads it again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

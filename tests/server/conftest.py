@@ -1,7 +1,5 @@
 """A server, its client and two devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 FOLDER PORT [PUBLIC_PORT]: with a public port, something in front of the server ends TLS there.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

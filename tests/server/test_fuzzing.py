@@ -1,7 +1,5 @@
 """Whatever is sent, the answer is a message of the wire, and never a failure of the server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

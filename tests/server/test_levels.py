@@ -1,7 +1,5 @@
 """The whole way of a job at L2: items are sent, four stages run, a signed model comes back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +10,10 @@ pytest.importorskip("onnx")
 pytest.importorskip("torch")
 
 from tests.device.device_site import install_colours  # noqa: E402
-from tests.methods.sanitize.painted_models import (  # noqa: E402
-    RED,
-    SIZES,
-    ColourTuner,
-    Painter,
-)
+from tests.methods.sanitize.painted_models import RED, SIZES, ColourTuner, Painter  # noqa: E402
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  # noqa: E402
 from tests.server.site import Device, Server, Submitted, free_port  # noqa: E402
-from tests.server.test_connections import (  # noqa: E402
-    finish_a_job,
-    pair,
-    serving_process,
-)
+from tests.server.test_connections import finish_a_job, pair, serving_process  # noqa: E402
 
 from understudy.core.types import Images, Labels  # noqa: E402
 from understudy.device.home_folder import DeviceHome  # noqa: E402

@@ -1,7 +1,5 @@
 """The specialised networks: which of them is taken, how they are split by and written as ONNX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -12,10 +10,7 @@ ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 pytest.importorskip("uvicorn")
 
-from understudy.methods.sanitize.training_set import (  # noqa: E402
-    LabelledSet,
-    train_model,
-)
+from understudy.methods.sanitize.training_set import LabelledSet, train_model  # noqa: E402
 from understudy.metrics.networks import instance_resnet, small_cnn  # noqa: E402
 from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
 from understudy.server.model_training import SmallModelTraining  # noqa: E402

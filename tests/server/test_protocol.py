@@ -1,7 +1,5 @@
 """What a device asks for and what it gets: pairing, jobs, items, models, receipts, refusals."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,15 +1,15 @@
 """Running a server: options, certificate, pairing by the command line, PostgreSQL, timing."""
 
-from __future__ import annotations
-
 import itertools
 import ssl
 import stat
 import time
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Barrier, Event, Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,3 +235,18 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
     medians = [values[1] for values in quartiles.values()]
     spread = min(values[2] - values[0] for values in quartiles.values())
     assert max(medians) - min(medians) < spread
+
+
+def test_a_clock_that_is_set_back_keeps_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was to go after 24 hours stayed for as much longer as the clock had gone back."""
+    machine = {"time": 1e9, "monotonic": 50.0}
+    watches = SimpleNamespace(**{name: partial(machine.get, name) for name in machine})
+    monkeypatch.setattr("understudy.server.serve.time", watches)
+    clock = ServerOptions(tmp_path / "server").store().clock
+    assert clock() == 10**9
+    machine |= {"time": 1e9 - 80_000, "monotonic": 110.0}
+    assert clock() == 10**9 + 60
+    machine |= {"time": 1e9 + 500, "monotonic": 120.0}  # and forward again
+    assert clock() == 10**9 + 500

@@ -1,7 +1,5 @@
 """Workers: killed anywhere, a job goes on after its last whole stage, with the same result."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The autoencoder of photographs: its linear beginning, its corpus, and how it is trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +15,7 @@ from safetensors.torch import load_file  # noqa: E402
 from understudy.backends.registry import load_decoder, load_encoder  # noqa: E402
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
 from understudy.core.types import Images  # noqa: E402
-from understudy.studio.photographs import (  # noqa: E402
-    PHOTO_STAGES,
-    PhotoPlan,
-)
+from understudy.studio.photographs import PHOTO_STAGES, PhotoPlan  # noqa: E402
 from understudy.studio.train import Order, train_photo_autoencoder  # noqa: E402
 
 PLAN = PhotoPlan(

@@ -1,7 +1,5 @@
 """`understudy studio pose`: persons with what a teacher says of them, and a network that learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +16,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 
-from understudy.studio.pose_distillation import (  # noqa: E402
-    PERSON,
-    Persons,
-    PoseStage,
-    heatmaps,
-)
+from understudy.studio.pose_distillation import PERSON, Persons, PoseStage, heatmaps  # noqa: E402
 from understudy.studio.segmenter_distillation import new_photo_network  # noqa: E402
 from understudy.studio.train import distil_pose  # noqa: E402
 

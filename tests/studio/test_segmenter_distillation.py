@@ -1,7 +1,5 @@
 """`understudy studio segmenter`: what a teacher says of photos, and a network that learns it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

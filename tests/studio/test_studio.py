@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator
@@ -18,21 +16,12 @@ from safetensors.torch import load_file  # noqa: E402
 from tests.studio.tiny_studio import PLAN, train_tiny_studio  # noqa: E402
 
 from understudy.backends.registry import load_model  # noqa: E402
-from understudy.backends.training_loop import (  # noqa: E402
-    Machine,
-    Schedule,
-)
+from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
 from understudy.core.ports import Generator  # noqa: E402
-from understudy.studio.corpus import (  # noqa: E402
-    CorpusRow,
-    read_corpus,
-    write_corpus,
-)
+from understudy.studio.corpus import CorpusRow, read_corpus, write_corpus  # noqa: E402
 from understudy.studio.plan import STAGES  # noqa: E402
 from understudy.studio.stages import train_stage  # noqa: E402
-from understudy.studio.train import (  # noqa: E402
-    export_studio,
-)
+from understudy.studio.train import export_studio  # noqa: E402
 
 PROMPTS = ["a brown dog sleeping", "a person reading"]
 

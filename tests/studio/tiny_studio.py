@@ -1,7 +1,5 @@
 """A studio of tiny networks, trained for a step or two on a few rooms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

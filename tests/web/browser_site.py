@@ -1,7 +1,5 @@
 """A studio that a real browser looks at: Debian's Chromium, driven by playwright."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

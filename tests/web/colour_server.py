@@ -1,7 +1,5 @@
 """`understudy serve` with a pipeline that tells blue from green at once: FOLDER PORT."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

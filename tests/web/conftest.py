@@ -1,7 +1,5 @@
 """One server of commands and one small release for all tests of the pages; studios of their own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

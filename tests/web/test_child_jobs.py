@@ -1,7 +1,5 @@
 """Commands outlive the studio, wait for each other, and are never begun twice."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

@@ -1,7 +1,5 @@
 """No place leads out of the roots, whatever it is spelt like."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

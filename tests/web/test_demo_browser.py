@@ -1,7 +1,5 @@
 """The studio on the data of `make demo`: from the link to a verified release, by clicks alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The device's pages in a real browser, against a server on loopback: from photos to a trial."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

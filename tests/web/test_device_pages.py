@@ -1,7 +1,5 @@
 """The device's pages without a browser: what they show of names that want to be markup."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever is asked of whichever page, the answer is a page: never a failure of the server."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil
@@ -29,7 +27,7 @@ DEVICE_FORMS: Mapping[str, tuple[str, ...]] = {
     "/do": (
         *("action", "folder", "targets", "background", "classes", "segmenter", "code", "server"),
         *("number", "part", "cell.A1"),
-    ),
+    )
 }
 """The fields of every form."""
 

@@ -1,7 +1,5 @@
 """Who may ask the studio, and what is refused: other sites and hosts, stolen forms, old links."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The studio in a real browser: a story without a mouse, its looks, and who can use it."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """From a folder to a release through the pages, without a browser: what they show and refuse."""
 
-from __future__ import annotations
-
 import csv
 import gc
 import getpass

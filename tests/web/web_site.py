@@ -1,7 +1,5 @@
 """A studio in this process, a browser's requests to it, and a small dataset of hostile names."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

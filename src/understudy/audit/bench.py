@@ -50,17 +50,13 @@ class NullLedger(Ledger):
         """Refuses nothing."""
 
     def charge(
-        self,
-        dataset: str,
-        charges: Any,
-        *,
-        unit: str,
-        adjacency: str,
-        returning: str | None = None,
-    ) -> None:
-        """Keeps which were charged, for the account's own rules."""
-        new: list[Charge] = list(charges)
-        self._drawn |= {(one.run, one.stage, one.attempt) for one in new}
+        self, dataset: str, charges: Any, *, unit: str, adjacency: str, returning: str | None = None
+    ) -> bool:
+        """Keeps which were charged, for the account's own rules; whether any of them is new."""
+        all_of_them: list[Charge] = list(charges)
+        new = {(one.run, one.stage, one.attempt) for one in all_of_them} - self._drawn
+        self._drawn |= new
+        return bool(new)
 
     def attempts(self, run: str, stage: str) -> int:
         """How often a stage was charged."""

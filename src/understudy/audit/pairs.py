@@ -13,12 +13,7 @@ from understudy.audit.bench import Bench, ObservedRun, temporary_folder
 from understudy.audit.replay import CandidateRecords, ReplayDiverged, ReplayFindings, replay
 from understudy.core.types import Images, Vector
 from understudy.metrics.noise_checks import NoiseFindings, NoiseRecord, shared_confidence
-from understudy.metrics.privacy_bounds import (
-    Audit,
-    audit_one_run,
-    audit_pairs,
-    learned_scores,
-)
+from understudy.metrics.privacy_bounds import Audit, audit_one_run, audit_pairs, learned_scores
 from understudy.metrics.roc import rate_at_least, rate_at_most
 from understudy.privacy.accounting import MIN_SCALE
 

@@ -24,14 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import BackendError, ConfigError
-from understudy.core.phrases import (
-    FURNITURE,
-    PLACE,
-    STATUS,
-    TARGET,
-    AttributeValues,
-    Phrases,
-)
+from understudy.core.phrases import FURNITURE, PLACE, STATUS, TARGET, AttributeValues, Phrases
 
 Condition = Mapping[str, Sequence[str]]
 

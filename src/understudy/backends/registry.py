@@ -15,16 +15,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
-from understudy.backends.plugin import (
-    Backend,
-    DecoderBackend,
-    EncoderBackend,
-    Kind,
-    ModelBackend,
-)
-from understudy.backends.plugin import (
-    BackendInfo as BackendInfo,
-)
+from understudy.backends.plugin import Backend, DecoderBackend, EncoderBackend, Kind, ModelBackend
+from understudy.backends.plugin import BackendInfo as BackendInfo
 from understudy.core.entry_points import BACKENDS, registered, registration_of
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder

@@ -22,8 +22,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
 
 
 def runs_command(
-    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
-    as_json: AsJson = False,
+    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(), as_json: AsJson = False
 ) -> None:
     """List the runs in a folder and below it, finished or not. Reads no dataset."""
     from understudy.release.runs import list_runs

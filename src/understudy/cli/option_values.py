@@ -29,8 +29,7 @@ Settings = Annotated[
 """The settings of a run's method, as a command takes them."""
 
 Progress = Annotated[
-    ProgressMode,
-    typer.Option(help="How progress is shown: a bar on a terminal, else lines."),
+    ProgressMode, typer.Option(help="How progress is shown: a bar on a terminal, else lines.")
 ]
 """``--progress`` of every long command."""
 

@@ -78,10 +78,7 @@ COMMAND_TABLE: Mapping[str, tuple[str, str]] = {
         "Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing.",
     ),
     "methods": ("list_command:methods_command", "List the methods and their settings."),
-    "backends": (
-        "list_command:backends_command",
-        "List the model backends and what each needs.",
-    ),
+    "backends": ("list_command:backends_command", "List the model backends and what each needs."),
     "doctor": (
         "list_command:doctor_command",
         "Check this machine: packages, threads, the ledger, the noise.",

@@ -90,8 +90,7 @@ def _show(checked: Verification) -> None:
 
 
 def sign_command(
-    release: _Release,
-    key: Annotated[Path, typer.Option(help="Private Ed25519 key, PEM.")],
+    release: _Release, key: Annotated[Path, typer.Option(help="Private Ed25519 key, PEM.")]
 ) -> None:
     """Sign a release: the list of its files and their hashes, by an Ed25519 key."""
     from understudy.release.checksums import SIGNATURE, sign_release

@@ -82,7 +82,9 @@ class RunPrinter:
         label = "guarantee:" if result.spending is None else "charged:  "
         self._print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
         sampler = f", drawn from {words}" if (words := result.facts.get("sampler")) else ""
-        self._print(f"made:      {_samples_words(result)}{sampler}")
+        kind = "embeddings" if result.contact_sheet is None else "images"
+        rows = result.facts.get("rows", 0)
+        self._print(f"made:      {rows:,} synthetic {kind}{sampler}")
         for line in (*_selection_lines(result), *_quality_lines(result)):
             self._print(line)
         if result.accuracy:
@@ -104,12 +106,6 @@ def _evaluation(result: Result) -> str:
     held_out = result.copies is None and read_hold_out(result.owner) is not None
     test = "" if held_out else " --test OTHER_REAL_RECORDS"
     return f"understudy evaluate {result.folder} --real SOURCE{test}"
-
-
-def _samples_words(result: Result) -> str:
-    """How many samples there are, of what, in words."""
-    kind = "embeddings" if result.contact_sheet is None else "images"
-    return f"{result.facts.get('rows', 0):,} synthetic {kind}"
 
 
 def _remaining(result: Result) -> str:

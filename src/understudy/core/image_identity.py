@@ -240,12 +240,7 @@ def _pairs(
 
 
 def _ratios(
-    images: Looks,
-    records: Looks,
-    order: int,
-    *,
-    below: float = 2.0,
-    near: float = RATIO_OF_MANY,
+    images: Looks, records: Looks, order: int, *, below: float = 2.0, near: float = RATIO_OF_MANY
 ) -> NDArray[np.float64]:
     """(n,) dissimilarity to the nearest record over that of what surrounds the two."""
     own, clear = images.directions(order)

@@ -43,8 +43,8 @@ class Option:
 
     help: str
     metavar: str | None = None
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
     above: int | None = None
 
     @property

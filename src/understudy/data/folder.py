@@ -241,13 +241,16 @@ def inside(path: Path, root: Path) -> bool:
 
 
 def _release_classes(path: Path) -> dict[str, str] | None:
-    """The folder of each class name, as ``write_release`` leaves them; None if it did not."""
-    if not path.is_file():
-        return None
+    """As `release_classes`; None where there is no such file."""
+    return release_classes(path.read_bytes(), path) if path.is_file() else None
+
+
+def release_classes(content: bytes, path: Path) -> dict[str, str]:
+    """The folder of each class name, as ``write_release`` leaves them in a `CLASSES_FILE`."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["classes"]
+        rows = json.loads(content)["classes"]
         return {str(row["name"]): str(row["folder"]) for row in rows}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise SourceError(
             'should be {"classes": [{"name": ..., "folder": ...}, ...]}, as a release has it; '
             f"found something else ({type(error).__name__}). Mend or remove it",

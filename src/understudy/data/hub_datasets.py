@@ -57,8 +57,7 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
     if isinstance(loaded, dict):
         if options.split not in loaded:
             raise SourceError(
-                f"has no split {options.split!r}; its splits are: {', '.join(loaded)}",
-                options.name,
+                f"has no split {options.split!r}; its splits are: {', '.join(loaded)}", options.name
             )
         loaded = loaded[options.split]
     columns = image_columns(loaded.features.arrow_schema, options, options.name)

@@ -50,6 +50,10 @@ class BadImage(Exception):
     """Why an image cannot be read; its text ends a sentence that begins with the file's name."""
 
 
+class DeepImage(BadImage):
+    """Why an image of 16 bits or more cannot be read, where nobody says which are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What an image's first bytes say."""
@@ -270,7 +274,7 @@ def _is_windowed(image: Image.Image, reading: Reading) -> bool:
     """Whether a declared window applies."""
     deep = image.mode in _SIXTEEN_BITS or image.mode == "I"
     if deep and reading.window is None:
-        raise BadImage(
+        raise DeepImage(
             "has grey values of 16 bits or more: say which are black and white with "
             "'?window=CENTRE,WIDTH' after the name of the dataset, such as '?window=32768,65536' "
             "for all of 16 bits, or '?window=2048,4096' for 12"

@@ -107,12 +107,7 @@ def image_pixels(
     kind = _kind(data)
     if kind == "pillow":
         return decode(
-            data,
-            channels=channels,
-            size=size,
-            fit=options.fit,
-            reading=reading,
-            frame=record.frame,
+            data, channels=channels, size=size, fit=options.fit, reading=reading, frame=record.frame
         )
     read = dicom.dicom_image if kind == "dicom" else nifti.nifti_image
     return fitted(read(data, reading, record.frame), channels, size, options.fit)

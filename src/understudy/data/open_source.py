@@ -138,11 +138,16 @@ def reading_of(name: str) -> Reading:
     Raises:
         ConfigError: It has an option that is not known (`reading_options.split_name`).
     """
+    return AS_STORED if has_prefix(name) else split_name(name)[1]
+
+
+def has_prefix(name: str) -> bool:
+    """Whether a dataset's name names no files: one of the hub, of drawings or of a plug-in."""
     prefix, colon, _ = name.partition(":")
     others = {"hf", PROCEDURAL_PREFIX.removesuffix(":")}
-    if colon and (prefix in others or registration_of(SOURCES, prefix, "prefix", SourceError)):
-        return AS_STORED
-    return split_name(name)[1]
+    if not colon:
+        return False
+    return prefix in others or registration_of(SOURCES, prefix, "prefix", SourceError) is not None
 
 
 def _open_plugin(options: Options) -> Source | None:

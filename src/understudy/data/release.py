@@ -37,13 +37,7 @@ from PIL import Image
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import ReleaseFormat, files_below
 from understudy.core.types import Images, Release, Shape, SyntheticBatch, Texts
-from understudy.data.captions import (
-    CAPTION,
-    CAPTIONS_FILE,
-    LICENCE,
-    CaptionsWriter,
-    check_captions,
-)
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, CaptionsWriter, check_captions
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import UNLABELLED_NAME, safe_names
 from understudy.data.npz import CLASS_NAMES, GENERATED
@@ -156,7 +150,9 @@ def _write(
             counts += np.bincount(labels, minlength=len(counts))
             progress(len(labels))
     if folders and release.image_shape is not None:
-        _write_classes(release.classes, folders, folder / CLASSES_FILE)
+        rows = [{"name": n, "folder": f} for n, f in zip(release.classes, folders, strict=True)]
+        text = json.dumps({"classes": rows}, ensure_ascii=False, indent=1)
+        (folder / CLASSES_FILE).write_text(text, encoding="utf-8")
     names = files_below(folder)
     others = sum(os.stat(f"{folder}/{name}").st_size for name in names if name not in sums)
     captions = CAPTIONS_FILE if format == "png" else f"column {CAPTION}"
@@ -235,11 +231,6 @@ def _check(release: Release, batch: SyntheticBatch) -> None:
             )
     if release.captioned:
         check_captions(batch.captions, rows)
-
-
-def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> None:
-    rows = [{"name": n, "folder": f} for n, f in zip(classes, folders, strict=True)]
-    path.write_text(json.dumps({"classes": rows}, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def png_files(images: Images) -> Iterator[bytes]:

@@ -12,7 +12,12 @@ from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import InputError, SourceError
 from understudy.data.archives import is_link, safe_members
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.folder import INNER_CLASSES, require_no_unit_column
+from understudy.data.folder import (
+    CLASSES_FILE,
+    INNER_CLASSES,
+    release_classes,
+    require_no_unit_column,
+)
 from understudy.data.image_decoding import MAX_BYTES
 from understudy.data.image_files import is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
@@ -47,6 +52,9 @@ def open_zip(path: Path, options: Options) -> RecordSource:
         raise SourceError("holds images beside folders of images, which is no known layout", path)
 
     depth = int(options.labelled and not flat)
+    names = archive.class_names if depth else {}
+    labels = {folder: name for name, folder in names.items()}
+    folders = {name.partition("/")[0] for name in archive.members if "/" in name}
     lenient = options.unit is not None or not options.labelled or options.reading.nested
 
     def records() -> Iterator[Record]:
@@ -57,7 +65,8 @@ def open_zip(path: Path, options: Options) -> RecordSource:
                 if _is_stray(name) or (depth and "/" not in name):
                     yield Record(location, b"", stray=True)
                     continue
-                label = PurePosixPath(name).parts[0] if depth else None
+                folder = name.partition("/")[0]
+                label = labels.get(folder, folder) if depth else None
                 content, fault = _content(opened, info)
                 if depth and not lenient and name.count("/") > 1:
                     fault = _INNER_FOLDER
@@ -65,7 +74,9 @@ def open_zip(path: Path, options: Options) -> RecordSource:
                     fault = "is not an image by its name"
                 yield Record(location, content, label, None, fault, name, depth)
 
-    classes = None if depth else UNLABELLED_NAME
+    classes: tuple[str, ...] | None = None if depth else UNLABELLED_NAME
+    if names and folders <= set(labels):
+        classes = tuple(names)
     of_files = options.unit in DICOM_UNITS
     return RecordSource(records, options, classes=classes, allow_empty=True, dicom_units=of_files)
 
@@ -133,6 +144,7 @@ class _Archive:
     # each file, by its path below the folders that hold everything
     members: dict[str, zipfile.ZipInfo]
     outside: int = 0  # how many files lie beside those folders
+    listed: zipfile.ZipInfo | None = None  # the file that a release names its classes in
 
     @classmethod
     def open(cls, path: Path, options: Options) -> _Archive:
@@ -142,22 +154,34 @@ class _Archive:
                 members = {info.filename: info for info in safe_members(archive, path)}
         except ZIP_DAMAGE as error:
             raise SourceError(f"is no zip archive, or is damaged: {error}", path) from error
-        count = len(members)
+        count, listed = len(members), members.get(CLASSES_FILE)
         while (top := _only_folder(members)) is not None:
             members = _below(members, top)
+            listed = members.get(CLASSES_FILE, listed)
         outside = count - len(members)
         folders = {name.partition("/")[0] for name in members if "/" in name}
         shown = {name for name in folders if not is_litter(name)}
         half = folder_of_half(shown, options.split, path)
         if half is not None:
             members = _below(members, half)
-        return cls(path, members, outside)
+        return cls(path, members, outside, listed)
 
     def is_image(self, name: str) -> bool:
         """Whether a member is an image by its name, or DICOM without one."""
         suffix = PurePosixPath(name).suffix
         named = is_image_name(name) or not suffix or suffix[1:].isdecimal()
         return named and not _is_stray(name)
+
+    @property
+    def class_names(self) -> dict[str, str]:
+        """The folder of each class name, as a release has them; empty where it is none."""
+        if self.listed is None:
+            return {}
+        with self.opened() as archive:
+            content, fault = _content(archive, self.listed)
+        if fault is not None:
+            raise SourceError(f"{self.listed.filename} {fault}", self.path)
+        return release_classes(content, self.path / self.listed.filename)
 
     @property
     def lists_images(self) -> bool:

@@ -121,7 +121,8 @@ def public_homes(
     The segmenter is that of the owner's photos; without a ``source`` the homes are the playhouse's.
 
     Raises:
-        ConfigError: The playhouse has no homes with such an object, and no dataset was named.
+        ConfigError: The playhouse has no homes with such an object, and no dataset was named; or
+            the dataset's are too few.
         MissingExtra: The playhouse is not installed.
     """
     side, first = preferences.request.side, preferences.nouns[0].split()[-1]
@@ -137,6 +138,11 @@ def public_homes(
     batches = list(data.batches(256))
     images = np.concatenate([batch.values for batch in batches])
     homes = np.concatenate([_homes(batch.units) for batch in batches])
+    if (count := len(np.unique(homes))) < _FOLDS:
+        raise ConfigError(
+            f"{source}: the photos to compare with are of {count} homes, and what is learnt in "
+            f"some is tried in others: name {_FOLDS} homes or more, or say --no-measure"
+        )
     model = load_model(Segmenter, segmenter)
     segments = search(images, preferences.nouns, model, SearchSettings())
     messages = {part: np.zeros_like(images) for part in preferences.request.disclosed}

@@ -343,11 +343,7 @@ class Outbox:
         return attempt
 
     def _attempt_of_job(
-        self,
-        parcel: Parcel,
-        target: PairedServer,
-        attempt: DisclosureAttempt,
-        state: JobState,
+        self, parcel: Parcel, target: PairedServer, attempt: DisclosureAttempt, state: JobState
     ) -> DisclosureAttempt:
         """The attempt that a job is of: a new one where the server has forgotten the former job."""
         job = job_of(self._home, attempt)

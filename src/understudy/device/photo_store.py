@@ -19,7 +19,7 @@ import numpy as np
 
 from understudy.core.errors import InputError, SourceError
 from understudy.core.types import Batch, Images, Labels, Shape
-from understudy.data.image_decoding import BadImage, decode
+from understudy.data.image_decoding import BadImage, DeepImage, decode
 from understudy.data.image_files import is_image_name, is_litter
 from understudy.data.reading_options import ImageFit, Reading
 from understudy.device.home_folder import DeviceHome, DeviceSettings, write_file
@@ -210,7 +210,11 @@ def decoded_photo(data: bytes, side: int, fit: ImageFit) -> Images:
         BadImage: It is none, or has more than 8 bits a colour.
     """
     first = Reading(frames="first")
-    return decode(data, channels=3, size=(side, side), fit=fit, reading=first)
+    try:
+        return decode(data, channels=3, size=(side, side), fit=fit, reading=first)
+    except DeepImage as error:
+        problem = "has grey values of 16 bits or more, and photos have 8: save it with 8 bits"
+        raise BadImage(problem) from error
 
 
 def _remove_unknown(home: DeviceHome, index: Sequence[StoredPhoto]) -> None:

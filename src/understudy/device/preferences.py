@@ -18,12 +18,7 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.photo_domain import (
-    SHIPPED,
-    STUDIO,
-    problem_of_all,
-    shipped_segmenter,
-)
+from understudy.device.photo_domain import SHIPPED, STUDIO, problem_of_all, shipped_segmenter
 from understudy.methods.sanitize.sanitizers import (
     PoseSanitizer,
     Sanitizer,

@@ -134,10 +134,7 @@ class _BlindComparison:
         for rate, part in each.tpr_at.items():
             values += [
                 MEMBERS_FOUND[rate].value(
-                    part,
-                    subject=subject,
-                    baseline=blind.tpr_at[rate].value,
-                    measured=measured,
+                    part, subject=subject, baseline=blind.tpr_at[rate].value, measured=measured
                 ),
                 ADDED_MEMBERS_FOUND[rate].value(
                     added.tpr_at[rate], subject=subject, baseline=0.0, measured=measured
@@ -168,11 +165,7 @@ class _BlindComparison:
 
 
 def attack_trained_model(
-    model: Trained,
-    private: Labelled,
-    non_members: Labelled,
-    classes: Sequence[str],
-    measured: str,
+    model: Trained, private: Labelled, non_members: Labelled, classes: Sequence[str], measured: str
 ) -> AttackResults:
     """Attack a model trained on the release by its loss on real records (Yeom et al. 2018).
 

@@ -181,7 +181,9 @@ class _Measurement:
                 )
                 whole.add(captions)
         non_members = self._non_members(sides[2])
-        near_sides = (*sides[:2], _enough(non_members, sides[2]))
+        # They say how often chance gives a near-copy, which few rows cannot.
+        enough = non_members.count >= min(_MANY, sides[2].count)
+        near_sides = (*sides[:2], non_members if enough else sides[2])
         with timed(self.seconds, "leakage"):
             adapter = LeakageAdapter(*near_sides, features.measured, self.bars)
             leakage = adapter.judge(adapter.distances())
@@ -193,7 +195,8 @@ class _Measurement:
             with timed(self.seconds, "attacks"):
                 attacked = self._attacked(sides, non_members)
                 whole.add(Part(attacked.values, attacked.curves))
-                whole.values += self._inferred(near_sides)
+                if self.options.full and len(self._classes()) > 1:
+                    whole.values += infer_classes(*near_sides, features.measured)
             results = attacked.results
         if self.options.trains:
             whole.add(self._trained())
@@ -289,11 +292,6 @@ class _Measurement:
             values += [] if distance is None else [nearest.perceptual(distance)]
         return values
 
-    def _inferred(self, sides: _Sides) -> list[MetricValue]:
-        if not self.options.full or len(self._classes()) < 2:
-            return []
-        return infer_classes(*sides, self.inputs.features.measured)
-
     def _trained(self) -> Part:
         """Models; and what looks at all rows at once, while they are in memory."""
         from understudy.evaluation.utility_adapter import (
@@ -382,8 +380,3 @@ class _Measurement:
             **whole.settings,
             "left_out": left_out + whole.left_out,
         }
-
-
-def _enough(held_out: EmbeddedDataset, test: EmbeddedDataset) -> EmbeddedDataset:
-    """Those of the two that say how often chance gives a near-copy; few rows cannot say it."""
-    return held_out if held_out.count >= min(_MANY, test.count) else test

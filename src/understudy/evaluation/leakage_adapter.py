@@ -38,12 +38,7 @@ from understudy.metrics.leakage import (
     Closeness,
     closeness,
 )
-from understudy.metrics.reconstruction import (
-    MATCH_PSNR,
-    MATCH_SSIM,
-    MATCHED_BETTER,
-    reconstruct,
-)
+from understudy.metrics.reconstruction import MATCH_PSNR, MATCH_SSIM, MATCHED_BETTER, reconstruct
 from understudy.metrics.verdicts import Leakage
 from understudy.run.progress import Bars
 

@@ -64,7 +64,9 @@ def read_facts(path: Path | None) -> OwnerFacts:
     if not isinstance(content, dict) or (unknown := [str(n) for n in content if n not in names]):
         what = "no mapping" if not isinstance(content, dict) else f"unknown: {', '.join(unknown)}"
         raise ConfigError(f"{path}: holds {what}; the facts are {', '.join(names)}")
-    facts = OwnerFacts(**{name: _text(value) for name, value in content.items()})
+    facts = OwnerFacts(
+        **{n: " ".join(str("" if v is None else v).split()) or SLOT for n, v in content.items()}
+    )
     for name, known in (("curator_type", CURATOR_TYPES), ("sector", SECTORS)):
         if getattr(facts, name) not in (*known, SLOT):
             raise ConfigError(
@@ -86,8 +88,3 @@ def facts_text(facts: OwnerFacts) -> str:
         stated = yaml.safe_dump("" if value == SLOT else value, allow_unicode=True, width=1000)
         lines += [f"# {one.metadata['explanation']}", f"{one.name}: {stated.splitlines()[0]}"]
     return "\n".join(lines) + "\n"
-
-
-def _text(value: Any) -> str:
-    text = "" if value is None else " ".join(str(value).split())
-    return text or SLOT

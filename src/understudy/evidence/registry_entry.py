@@ -101,11 +101,7 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
                 "access_type": "Non-interactive",
             },
             "implementation": _implementation(record, stated["mechanism"], facts),
-            "administrative": {
-                "status": "Draft",
-                "registry_authors": [facts.author],
-                "tier": 3,
-            },
+            "administrative": {"status": "Draft", "registry_authors": [facts.author], "tier": 3},
         },
     }
 

@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.ports import (
-    Decoder,
-    Encoder,
-    LatentEncoder,
-    LinearDecoder,
-    Source,
-)
+from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import (
     Embeddings,
@@ -99,6 +93,7 @@ class Context(Models):
         count: Samples wanted; None: about as many as there are private records (noisy).
         base: Whether a base set is given.
         candidates: Whether candidates are given.
+        several: Whether a unit may have several records.
     """
 
     shape: Shape
@@ -110,6 +105,7 @@ class Context(Models):
     count: int | None = None
     base: bool = False
     candidates: bool = False
+    several: bool = False
 
     @property
     def called(self) -> tuple[str, ...]:

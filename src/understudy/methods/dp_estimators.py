@@ -23,6 +23,7 @@ from understudy.steps import histogram, kmeans, shrinkage
 from understudy.steps.space import Frame
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.methods.base import Context
     from understudy.privacy.vault import Vault
 
 CLEAR = 3.0
@@ -68,6 +69,26 @@ def class_sizes(vault: Vault, classes: int, dim: int, stage: Stage) -> tuple[Vec
     query = Counts(Cells(np.zeros((classes, 1, dim))))
     answer = vault.release(query, stage=stage.name)
     return np.maximum(answer[:, 0], 1.0), vault.noise_sd(query, stage=stage.name)
+
+
+def units(vault: Vault, sizes: Vector, dim: int, stage: Stage | None) -> float:
+    """How many units there are, by which sums over all classes are divided.
+
+    ``sizes``: (classes,) noisy class sizes. ``stage``: None where each unit is of one class, so
+    that classes hold all units together. A unit of several counts more than once in them
+    (`understudy.privacy.sums.unit_weights`), and at most the root of their number times.
+    """
+    total = float(sizes.sum())
+    if stage is None:
+        return total
+    query = Counts(Cells(np.zeros((1, 1, dim))))
+    counted = vault.unconditional().release(query, stage=stage.name)[0, 0]
+    return float(np.clip(counted, total / np.sqrt(len(sizes)), total))
+
+
+def units_stage(context: Context, classes: int, weight: float) -> Stage | None:
+    """The release of `units`, where units may have records of several classes."""
+    return Stage("units", weight) if context.several and classes > 1 else None
 
 
 def group_means(

@@ -73,21 +73,22 @@ class OpenMaterials:
     keep: Store
 
 
-def require_same(keep: Store, name: str, digest: str) -> None:
-    """Refuse to go on with other candidates than a selection was begun with.
+def require_same(keep: Store, name: str, digest: str, records: str = "candidates") -> None:
+    """Refuse to go on with other records than a selection was begun with.
 
     Args:
         keep: As `Materials.keep`.
-        name: Of the candidates.
+        name: Of the dataset that they are in.
         digest: Of their values and labels.
+        records: What they are to the selection.
 
     Raises:
         RunError: They have changed.
     """
-    known = keep("digest of the candidates", lambda: {"digest": np.array(digest)})
+    known = keep(f"digest of the {records}", lambda: {"digest": np.array(digest)})
     if known["digest"] != digest:
         raise RunError(
-            f"{name}: the candidates have changed since the selection was begun: start a new one "
+            f"{name}: the {records} have changed since the selection was begun: start a new one "
             "in another folder"
         )
 

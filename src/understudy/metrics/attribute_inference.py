@@ -84,9 +84,7 @@ def infer_attribute(
     counts = [(int((a == b).sum()), len(b)) for a, b in zip(guesses, truths, strict=True)]
     sides = [Interval(hits / n, *clopper_pearson(hits, n)) for hits, n in counts]
     return AttributeInference(
-        private=sides[0],
-        held_out=sides[1],
-        leakage=difference(counts[0], counts[1]),
+        private=sides[0], held_out=sides[1], leakage=difference(counts[0], counts[1])
     )
 
 

@@ -23,10 +23,7 @@ _OVERLAP = 0.5  # from which on two boxes are taken for one object
 
 
 def decode_boxes(
-    maps: NDArray[np.float32],
-    size: tuple[int, int],
-    *,
-    certainty: float = 0.05,
+    maps: NDArray[np.float32], size: tuple[int, int], *, certainty: float = 0.05
 ) -> list[Found]:
     """The boxes that a detector states, best first.
 

@@ -9,7 +9,7 @@ import scipy
 
 from understudy.core.errors import InputError
 from understudy.core.results import Metric
-from understudy.core.types import Labels, Vector
+from understudy.core.types import Labels
 from understudy.metrics.leakage import Closeness
 
 _TAILS = (0.0, 0.001, 0.01)
@@ -149,7 +149,7 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
     usual = (closeness.baseline_ratios, within.ratios, closeness.held_out_ratios)
     sure, smallest, most = [], 1.0, 0.0
     thresholds = [
-        min(_part(ratios, tail) for ratios in (closeness.baseline_ratios, within.ratios))
+        min(float(np.sort(ratios)[int(tail * len(ratios))]) for ratios in usual[:2])
         for tail in _TAILS
     ]
     thresholds.append(thresholds[0] / 2)
@@ -179,8 +179,3 @@ def _least_hits(rows: int, chance_rows: int, p_value: float) -> int:
     hits = np.arange(1, rows + 1)
     p = scipy.stats.hypergeom.sf(hits - 1, rows + chance_rows, rows, hits)
     return 1 + int((p >= p_value).sum())
-
-
-def _part(ratios: Vector, tail: float) -> float:
-    """The smallest ratio that so many of them lie below."""
-    return float(np.sort(ratios)[int(tail * len(ratios))])

@@ -62,9 +62,7 @@ def average_precision(
             scores[name] = _area(_hits(predictions, truth, label), objects[name])
     known = [score for score in scores.values() if score is not None]
     return Detection(
-        mean=float(np.mean(known)) if known else float("nan"),
-        per_class=scores,
-        objects=objects,
+        mean=float(np.mean(known)) if known else float("nan"), per_class=scores, objects=objects
     )
 
 

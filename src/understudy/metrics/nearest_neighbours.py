@@ -266,10 +266,7 @@ class Coverage:
 
 
 def coverage(
-    real: NDArray[Any],
-    synthetic: NDArray[Any],
-    *,
-    k: int = NEAREST_NEIGHBOURS,
+    real: NDArray[Any], synthetic: NDArray[Any], *, k: int = NEAREST_NEIGHBOURS
 ) -> Coverage:
     """Improved precision and recall, density and coverage, as ``prdc`` computes them.
 

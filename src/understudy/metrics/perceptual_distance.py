@@ -33,10 +33,7 @@ _BLOCK = 256  # samples that are compared together
 
 
 def nearest_pair_distances(
-    distance: PairDistance,
-    samples: Images,
-    private: Images,
-    nearest: NDArray[np.int64],
+    distance: PairDistance, samples: Images, private: Images, nearest: NDArray[np.int64]
 ) -> Vector:
     """How far each sample is from the private image that looks most like it: (n,).
 

@@ -74,12 +74,7 @@ class Roc:
     reversed: bool = False
 
 
-def roc(
-    members: NDArray[Any],
-    others: NDArray[Any],
-    *,
-    confidence: float = 0.95,
-) -> Roc:
+def roc(members: NDArray[Any], others: NDArray[Any], *, confidence: float = 0.95) -> Roc:
     """The curve of scores that are higher for members if the attack works.
 
     Args:
@@ -173,10 +168,7 @@ def _area(members: Vector, others: Vector, confidence: float) -> Interval:
 
 
 def area_by_groups(
-    members: NDArray[Any],
-    others: NDArray[Any],
-    of_members: NDArray[Any],
-    of_others: NDArray[Any],
+    members: NDArray[Any], others: NDArray[Any], of_members: NDArray[Any], of_others: NDArray[Any]
 ) -> Interval:
     """The area where scores come in groups that hang together (Obuchowski 1997).
 

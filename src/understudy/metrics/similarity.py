@@ -35,13 +35,8 @@ def mse(a: Images, b: Images) -> Vector:
     return errors
 
 
-def psnr(a: Images, b: Images) -> Vector:
-    """Peak signal-to-noise ratio of pairs as of `mse`, in decibels; infinite for the same image."""
-    return decibels(mse(a, b))
-
-
 def decibels(errors: Vector) -> Vector:
-    """PSNR of mean squared differences: 10 log10(255² / MSE)."""
+    """PSNR of mean squared differences: 10 log10(255² / MSE); infinite for the same image."""
     with np.errstate(divide="ignore"):
         return np.asarray(10 * np.log10(255**2 / errors))
 

@@ -422,8 +422,7 @@ def _rows(side: TrainingSet, synthetic: Labelled, real: Labelled, seed: int) -> 
 
 
 def mean_and_spread(
-    results: Sequence[UtilityResult],
-    of: ResultScore = "balanced",
+    results: Sequence[UtilityResult], of: ResultScore = "balanced"
 ) -> tuple[float, float]:
     """Mean and sample standard deviation of one figure; the latter is 0 for one result.
 

@@ -120,16 +120,12 @@ def judge_fidelity(values: Sequence[MetricValue], rows: int) -> Verdict:
     judged = [of_all[metric.key] for metric in (PRECISION, COVERAGE) if metric.key in of_all]
     if not judged or rows < _COMPARABLE:
         return Verdict("fidelity", "unknown", "There are too few records to compare.", rule)
-    grade = limits.grade(min(map(_part_of_baseline, judged)))
+    grade = limits.grade(min(one.value / max(one.baseline or 0.0, 1e-9) for one in judged))
     reached = " and ".join(
         f"{value.name} {value.value:.2f} (held-out real records: {value.baseline:.2f})"
         for value in judged
     )
     return Verdict("fidelity", grade, f"The release has {reached}{_distance(of_all)}.", rule)
-
-
-def _part_of_baseline(value: MetricValue) -> float:
-    return value.value / max(value.baseline or 0.0, 1e-9)
 
 
 def _distance(of_all: Mapping[str, MetricValue]) -> str:

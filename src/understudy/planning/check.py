@@ -227,11 +227,11 @@ def _class_units(inspection: Inspection) -> dict[str, int]:
 
 
 def _class_shares(inspection: Inspection) -> dict[str, float]:
-    """Units of each class as sums count them: one of several classes is divided among these."""
+    """Units of each class as sums count them: one of c classes as 1 / sqrt(c) in each."""
     classes = Counter(unit for units in inspection.class_units.values() for unit in units)
     shares: dict[str, float] = dict(inspection.classes)
     for name, units in inspection.class_units.items():
-        shares[name] = sum(1 / classes[unit] for unit in units)
+        shares[name] = sum(classes[unit] ** -0.5 for unit in units)
     return dict(sorted(shares.items()))
 
 

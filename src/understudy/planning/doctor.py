@@ -11,12 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from understudy.backends.embedded.shipped import (
-    PHOTO_WEIGHTS,
-    STUDIO_WEIGHTS,
-    damaged,
-    is_shipped,
-)
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS, damaged, is_shipped
 from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
 from understudy.core.independence import product

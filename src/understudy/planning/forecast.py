@@ -258,10 +258,7 @@ def _sampled(release: Release) -> tuple[Labels, Images]:
 
 
 def _accuracy(
-    prepared: Prepared,
-    classifier: LinearClassifier | None,
-    draw: DrawOfClass,
-    sizes: Sequence[int],
+    prepared: Prepared, classifier: LinearClassifier | None, draw: DrawOfClass, sizes: Sequence[int]
 ) -> float | None:
     """Balanced accuracy of a released classifier on drawings that were in no record."""
     encoder = prepared.context.encoder

@@ -68,11 +68,7 @@ BOTTLES: Mapping[str, Colour] = {
     "green": (50, 150, 86),
     "brown": (124, 74, 40),
 }
-CAPS: Mapping[str, Colour] = {
-    "white": (250, 250, 250),
-    "black": (44, 44, 50),
-    "red": (208, 52, 48),
-}
+CAPS: Mapping[str, Colour] = {"white": (250, 250, 250), "black": (44, 44, 50), "red": (208, 52, 48)}
 FRAME_COLOURS: Mapping[str, Colour] = {
     "golden": (222, 172, 62),
     "black": (40, 40, 46),

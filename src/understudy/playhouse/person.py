@@ -127,13 +127,7 @@ class PersonLook:
 
 
 def draw_person(
-    canvas: Canvas,
-    status: str,
-    look: PersonLook,
-    ink: Ink,
-    *,
-    light: bool,
-    seated: bool = False,
+    canvas: Canvas, status: str, look: PersonLook, ink: Ink, *, light: bool, seated: bool = False
 ) -> dict[str, Point]:
     """Draw a person at the canvas's place; their joints by name, in their own coordinates."""
     pose = {**PERSON_POSES[status], **SEATED} if seated else PERSON_POSES[status]

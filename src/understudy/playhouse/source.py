@@ -178,11 +178,7 @@ def _small_picture(home: Home, index: int) -> DrawnImage:
 
 
 def open_playhouse(
-    name: str,
-    size: tuple[int, int] | None = None,
-    *,
-    split: str = "train",
-    unit: str | None = None,
+    name: str, size: tuple[int, int] | None = None, *, split: str = "train", unit: str | None = None
 ) -> PlayhouseSource:
     """The source of a name such as ``playhouse:pet-status?homes=50&per_home=20&gap=1``.
 

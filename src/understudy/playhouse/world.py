@@ -28,9 +28,7 @@ class World:
     """
 
     def __init__(
-        self,
-        size: int = 64,
-        targets: Sequence[str] = ("dog", "person", "bottle", "two-objects"),
+        self, size: int = 64, targets: Sequence[str] = ("dog", "person", "bottle", "two-objects")
     ) -> None:
         self.size = check_size(size)
         unknown = [target for target in targets if target not in LOOKS]

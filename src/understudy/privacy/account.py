@@ -195,15 +195,23 @@ class Account(StoredReleases):
         """Charge the whole plan in one transaction, before any noise is drawn.
 
         So of two runs that race for the last of a budget one gets all it needs and the other
-        nothing, and no run is refused halfway. A stage that is charged already is not again.
+        nothing, and no run is refused halfway. A stage that is charged already is not again, and
+        a selection that is charged already is over: two would be the best of more runs.
 
         Raises:
             BudgetRefused: The dataset's budget does not cover the plan. Nothing was charged.
+            RunError: The run was settled; or is a selection that another process was charged for.
         """
         if self._over:
             raise RunError("this run was settled: nothing more is released for it")
         if not self._reserved:
-            self._charge(self._plan_charges())
+            is_new = self._charge(self._plan_charges())
+            if self.plan.runs is not None and not is_new:
+                raise RunError(
+                    "a copy of this run was charged and chooses settings, or has chosen some: with "
+                    "this one, they would be chosen among more runs than were charged. Go on with "
+                    "that copy, or start a new run in another folder"
+                )
             self._reserved = True
             self._announce()
 
@@ -335,8 +343,8 @@ class Account(StoredReleases):
         details = {"share": self.plan.shares.get(stage, 1.0)}
         return Charge(self.run, stage, self.plan.events[stage], details, attempt)
 
-    def _charge(self, charges: Sequence[Charge], returning: str | None = None) -> None:
-        self._ledger.charge(
+    def _charge(self, charges: Sequence[Charge], returning: str | None = None) -> bool:
+        return self._ledger.charge(
             self._dataset,
             charges,
             unit=self.unit.name,

@@ -35,6 +35,7 @@ _RESERVE_PER_SLACK = 5.0  # the same over several runs, for each unit of their s
 
 _LOSS_STEP = 2e-3  # of privacy losses that are composed numerically, over their size
 _LOSS_STEP_RANGE = (1e-7, 1e-2)
+_LOSS_STEPS = 1 << 16  # of the losses of one event, for which dp_accounting takes about a second
 _FFT_ERROR = 1e-12  # of a delta that is composed numerically, at most: it is taken off
 _MU_STEP = 1.0002  # to which mu of a sampled step is solved for: its noise is 0.02 % too much
 _MU_STEPS = 12_000  # about the limit theorem's mu, to either side: factors of 11
@@ -365,13 +366,15 @@ def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: f
         others: The others.
         delta: Where epsilon is read off. The result is an upper bound: losses are rounded to a grid
             by "connect the dots" (Doroshenko et al. 2022), which dominates them, and what is cut
-            off counts as certain. It is tight to about 1e-3.
+            off counts as certain. It is tight to about 1e-3; of few steps on small samples, whose
+            losses go far beyond their usual size, to less (`_LOSS_STEPS`).
     """
     others = list(others)
     size = mu + math.fsum(_loss_size(one) for one in others)
     least, most = _LOSS_STEP_RANGE
+    fine = max(_LOSS_STEP * size, *(_loss_range(one) / _LOSS_STEPS for one in others), least)
     # A power of two, so that an event is discretised the same beside most others.
-    interval = 2.0 ** math.floor(math.log2(min(max(_LOSS_STEP * size, least), most)))
+    interval = 2.0 ** math.floor(math.log2(min(fine, most)))
     total = _pld(Gaussian(mu), interval) if mu > 0 else None
     for one in others:
         total = _pld(one, interval) if total is None else total.compose(_pld(one, interval))
@@ -384,6 +387,15 @@ def _loss_size(event: Laplace | SampledGaussian) -> float:
         return event.epsilon
     # Bu, Dong, Long and Su 2020: k steps tend to q sqrt(k (e^(mu^2) - 1))-GDP.
     return event.rate * math.sqrt(event.steps * math.expm1(min(event.mu**2, 700.0)))
+
+
+def _loss_range(event: Laplace | SampledGaussian) -> float:
+    """How far the privacy loss of an event goes at most, in one of its steps."""
+    if isinstance(event, Laplace):
+        return event.epsilon
+    normal = 10.0  # standard deviations beyond which dp_accounting cuts off
+    loss = min(normal * event.mu + event.mu**2 / 2, 700.0)
+    return math.log1p(event.rate * math.expm1(loss))
 
 
 @lru_cache(maxsize=32)

@@ -26,7 +26,7 @@ class BlockSizes(Query):
 
     Proof: each of B numbers lies within h of 0, half of the range log(largest / smallest), so their
     norm is at most sqrt(B) h; the square of their mean, less h^2 / 2, lies within h^2 / 2 of 0, so
-    with it the norm is at most sqrt(B h^2 + h^4 / 4); a unit's are averaged, and clipped to that.
+    with it the norm is at most sqrt(B h^2 + h^4 / 4), which what a unit adds is clipped to.
 
     Args:
         cells: The partition that gives each record its centre.

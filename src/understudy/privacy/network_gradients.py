@@ -53,6 +53,7 @@ class NetworkGradients(Query):
     """
 
     description = "sums of clipped gradients of a network at public weights, of sampled units"
+    pooled = True
 
     def __init__(self, loss: Loss, classes: int, dim: int, clip_norm: float) -> None:
         self.cells = Cells(np.zeros((classes, 1, dim)))

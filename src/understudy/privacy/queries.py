@@ -1,9 +1,11 @@
 """What may be asked of private records, and the proof of how much one unit can change the answer.
 
 Every query is a sum over units of a vector c, stacked over ``slots`` clusters of ``width`` numbers:
-the average of what the unit's records add, so that a sum over a count of units is a mean. `sums`
-clips c so that ||c||_2 <= bound holds whatever a query computes, so a mistake in here costs
-utility, never privacy. From that one bound follow the sensitivities:
+what the unit's records add, over the L2 norm of its numbers of records in each class
+(`sums.unit_weights`); where all records add to the same slots, their average. So a sum over a count
+of units with the same weights is a mean. `sums` clips c so that ||c||_2 <= bound holds whatever a
+query computes, so a mistake in here costs utility, never privacy. From that one bound follow the
+sensitivities:
 
 * add or remove one unit: the sum changes by c itself, so by at most ``bound``;
 * replace one unit: by c - c', so by at most 2 bound, and where contributions have non-negative
@@ -70,6 +72,11 @@ class Query(ABC):
         """(width,) weights of the norm and divisors of the noise; None where all are 1."""
         return None
 
+    @property
+    def pooled(self) -> bool:
+        """Whether records of several classes add to the same slots: a unit's are then averaged."""
+        return False
+
     def sensitivity(self, adjacency: Adjacency) -> float:
         """Largest L2 change of the sum between neighbouring datasets (proof: module docstring)."""
         if adjacency == "add-remove":
@@ -90,6 +97,7 @@ class Query(ABC):
             slot,
             contributions,
             groups,
+            None if self.pooled else labels,
             slots=self.slots,
             bound=self.bound,
             grid=grid,
@@ -115,8 +123,8 @@ class Query(ABC):
 class Counts(Query):
     """How many units each cluster holds.
 
-    Proof: a unit adds a non-negative vector whose numbers sum to 1, and an L2 norm is at most the
-    L1 norm.
+    Proof: a unit with m_c records in class c adds m_c / ||m||_2 to the clusters of the class, all
+    together, and an L2 norm is at most the L1 norm.
     """
 
     description = "counts per cluster"
@@ -140,7 +148,7 @@ def clip_rows(rows: Vector, radius: float, out: Vector, *, times: float = 1.0) -
 class ClippedSums(Query):
     """Per cluster, the sum of x - centre clipped to ``radius``.
 
-    Proof: a unit's average is clipped to norm ``radius``.
+    Proof: what a unit adds is clipped to norm ``radius``.
     """
 
     description = "sums per cluster of the difference to its centre"
@@ -162,7 +170,7 @@ class CountAndSum(Query):
     a^2 = 1 / (1 + sqrt(d)): about what makes the error of sum / count smallest, since the sum has
     d noisy numbers and the count one (Su et al. 2016, section 4.2, for the L2 case).
 
-    Proof: ||(a, b v)||^2 <= a^2 + b^2 = 1, and a unit's average of them is clipped to norm 1.
+    Proof: ||(a, b v)||^2 <= a^2 + b^2 = 1, and what a unit adds is clipped to norm 1.
     """
 
     description = "counts and sums per cluster, jointly"
@@ -202,8 +210,8 @@ class CountAndSum(Query):
 class DiagonalMoments(Query):
     """Per cluster, the sum of the squares of x - centre clipped to ``radius``.
 
-    Proof: with ||v|| <= R, the vector of squares has ||v^2||_2 <= ||v^2||_1 = ||v||^2 <= R^2; a
-    unit's average of such non-negative vectors is clipped to R^2.
+    Proof: with ||v|| <= R, the vector of squares has ||v^2||_2 <= ||v^2||_1 = ||v||^2 <= R^2; what
+    a unit adds of such non-negative vectors is clipped to R^2.
     """
 
     description = "sums per cluster of the squared difference to its centre, each dimension"
@@ -226,9 +234,9 @@ class FullMoments(Query):
     The upper triangle is released, with off-diagonal noise smaller by sqrt(2), which is the same as
     weighting those numbers by sqrt(2): the weighted norm is then the Frobenius norm.
 
-    Proof: the Frobenius norm of a unit's averaged outer products is at most the average of
-    ||v||^2, so at most R^2 (`sums.bounded_outer_sum`). Positive semidefinite matrices have
-    non-negative inner products.
+    Proof: the Frobenius norm of a sum of outer products is at most the sum of ||v||^2, so of a
+    unit's at most R^2 (`sums.bounded_outer_sum`). Positive semidefinite matrices have non-negative
+    inner products.
 
     Args:
         cells: The partition that gives each record its centre.
@@ -248,6 +256,14 @@ class FullMoments(Query):
         )
         self.slots = int(self.slot_of_cell.max()) + 1
         self.width = cells.dim * (cells.dim + 1) // 2
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a matrix is of clusters of several classes."""
+        classes, clusters = self.cells.centres.shape[:2]
+        class_of = np.repeat(np.arange(classes), clusters)
+        pairs = np.unique(self.slot_of_cell * classes + class_of)
+        return len(np.unique(pairs // classes)) < len(pairs)
 
     @property
     def records_at_once(self) -> int:
@@ -274,7 +290,13 @@ class FullMoments(Query):
         """Exact sum of a block's outer products."""
         slot, rows = self.contributions(values, labels)
         return sums.bounded_outer_sum(
-            slot, rows, groups, slots=self.slots, radius=self.radius, step=math.sqrt(grid)
+            slot,
+            rows,
+            groups,
+            None if self.pooled else labels,
+            slots=self.slots,
+            radius=self.radius,
+            step=math.sqrt(grid),
         )
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
@@ -295,9 +317,7 @@ class FullMoments(Query):
 class Votes(Query):
     """Each unit votes for the candidate of its own class that is nearest to it.
 
-    Proof: a record adds one 1; a unit's votes are divided by their number, so they are non-negative
-    and add up to 1, and an L2 norm is at most the L1 norm. One vote per unit, whatever the number
-    of classes.
+    Proof: as `Counts`. A unit's votes have an L2 norm of at most 1, whatever the number of classes.
 
     Args:
         candidates: (classes, m, d).
@@ -329,7 +349,7 @@ class Votes(Query):
 class NormHistogram(Query):
     """How many units have a norm of x - centre in each of the bins between ``edges``.
 
-    Proof: as `Votes`; a unit of several rows spreads one vote over its bins.
+    Proof: a unit of several rows spreads one vote over its bins, whatever their classes.
 
     Args:
         cells: The partition that gives each record its centre.
@@ -338,6 +358,7 @@ class NormHistogram(Query):
 
     description = "histogram of norms"
     alike = True
+    pooled = True
 
     def __init__(self, cells: Cells, edges: Vector) -> None:
         self.cells, self.edges = cells, edges
@@ -354,8 +375,8 @@ class NormHistogram(Query):
 class RecallCounts(Query):
     """How many units of each class a public linear classifier finds, and how many it misses.
 
-    Proof: as `Votes`; a unit of several records spreads one vote over its outcomes. What a record
-    adds depends on it alone: its logits are a `Projection`, and the first of equal ones counts.
+    Proof: as `Counts`. What a record adds depends on it alone: its logits are a `Projection`, and
+    the first of equal ones counts.
 
     Args:
         theta: (d + 1, C) public weights; the last row is the intercept's.
@@ -384,9 +405,9 @@ class ClippedGradients(Query):
     at public weights. It has rank one, so its Frobenius norm is ||(x, 1)|| ||p - e_y||. All of the
     matrix is one contribution: the query has one cluster, and `gradient` shapes the answer.
 
-    Proof: a unit's average matrix is clipped to a Frobenius norm of ``clip_norm``, whatever it is.
-    Two of them may point in opposite directions, so replacing a unit moves the sum by up to twice
-    that. What a record adds depends on it alone: the logits are a `Projection`, the
+    Proof: the average of a unit's matrices is clipped to a Frobenius norm of ``clip_norm``,
+    whatever it is. Two of them may point in opposite directions, so replacing a unit moves the sum
+    by up to twice that. What a record adds depends on it alone: the logits are a `Projection`, the
     probabilities a `row_softmax`, and the rest are products of single numbers.
 
     Args:
@@ -395,6 +416,7 @@ class ClippedGradients(Query):
     """
 
     description = "sums of clipped gradients of a softmax regression at public weights"
+    pooled = True
 
     def __init__(self, theta: Vector, clip_norm: float) -> None:
         self.theta, self.bound = np.ascontiguousarray(theta, dtype=np.float64), clip_norm

@@ -1,7 +1,8 @@
 """Exact integer sums of bounded contributions: the part of every query that privacy rests on.
 
-A unit's contribution is the average of its records' vectors, clipped to an L2 norm, truncated to a
-grid and added up in int64. Truncation toward zero cannot lengthen a vector, and
+A unit's contribution is the sum of its records' vectors over the L2 norm of its numbers of records
+in each class (`unit_weights`), clipped to an L2 norm, truncated to a grid and added up in int64.
+Truncation toward zero cannot lengthen a vector, and
 integer addition knows no order, so the bound and the sum hold for any batch size, thread count,
 machine or engine, whatever the floats before them were.
 """
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.independence import require_finite, row_squares
-from understudy.core.types import Vector
+from understudy.core.types import Labels, Vector
 from understudy.privacy.accounting import MIN_SCALE
 
 UnitCodes = NDArray[np.int64]
@@ -129,6 +130,22 @@ def _gather(
     return scipy.sparse.csr_array((np.ones(n, dtype=dtype), order, starts), shape=(size, n))
 
 
+def unit_weights(groups: UnitCodes, labels: Labels | None) -> Vector:
+    """What each record of a unit is multiplied with: (n,), one over ||m||_2.
+
+    m is the unit's numbers of records in each class. Where what is added to is apart for each
+    class, ||sum_c m_c w_c||_2 <= ||m||_2 for vectors w_c of norm 1, so a unit adds as much as a
+    record can, and not less because it is in several classes. Of one class, or with labels None, it
+    is the average of its records.
+    """
+    groups = np.unique(groups, return_inverse=True)[1]
+    if labels is None:
+        return np.asarray(1 / np.bincount(groups)[groups])
+    pairs, numbers = np.unique(groups * (labels.max(initial=0) + 1) + labels, return_counts=True)
+    squares = np.bincount(pairs // (labels.max(initial=0) + 1), numbers.astype(np.float64) ** 2)
+    return np.asarray(1 / np.sqrt(squares)[groups])
+
+
 def _clip_factor(norms: Vector, bound: float) -> Vector:
     require_finite(norms)
     limit = bound * (1 - _MARGIN)
@@ -152,6 +169,7 @@ def bounded_sum(
     slot: NDArray[Any],
     rows: Vector,
     groups: UnitCodes | None,
+    labels: Labels | None = None,
     *,
     slots: int,
     bound: float,
@@ -164,6 +182,7 @@ def bounded_sum(
         slot: (n,) which of the ``slots`` vectors a row adds to.
         rows: (n, width) float64, what it adds.
         groups: Unit of each record, or None where every record is a unit.
+        labels: Class of each record, where the slots of different classes differ (`unit_weights`).
         slots: Number of stacked vectors.
         bound: L2 norm that one unit's contribution, stacked over the slots, cannot exceed.
         grid: The grid step.
@@ -177,6 +196,7 @@ def bounded_sum(
         InputError: A value that is not finite.
     """
     if groups is not None and len(groups):
+        rows = rows * unit_weights(groups, labels)[:, None]
         slot, rows, groups = _merge_units(slot, rows, groups, slots)
     squares = row_squares(rows if weights is None else rows * weights)
     norms = np.sqrt(squares if groups is None else np.bincount(groups, squares))
@@ -197,18 +217,18 @@ def bounded_sum(
 def _merge_units(
     slot: NDArray[Any], rows: Vector, groups: UnitCodes, slots: int
 ) -> tuple[NDArray[Any], Vector, UnitCodes]:
-    """The average of a unit's records, one row per (unit, slot)."""
+    """The sum of a unit's records, one row per (unit, slot)."""
     groups = np.unique(groups, return_inverse=True)[1]
     keys, position = np.unique(groups * slots + slot, return_inverse=True)
     merged = np.asarray(_gather(position, len(keys), np.float64) @ rows)
-    owner = keys // slots
-    return keys % slots, merged / np.bincount(groups)[owner][:, None], owner
+    return keys % slots, merged, keys // slots
 
 
 def bounded_outer_sum(
     slot: NDArray[Any],
     rows: Vector,
     groups: UnitCodes | None,
+    labels: Labels | None = None,
     *,
     slots: int,
     radius: float,
@@ -216,16 +236,18 @@ def bounded_outer_sum(
 ) -> NDArray[np.int64]:
     """Sum over units of the outer products of their clipped and truncated rows.
 
-    A unit's rows are each clipped to ``radius``, divided by the root of their number, and truncated
-    to ``step``. The sum of u u^T over them has a Frobenius norm of at most its trace,
-    sum ||u||^2 <= (radius / step)^2, and so has the stack over the slots. That the traces keep
-    this bound is checked on the integers. The products are of
-    integers below 2^18 in blocks of at most 2^16 rows, so the float64 matrix product is exact.
+    A unit's rows are each clipped to ``radius``, multiplied with the root of their weight
+    (`unit_weights`), and truncated to ``step``. The sum of u u^T over those of a slot has a
+    Frobenius norm of at most its trace, sum ||u||^2, and the stack over the slots of at most the L2
+    norm of the traces, which is (radius / step)^2 or less. That the traces keep this bound is
+    checked on the integers. The products are of integers below 2^18 in blocks of at most 2^16 rows,
+    so the float64 matrix product is exact.
 
     Args:
         slot: (n,) which of the ``slots`` matrices a row adds to.
         rows: (n, d) float64, n at most 2^16.
         groups: Unit of each record, or None where every record is a unit.
+        labels: Class of each record, where the slots of different classes differ.
         slots: Number of stacked matrices.
         radius: Bound on a row's norm; at most 2^18 steps.
         step: Grid step of a row; the matrices' own grid is its square.
@@ -238,12 +260,13 @@ def bounded_outer_sum(
     squares = row_squares(rows)
     factor = _clip_factor(np.sqrt(squares), radius)
     if groups is not None:
-        groups = np.unique(groups, return_inverse=True)[1]
-        factor /= np.sqrt(np.bincount(groups))[groups]
+        factor *= np.sqrt(unit_weights(groups, labels))
     steps = rows * (factor / step)[:, None]
     np.trunc(steps, out=steps)
-    squares = row_squares(steps)
-    traces = np.asarray(squares if groups is None else np.bincount(groups, squares), np.float64)
+    traces = row_squares(steps)
+    if groups is not None:
+        _, traces, owner = _merge_units(slot, traces[:, None], groups, slots)
+        traces = np.sqrt(np.bincount(owner, np.square(traces[:, 0])))
     _check_bound(traces, radius / step)
     upper = np.triu_indices(rows.shape[1])
     total = np.zeros((slots, len(upper[0])), dtype=np.int64)

@@ -9,11 +9,12 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from understudy.core.ports import Source
 
 NamedArrays = Mapping[str, NDArray[Any]]
+
+_LOOK = 0.5  # seconds that a lock is tried for, which a process may hold that looks at it
 
 _NOT_A_RUN = {
     False: "choose another --out",
@@ -202,10 +205,8 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
     except OSError as error:
         raise RunError(f"{out}: cannot write here: {error.strerror}") from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunError(f"{out}: another process works on this run; wait for it") from error
+        if not _held(lock):
+            raise RunError(f"{out}: another process works on this run; wait for it")
         new = not start.exists()
         known: dict[str, Any]
         if new:
@@ -219,7 +220,7 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             yield folder
         except UnderstudyError:
             if new and not folder.begun:  # leave the name free for the next try
-                shutil.rmtree(paths.owner)
+                shutil.rmtree(paths.owner, ignore_errors=True)  # a link, say: the error goes first
                 if is_new:
                     with suppress(OSError):
                         out.rmdir()
@@ -227,6 +228,19 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         finally:
             if paths.owner.is_dir():
                 close_to_others(paths.owner)
+
+
+def _held(lock: IO[str]) -> bool:
+    """Whether the lock is this process's now: who lists runs holds each for a moment."""
+    end = time.monotonic() + _LOOK
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOK / 50)
 
 
 def _holds_something(out: Path) -> bool:
@@ -242,7 +256,7 @@ def read_start(start: Path) -> dict[str, Any]:
     try:
         known = json.loads(start.read_text(encoding="utf-8"))
         return {"run": str(known["run"]), "settings": dict(known["settings"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{start}: damaged, so this run cannot be resumed: {error}") from error
 
 

@@ -74,12 +74,7 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """Every value of every release as flat rows, as ``pandas.DataFrame`` takes them."""
         return [
-            {
-                "release": release.name,
-                "method": release.record.method,
-                **_budget(release),
-                **row,
-            }
+            {"release": release.name, "method": release.record.method, **_budget(release), **row}
             for release in self.releases
             for row in (release.evaluation.rows() if release.evaluation else ())
         ]

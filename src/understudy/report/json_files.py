@@ -11,13 +11,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.core.results import EVALUATION_SCHEMA, Evaluation
 from understudy.report import verdict_table
 from understudy.report.comparison import release_facts
-from understudy.report.record import (
-    BudgetState,
-    ModelScore,
-    OwnerRecord,
-    Recall,
-    RunRecord,
-)
+from understudy.report.record import BudgetState, ModelScore, OwnerRecord, Recall, RunRecord
 from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
 
 REPORT_SCHEMA = "understudy-report/1"  # name and version of the form

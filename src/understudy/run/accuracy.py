@@ -29,7 +29,6 @@ from understudy.metrics.utility import (
     Labelled,
     Network,
     UtilityReport,
-    UtilityResult,
     gather,
     mean_and_spread,
     score,
@@ -145,7 +144,8 @@ def measure(
         )
         accuracies.append(_accuracy(WORDS[network], report))
         if network == DISCRIMINANT and classifier is not None and features is not None:
-            statistics = released_result(features, classifier, pair[1], synthetic.classes)
+            model = EncodedClassifier(features, classifier, pair[1].values.shape[1:])
+            statistics = score(model, pair[1], synthetic.classes, n_train=0)
             report = replace(report, synthetic=(statistics,))
             accuracies.append(replace(_accuracy(RELEASED_WORDS, report), released=True))
     return tuple(accuracies)
@@ -154,21 +154,6 @@ def measure(
 def _accuracy(model: str, report: UtilityReport) -> Accuracy:
     release, real = (mean_and_spread(side)[0] for side in (report.synthetic, report.real))
     return Accuracy(model, release, real, report)
-
-
-def released_result(
-    encoder: Encoder, classifier: LinearClassifier, test: Labelled, classes: Sequence[str]
-) -> UtilityResult:
-    """How well the released statistics classify a real test set.
-
-    Args:
-        encoder: Of the run.
-        classifier: The statistics.
-        test: Real images.
-        classes: What the classifier's scores are of.
-    """
-    model = EncodedClassifier(encoder, classifier, test.values.shape[1:])
-    return score(model, test, classes, n_train=0)
 
 
 def training_note(rows: int, shape: Shape | None, config: RunConfig) -> str:

@@ -136,9 +136,9 @@ def dataset_account(
 
 
 def _is_place(source: str) -> bool:
-    from understudy.data.open_source import paths_of
+    from understudy.data.open_source import has_prefix, paths_of
 
-    return source.startswith("hf:") or bool(paths_of(source))
+    return has_prefix(source) or bool(paths_of(source))
 
 
 def _find(book: Ledger, source: str, reading: LedgerReading) -> Dataset:

@@ -34,8 +34,8 @@ NOTED_EPSILON = 10.0
 """Above it the plan says how little an epsilon protects."""
 
 _NEEDED: Mapping[str, str] = {
-    "source": "say it on the command line or in the file",
-    "out": "say it on the command line or in the file",
+    "source": "name the private dataset, such as photos/, or with --config as 'source: photos/'",
+    "out": "name a folder for the result, --out out/, or with --config as 'out: out/'",
     "epsilon": (
         "say how much of the dataset's privacy this run may spend: --epsilon 1 (1 to 3 is usual), "
         "or a part of the budget that `understudy ledger set-budget` sets: --epsilon rest, "

@@ -60,12 +60,7 @@ from understudy.run.models import (
 )
 from understudy.run.progress import Bars
 from understudy.run.quality_filter import quality_of
-from understudy.run.remote_run import (
-    connect_remote,
-    planned_calls,
-    reads_private,
-    remote_models,
-)
+from understudy.run.remote_run import connect_remote, planned_calls, reads_private, remote_models
 from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput
 from understudy.steps.quality import QualityFilter
@@ -196,6 +191,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.output.count,
+        several=config.privacy.unit_column is not None,
         **load_models(names, source, config.models.device),
     )
     open_matching = partial(_open_matching, source, config)

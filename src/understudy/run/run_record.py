@@ -60,10 +60,7 @@ ONE_CLASS = (
 
 
 def run_record(
-    prepared: Prepared,
-    release: Release,
-    receipt: Receipt,
-    facts: Mapping[str, Any],
+    prepared: Prepared, release: Release, receipt: Receipt, facts: Mapping[str, Any]
 ) -> RunRecord:
     """The public facts of a run."""
     config = prepared.config

@@ -21,7 +21,9 @@ from understudy.core.errors import ConfigError
 from understudy.core.files import ReleaseFormat, owner_file
 from understudy.core.ports import Events, Source
 from understudy.core.types import Release, Vector
+from understudy.data.batches import batch_size
 from understudy.methods.open_selection import OpenMaterials, Selection, require_same
+from understudy.metrics.fingerprints import record_digests
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure
 from understudy.privacy.unit import Adjacency
@@ -181,6 +183,7 @@ class OpenSession(Session):
         prints = Fingerprints.of(prepared.pool)
         content = hashlib.blake2b(candidates.labels.tobytes() + prints.digests.tobytes())
         require_same(self.folder.keep, prepared.select.candidates, content.hexdigest())
+        self._require_same_steering()
         _require_candidates(candidates, classes)
         method = prepared.select.openly
         selected = int(method.sizes(candidates.labels, len(classes), prepared.params).sum())
@@ -222,6 +225,25 @@ class OpenSession(Session):
             attacks=self.leak.attacks,
             copies=self.leak.copies,
         )
+
+    def _require_same_steering(self) -> None:
+        """Refuse to go on with other records that steer: weights of the first ones are stored.
+
+        Their digests are keyed, for the store holds nothing private.
+        """
+        prepared = self.prepared
+        private = prepared.source if prepared.private else None
+        steering = {"reference records": prepared.reference, "private records": private}
+        for role, source in steering.items():
+            if source is not None:
+                parts = [
+                    (batch.labels.tobytes(), record_digests(batch.values).tobytes())
+                    for batch in source.batches(batch_size(source))
+                ]
+                content = hashlib.blake2b(key=self.ledger.key)
+                for part in (*(labels for labels, _ in parts), *(prints for _, prints in parts)):
+                    content.update(part)
+                require_same(self.folder.keep, source.name, content.hexdigest(), role)
 
     def _embedded(self, source: Source) -> EmbeddedRows:
         prepared = self.prepared

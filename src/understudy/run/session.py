@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import MethodStopped, RunComplete
+from understudy.core.errors import MethodStopped, RunComplete, RunError
 from understudy.core.ports import Engine, Events, Source
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
@@ -125,6 +125,13 @@ class Session:
         with timed(self.seconds, "recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
             self.dataset, self.concerned = dataset, self.ledger.concerned(dataset.id)
+        charged = self.ledger.charged(folder.run)
+        if charged is not None and charged.id != dataset.id:
+            raise RunError(
+                f"{folder.out}: {prepared.source.name} has changed since this run was charged for "
+                f"{charged.name}: it is another dataset to the ledger. Put its records back, or "
+                "start a new run in another folder. What was charged stays spent"
+            )
         opened = prepared
         self._hold_out()
         prepared = self.prepared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events, Source
@@ -19,7 +19,7 @@ from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import Network
 from understudy.release.outputs import open_release, read_json, release_folder
 from understudy.report import RunRecord, read_record
-from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks
+from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks, usual_networks
 from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.released_classifier import (
@@ -111,7 +111,7 @@ def train_classifier(
         else:
             _onnx(chosen, rows, record, None)  # what cannot be written is refused first
             bar = EpochBar(events.step, f"training on the release: {WORDS[chosen]}")
-            data = _onnx(chosen, rows, record, _Training(seed, epochs, bar))
+            data = _onnx(chosen, rows, record, {"seed": seed, "epochs": epochs, "progress": bar})
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
     return ExportedClassifier(path, chosen, rows.classes, len(rows.labels), kind, source.shape)
@@ -146,16 +146,9 @@ def _require_format(path: Path, network: Network) -> None:
         )
 
 
-def usual_classifier(source: Source) -> Network:
-    """The network that is trained on a release where none is named."""
-    if source.kind == "embeddings":
-        return "two-layer"
-    return "cnn" if front_end(source.shape) is None else DISCRIMINANT
-
-
 def _network(asked: str | None, source: Source, epochs: int | None, events: Events) -> Network:
     """The network."""
-    usual = usual_classifier(source)
+    usual = usual_networks(source)[-1]
     if asked is None and usual == "cnn":
         events.warning(
             f"these images have a size for which there is no {DISCRIMINANT} (16 to 256 pixels a "
@@ -185,15 +178,6 @@ def _network(asked: str | None, source: Source, epochs: int | None, events: Even
     return chosen
 
 
-@dataclass(frozen=True)
-class _Training:
-    """How to train."""
-
-    seed: int
-    epochs: int | None
-    progress: EpochBar
-
-
 def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
     """The discriminant of the samples as a file."""
     encoder = front_end(rows.values.shape[1:])
@@ -207,8 +191,10 @@ def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
     return written_classifier(classifier, path, {**facts, "trained on": "samples"})
 
 
-def _onnx(network: str, rows: Labelled, record: RunRecord, training: _Training | None) -> bytes:
-    """The network as ONNX: trained, or as it is before."""
+def _onnx(
+    network: str, rows: Labelled, record: RunRecord, training: dict[str, Any] | None
+) -> bytes:
+    """The network as ONNX: trained with these options, or as it is before."""
     from understudy.metrics.networks.architectures import two_layer
     from understudy.metrics.networks.classifier import untrained
     from understudy.metrics.networks.classifier_training import train
@@ -225,15 +211,7 @@ def _onnx(network: str, rows: Labelled, record: RunRecord, training: _Training |
         )
         classifier = untrained(network, model.eval(), x[:1], classes)
     else:
-        classifier = train(
-            network,
-            x,
-            rows.labels,
-            classes=classes,
-            seed=training.seed,
-            epochs=training.epochs,
-            progress=training.progress,
-        )
+        classifier = train(network, x, rows.labels, classes=classes, **training)
     encoders = [model.name for model in record.models if model.role == "encoder"]
     embedded = rows.values.ndim == 2 and encoders
     facts = file_facts(record, rows.classes, encoders[0] if embedded else None)

@@ -22,7 +22,7 @@ with packages_for("training a model", "server"):
 from understudy.metrics.networks.classifier import accuracy
 from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.detector import detector_ap50, one_stage_detector
-from understudy.metrics.networks.detector_training import BoxAugmentation, train_detector
+from understudy.metrics.networks.detector_training import train_detector
 from understudy.metrics.networks.recipes import IMAGES
 
 HALF_WIDTH = 16
@@ -48,12 +48,10 @@ class SmallModelTraining:
         network: Of classifiers: ``"resnet-in"`` as above; ``"cnn"`` for the small CNN alone, or
             ``"mobilenetv2"`` at half its width, the paper's.
         epochs: Passes over the images; None for the recipe's own number.
-        device: Where they are trained: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
     """
 
     network: ClassifierName = "resnet-in"
     epochs: int | None = None
-    device: str = "auto"
 
     def train(
         self,
@@ -77,9 +75,9 @@ class SmallModelTraining:
                 classes=classes,
                 seed=seed,
                 epochs=self.epochs,
-                augmentation=BoxAugmentation(camera=True),
+                camera=True,
                 validation=validation,
-                device=self._device(),
+                device=str(HubOptions().placement()[0]),
                 progress=progress,
             )
             return TrainedModel(_state(detector), detector_ap50(detector, *validation))
@@ -110,14 +108,11 @@ class SmallModelTraining:
             flip=True,
             camera=network == "resnet-in",
             validation=(held_out.images, held_out.labels),
-            device=self._device(),
+            device=str(HubOptions().placement()[0]),
             progress=progress,
         )
         score = accuracy(classifier, held_out.images, held_out.labels)
         return TrainedModel(_state(classifier, network), score)
-
-    def _device(self) -> str:
-        return str(HubOptions(device=self.device).placement()[0])
 
     def export(self, kind: ModelKind, state: bytes, shape: Shape, classes: int) -> bytes:
         """The model as ONNX, its input standardised inside."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import logging
+import math
 import signal
 import socket
 import ssl
@@ -38,7 +39,7 @@ from understudy.server.connections import (
     listening_sockets,
 )
 from understudy.server.job_service import JobService, ServerKeys, alone_in, new_pairing_code
-from understudy.server.job_store import JobStore, Quotas
+from understudy.server.job_store import JobStore, Quotas, WallClock
 from understudy.server.sealed_folders import JobFolders
 from understudy.server.worker import WorkerPool
 
@@ -57,6 +58,18 @@ TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
 _CERTIFICATE_DAYS = 3650
 EVERY_ADDRESS = ("0.0.0.0", "::", "")
 """Hosts that stand for all addresses of a machine."""
+
+
+def _steady_clock() -> WallClock:
+    """Seconds since 1970 that go on where the machine's clock is set back: jobs end in time."""
+    offset = -math.inf
+
+    def now() -> int:
+        nonlocal offset
+        offset = max(offset, time.time() - time.monotonic())
+        return int(offset + time.monotonic())
+
+    return now
 
 
 @dataclass(frozen=True)
@@ -125,9 +138,7 @@ class ServerOptions:
         """Its database, opened."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = str(self.folder.absolute() / "server.db")  # a ? in it would begin options
-        return JobStore(
-            self.database or URL.create("sqlite", database=file), lambda: int(time.time())
-        )
+        return JobStore(self.database or URL.create("sqlite", database=file), _steady_clock())
 
     def pipeline(self) -> JobPipeline:
         """What makes models of jobs, over the generator and the tuner of one name.

@@ -23,10 +23,7 @@ def nearest(points: Vector, centres: Vector) -> Labels:
 
 
 def weighted_kmeans(
-    points: Vector,
-    weights: Vector,
-    clusters: int,
-    rng: np.random.Generator,
+    points: Vector, weights: Vector, clusters: int, rng: np.random.Generator
 ) -> Vector:
     """Centres (k, d) of weighted points (m, d): the best of some k-means++ starts, then Lloyd."""
     points, weights = points[weights > 0], weights[weights > 0]

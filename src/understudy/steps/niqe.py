@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Vector
-from understudy.steps.mscn import (
-    Planes,
-    blocks,
-    check_images,
-    chunks,
-    gaussian_taps,
-    normalize,
-)
+from understudy.steps.mscn import Planes, blocks, check_images, chunks, gaussian_taps, normalize
 from understudy.steps.niqe_model import FEATURES, SMALLEST_BLOCK, NiqeModel, check_block
 
 __all__ = ["NiqeModel", "fit_niqe", "niqe"]

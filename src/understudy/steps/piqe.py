@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Vector
-from understudy.steps.mscn import (
-    Planes,
-    blocks,
-    check_images,
-    chunks,
-    gaussian_taps,
-    normalize,
-)
+from understudy.steps.mscn import Planes, blocks, check_images, chunks, gaussian_taps, normalize
 
 SIDE = 16
 """Pixels a side of a block, and the smallest side an image may have."""

@@ -110,7 +110,9 @@ class ClipStage:
         self._corpus, self._device = corpus, device
         self._tokens = caption_tokens(tokenizer, corpus.captions)
         self._targets = {
-            key: torch.tensor([_index(of, row.get(key)) for row in corpus.attributes])
+            key: torch.tensor(
+                [-1 if row.get(key) is None else of.index(row[key]) for row in corpus.attributes]
+            )
             for key, of in values.items()
         }
 
@@ -169,10 +171,6 @@ def _values(attributes: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
         for key, value in row.items():
             values.setdefault(key, set()).add(value)
     return {key: sorted(of) for key, of in values.items() if 1 < len(of) <= 64}
-
-
-def _index(values: Sequence[str], value: str | None) -> int:
-    return -1 if value is None else values.index(value)
 
 
 @torch.no_grad()

@@ -125,12 +125,7 @@ def write_corpus(
 
 
 def _parts(row: CorpusRow) -> dict[str, NDArray[np.uint8]]:
-    every = {
-        "images": row.image,
-        "segments": row.segments,
-        "edges": row.edges,
-        "poses": row.pose,
-    }
+    every = {"images": row.image, "segments": row.segments, "edges": row.edges, "poses": row.pose}
     return {key: value for key, value in every.items() if value is not None}
 
 

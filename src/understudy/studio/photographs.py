@@ -29,11 +29,7 @@ from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.data.procedural import PROCEDURAL_NAMES
 from understudy.studio.autoencoder import AutoencoderStage, from_network, in_pairs, to_network
-from understudy.studio.block_code import (
-    begin_as_linear_code,
-    new_block_code,
-    pixel_blocks,
-)
+from understudy.studio.block_code import begin_as_linear_code, new_block_code, pixel_blocks
 from understudy.studio.corpus import Corpus, CorpusRow
 from understudy.studio.plan import scaled_schedules
 from understudy.studio.sharpening import Discriminator, game

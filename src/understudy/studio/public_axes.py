@@ -72,9 +72,7 @@ def axes_of_images(batches: Iterable[Images]) -> PublicAxes:
         raise ConfigError(f"axes need {_FEWEST:,} public images at least, found {luma.count:,}")
     deviations = np.sqrt(_power_law(squares / luma.count))
     return PublicAxes(
-        deviations.astype(np.float32),
-        *luma.principal(_LUMA_AXES),
-        *chroma.principal(_CHROMA_AXES),
+        deviations.astype(np.float32), *luma.principal(_LUMA_AXES), *chroma.principal(_CHROMA_AXES)
     )
 
 

@@ -17,11 +17,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 
 from understudy.core.types import Images
-from understudy.studio.autoencoder import (
-    finer,
-    from_network,
-    to_network,
-)
+from understudy.studio.autoencoder import finer, from_network, to_network
 from understudy.studio.diffusion import UNetStage
 
 WIDTHS = (48, 96, 128)

@@ -27,11 +27,7 @@ from understudy.backends.training_loop import (
     train_network,
 )
 from understudy.core.types import Images
-from understudy.studio.autoencoder import (
-    AutoencoderStage,
-    encode_latents,
-    new_autoencoder,
-)
+from understudy.studio.autoencoder import AutoencoderStage, encode_latents, new_autoencoder
 from understudy.studio.clip_training import ClipStage, embed_images, learn_tokenizer, new_clip
 from understudy.studio.corpus import Corpus
 from understudy.studio.diffusion import (

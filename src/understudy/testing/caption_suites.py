@@ -10,12 +10,7 @@ import pytest
 from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError
 from understudy.core.ports import Captioner, Writer
-from understudy.testing.sample_inputs import (
-    check_refusals,
-    check_stated,
-    load_once,
-    striped_images,
-)
+from understudy.testing.sample_inputs import check_refusals, check_stated, load_once, striped_images
 
 CAPTIONS = 5
 

@@ -12,11 +12,7 @@ from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder, PromptedDecoder, TextEncoder
 from understudy.core.types import Embeddings, Images, Shape
-from understudy.testing.sample_inputs import (
-    CLOSE,
-    extreme_images,
-    largest_difference,
-)
+from understudy.testing.sample_inputs import CLOSE, extreme_images, largest_difference
 
 EMBEDDED = 11
 SEEDS = np.arange(EMBEDDED, dtype=np.uint64)

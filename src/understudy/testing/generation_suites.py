@@ -272,12 +272,7 @@ class TunerSuite:
         images = subject_images()
         images.setflags(write=False)
         tuned = tuner.tune(
-            images,
-            PROMPT,
-            class_prompt=CLASS,
-            settings=settings,
-            folder=tmp_path / "tuned",
-            seed=2,
+            images, PROMPT, class_prompt=CLASS, settings=settings, folder=tmp_path / "tuned", seed=2
         )
         assert isinstance(tuned, Generator)
         assert tuned.name != tuner.name

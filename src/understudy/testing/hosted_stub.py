@@ -255,16 +255,13 @@ def _colours_in(text: str) -> list[str]:
     return [word for word in text.lower().replace(",", " ").split() if word in PALETTE]
 
 
-def _nearest_colour(image: Images) -> str:
-    mean = image.reshape(-1, 3).mean(axis=0)
-    return min(PALETTE, key=lambda name: float(np.square(mean - PALETTE[name]).sum()))
-
-
 def _described(image: Images) -> str:
     """What the server sees in an image: its colour, and where it is brightest."""
     half = len(image) // 2
     where = "above" if image[:half].mean() > image[half:].mean() else "below"
-    return f"a {_nearest_colour(image)} square, brightest {where}"
+    mean = image.reshape(-1, 3).mean(axis=0)
+    colour = min(PALETTE, key=lambda name: float(np.square(mean - PALETTE[name]).sum()))
+    return f"a {colour} square, brightest {where}"
 
 
 def _chat(server: StubServer, request: StubRequest, fault: Fault | None) -> dict[str, Any]:
@@ -296,8 +293,9 @@ def _embeddings(server: StubServer, request: StubRequest, fault: Fault | None) -
         return {"data": []}
     if request.images:
         image = request.images[0].astype(np.float64) / 255
-        details = image.mean(axis=(0, 1)).tolist() + image.mean(axis=(1, 2)).tolist()
-        vector = _words(server, _described(request.images[0])) + 0.05 * _fitted(server, details)
+        details = np.concatenate([image.mean(axis=(0, 1)), image.mean(axis=(1, 2)).ravel()])
+        vector = _words(server, _described(request.images[0]))
+        vector += 0.05 * np.resize(details, server.dim)
     else:
         vector = _words(server, str(request.body["input"]))
     values = vector[:-1] if fault == "wrong dimension" else vector
@@ -314,10 +312,6 @@ def _words(server: StubServer, text: str) -> NDArray[np.float64]:
         direction = _numbers("word", word).normal(size=server.dim)
         total += direction * (3.0 if word in PALETTE else 0.3)
     return total
-
-
-def _fitted(server: StubServer, values: list[float]) -> NDArray[np.float64]:
-    return np.resize(np.array(values), server.dim)
 
 
 def _generated(server: StubServer, request: StubRequest, fault: Fault | None) -> dict[str, Any]:

@@ -11,12 +11,7 @@ from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError
 from understudy.core.ports import Detector, PoseEstimator, ScoringSegmenter, Segmenter
 from understudy.core.types import Found
-from understudy.testing.sample_inputs import (
-    check_refusals,
-    check_stated,
-    load_once,
-    striped_images,
-)
+from understudy.testing.sample_inputs import check_refusals, check_stated, load_once, striped_images
 
 
 def check_detection(detection: Found, size: tuple[int, int], classes: int) -> None:

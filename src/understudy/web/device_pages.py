@@ -44,12 +44,7 @@ from understudy.device.preferences import (
     Preferences,
     stored_preferences,
 )
-from understudy.device.review import (
-    LevelPicture,
-    ReviewedPhotos,
-    level_picture,
-    reviewed_photos,
-)
+from understudy.device.review import LevelPicture, ReviewedPhotos, level_picture, reviewed_photos
 from understudy.web.child_jobs import ChildJob
 from understudy.web.data_pages import PlaceName
 from understudy.web.photo_outlines import ShownPhoto, marked_cells, photo_cells, shown_photo
@@ -267,7 +262,8 @@ class DevicePages:
         folder = self.studio.jobs.folder.parent / "photos"
         folder.mkdir(mode=0o700, exist_ok=True)
         for old in folder.iterdir():  # of commands that are over
-            if not any(str(old) in job.words and self._is_open(job) for job in self._jobs()):
+            asking = [job for job in self._jobs() if str(old) in job.words]
+            if all(self.studio.jobs.report(job).is_over for job in asking):
                 old.unlink()
         place = folder / (secrets.token_hex(8) + suffix)
         with owner_file(place, "wb") as file:
@@ -294,9 +290,6 @@ class DevicePages:
 
     def _jobs(self) -> list[ChildJob]:
         return self.studio.jobs.of(self.home.folder)
-
-    def _is_open(self, job: ChildJob) -> bool:
-        return not self.studio.jobs.report(job).is_over
 
     def _page(
         self,
@@ -427,10 +420,6 @@ def _preview(_: WebStudio, form: Mapping[str, str]) -> list[str]:
     return ["preview", *server, *([] if form.get("measure") else ["--no-measure"])]
 
 
-def _code(form: Mapping[str, str]) -> str:
-    return f"--code={needed(form, 'code')}"
-
-
 _ACTIONS: Mapping[str, tuple[str, Words]] = {
     "add": ("/", _add),
     "segment": ("/", _segment),
@@ -441,7 +430,7 @@ _ACTIONS: Mapping[str, tuple[str, Words]] = {
     "preview": ("/preview", _preview),
     "send": ("/history", lambda _, form: ["send", f"--yes={needed(form, 'code')}"]),
     "withdraw": ("/history", lambda _, form: ["withdraw"]),
-    "delete": ("/history", lambda _, form: ["delete", _code(form)]),
+    "delete": ("/history", lambda _, form: ["delete", f"--code={needed(form, 'code')}"]),
     "status": ("/model", lambda _, form: ["status", "--wait"]),
     "model": ("/model", lambda _, form: ["model", *(["--install"] if form.get("install") else [])]),
     "rollback": ("/model", lambda _, form: ["model", "--rollback"]),

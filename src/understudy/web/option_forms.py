@@ -46,8 +46,8 @@ class FormField:
     help: str
     kind: FieldKind
     choices: tuple[str, ...]
-    least: int | None
-    most: int | None
+    least: float | None
+    most: float | None
     default: str
     value: str
 

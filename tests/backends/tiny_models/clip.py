@@ -1,7 +1,5 @@
 """Encoders of the real architectures with tiny random weights, in the hub's format."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Images of 32 x 32, latents of 8 x 8 (a factor of 4), text embeddings of 32 numbers.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny models by name, each built once a session in the hub's format."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Captioners, segmenters, detectors and pose estimators with tiny random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -184,8 +182,9 @@ def rt_detr(folder: Path) -> Path:
     return save(RTDetrForObjectDetection(config), folder, pixels)
 
 
-def _swin() -> SwinConfig:
-    return SwinConfig(
+def _of_masks() -> dict[str, Any]:
+    """What networks that give masks of queries have in common."""
+    swin = SwinConfig(
         image_size=64,
         embed_dim=8,
         depths=[1, 1, 1, 1],
@@ -193,22 +192,13 @@ def _swin() -> SwinConfig:
         window_size=4,
         out_features=["stage1", "stage2", "stage3", "stage4"],
     )
+    sizes = dict.fromkeys(("hidden_dim", "encoder_feedforward_dim", "dim_feedforward"), 32)
+    layers = {"encoder_layers": 1, "decoder_layers": 2, "num_attention_heads": 2, "num_queries": 6}
+    return {"backbone_config": swin, **sizes, **layers, **labels()}
 
 
 def mask2former(folder: Path) -> Path:
-    config = Mask2FormerConfig(
-        backbone_config=_swin(),
-        feature_size=32,
-        mask_feature_size=32,
-        hidden_dim=32,
-        encoder_feedforward_dim=32,
-        encoder_layers=1,
-        decoder_layers=2,
-        num_attention_heads=2,
-        dim_feedforward=32,
-        num_queries=6,
-        **labels(),
-    )
+    config = Mask2FormerConfig(feature_size=32, mask_feature_size=32, **_of_masks())
     size = {"shortest_edge": 64, "longest_edge": 96}
     pixels = {"image_processor_type": "Mask2FormerImageProcessor", "size": size, "size_divisor": 32}
     return save(Mask2FormerForUniversalSegmentation(config), folder, {**pixels, **IMAGENET})
@@ -217,21 +207,13 @@ def mask2former(folder: Path) -> Path:
 def oneformer(folder: Path) -> Path:
     clip(folder, longest=16)  # for its tokenizer
     config = OneFormerConfig(
-        backbone_config=_swin(),
-        num_queries=6,
         conv_dim=32,
         mask_dim=32,
-        hidden_dim=32,
-        encoder_feedforward_dim=32,
-        encoder_layers=1,
-        decoder_layers=2,
-        num_attention_heads=2,
-        dim_feedforward=32,
         is_training=False,
         task_seq_len=16,
         max_seq_len=16,
         query_dec_layers=1,
-        **labels(),
+        **_of_masks(),
     )
     size = {"shortest_edge": 64, "longest_edge": 96}
     pixels = {"image_processor_type": "OneFormerImageProcessor", "size": size}

@@ -1,7 +1,5 @@
 """Rooms with red dogs, and segmenters and detectors that know red when they see it."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

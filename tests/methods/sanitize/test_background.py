@@ -1,7 +1,5 @@
 """Backgrounds tell nothing of their object, and a segmenter that lies does not get past."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Composing: cutouts, places that bear them, exact boxes, no second object."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The noisy mean map: what it is of, what it costs, and that ten references are too few."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What leaves at each level depends on the pixels of the part alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Objects are searched for generously, and what is left of them is found again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The server's four stages at every pair of levels: they run, they repeat, levels count."""
 
-from __future__ import annotations
-
 from itertools import cycle, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sets of labelled images: bytes and back, splits, mixtures."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from understudy.methods.sanitize.training_set import LabelledSet, mixed_set, validation_split

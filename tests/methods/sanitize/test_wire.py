@@ -1,7 +1,5 @@
 """What a device and a server send each other: one form in bytes, and nothing else is taken."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Baselines of data selection: each takes what it says, a budget of each class."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -10,11 +10,7 @@ from understudy.core.types import Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.methods.base import Context
-from understudy.methods.selection.algorithm import (
-    METHOD,
-    SelectionParams,
-    select_candidates,
-)
+from understudy.methods.selection.algorithm import METHOD, SelectionParams, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import LinearProxy
@@ -199,7 +195,7 @@ def test_pseudo_records_have_the_moments_of_the_private_records():
         FEATURES * 3,  # far wider, so that nothing is clipped
         LABELS,
         CLASSES,
-        MomentStages(Stage("means", 2.0), Stage("covariance", 1.0)),
+        MomentStages(Stage("means", 2.0), None, Stage("covariance", 1.0)),
         np.random.default_rng(0),
     )
     for label in range(CLASSES):
@@ -301,8 +297,7 @@ def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"keep": 0}, {"rounds": 0}, {"axes": 0}, {"weight_decay": -1}, {"clip_norm": 0}],
+    "values", [{"keep": 0}, {"rounds": 0}, {"axes": 0}, {"weight_decay": -1}, {"clip_norm": 0}]
 )
 def test_values_out_of_range_are_refused(values):
     with pytest.raises(ConfigError, match=next(iter(values))):

@@ -1,7 +1,5 @@
 """The command that charts PrivSynth's baselines on a generator that memorises."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -132,10 +132,7 @@ class ChatWriter:
         return [variations.get(row, text) for row, text in enumerate(texts)]
 
     def _ask(
-        self,
-        rows: list[int],
-        question: Callable[[int, np.random.Generator], Question],
-        seed: int,
+        self, rows: list[int], question: Callable[[int, np.random.Generator], Question], seed: int
     ) -> tuple[dict[int, str], dict[int, str]]:
         """Ask until every row has a caption or the tries are used up."""
         texts: dict[int, str] = {}

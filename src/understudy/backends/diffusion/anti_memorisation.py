@@ -118,11 +118,7 @@ class DissimilarityHook:
     """
 
     def __init__(
-        self,
-        given: GivenLatents,
-        options: AntiMemorisationOptions,
-        scheduler: Any,
-        guidance: float,
+        self, given: GivenLatents, options: AntiMemorisationOptions, scheduler: Any, guidance: float
     ) -> None:
         self._given, self._options = given, options
         self._signal_shares = scheduler.alphas_cumprod.float().cpu()
@@ -136,7 +132,8 @@ class DissimilarityHook:
         latents, share = args[0][-len(bound) :].float(), self._signal_share(args[1])
         prediction = bound if free is None else free + self._guidance * (bound - free)
         near = self._given.nearest(self._guess(latents, prediction, share))
-        active = near.similarity > self._limit(share)
+        first, last = self._options.early_threshold, self._options.threshold
+        active = near.similarity > first + (last - first) * share**2  # a parabola in alpha-bar
         if not bool(active.any()):
             return output
         change = self._dissimilarity(near, share)
@@ -158,11 +155,6 @@ class DissimilarityHook:
         step = min(max(round(float(time)), 0), len(self._signal_shares) - 1)
         share = float(self._signal_shares[step])
         return min(max(share, _LEAST_SHARE), 1 - _LEAST_SHARE)
-
-    def _limit(self, share: float) -> float:
-        """The similarity above which rows are guided: a parabola in alpha-bar."""
-        first, last = self._options.early_threshold, self._options.threshold
-        return first + (last - first) * share**2
 
     def _guess(self, latents: torch.Tensor, prediction: torch.Tensor, share: float) -> torch.Tensor:
         """The final latents that a prediction leads to at once."""

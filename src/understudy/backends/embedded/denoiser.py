@@ -29,7 +29,7 @@ _NAME = "embedded:denoiser"
 
 _HEADS = 4
 _CONDITION = 32  # numbers that say the level of noise and the class
-_ONE_AT_A_TIME = threading.Lock()
+_ONE_PASS_AT_A_TIME = threading.Lock()
 """Held while the network is at some weights and `torch.func` differentiates.
 
 It counts its transforms in one place for all threads: two that begin and end side by side give
@@ -148,7 +148,7 @@ class PatchDenoiser:
         """As of a `Denoiser`."""
         network, named = self._at(weights, pairs.shape[2:])
         arguments = tuple(torch.from_numpy(part) for part in (pairs, levels, labels))
-        with _ONE_AT_A_TIME, torch.no_grad():
+        with _ONE_PASS_AT_A_TIME, torch.no_grad():
             result: NDArray[np.float32] = functional_call(network, named, arguments).numpy()
         return result
 
@@ -170,7 +170,7 @@ class PatchDenoiser:
             return (images - targets).square().mean()
 
         arguments = (torch.from_numpy(part) for part in (pairs, levels, labels, targets))
-        with _ONE_AT_A_TIME:
+        with _ONE_PASS_AT_A_TIME:
             parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(named, *arguments)
         flat = [part.reshape(len(pairs), -1) for part in parts.values()]
         gradients: NDArray[np.float32] = torch.cat(flat, dim=1).numpy()

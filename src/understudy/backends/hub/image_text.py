@@ -200,12 +200,7 @@ def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
     kind = getattr(transformers, built) if built in _TOWERS else transformers.AutoModel
     left_out: dict[str, Any] = {"add_pooling_layer": False} if family == "vit" else {}
     return load_network(
-        kind,
-        model,
-        options,
-        subfolder=options.subfolder,
-        port="encoder of images",
-        **left_out,
+        kind, model, options, subfolder=options.subfolder, port="encoder of images", **left_out
     )
 
 

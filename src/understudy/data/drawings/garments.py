@@ -25,7 +25,6 @@ class _Garment:
     outline: tuple[tuple[float, float], ...]
     mirrored: bool = True  # whether the other half is like it
     lines: tuple[tuple[tuple[float, float], ...], ...] = ()  # seams and openings, drawn over it
-    soft: bool = True  # whether its corners are rounded
 
 
 _FRONT = ((0.0, -0.8), (0.0, 0.95))
@@ -150,11 +149,10 @@ def _filled(plane: Plane, garment: _Garment, turned: Pixels, place: Pixels) -> P
         points[[0, -1], 0] = 0.0
         other = points[-2:0:-1] * np.array([-1.0, 1.0])
         points = np.concatenate([points, other + rng.normal(0, 0.012, other.shape)])
-    if garment.soft:
-        between = 0.5 * (points + np.roll(points, -1, axis=0))
-        about = between + np.roll(between, 1, axis=0)
-        corners = np.stack([points * 0.9 + 0.05 * about, between], 1)
-        points = spline(corners.reshape(-1, 2), 3, closed=True)
+    between = 0.5 * (points + np.roll(points, -1, axis=0))  # corners are rounded
+    about = between + np.roll(between, 1, axis=0)
+    corners = np.stack([points * 0.9 + 0.05 * about, between], 1)
+    points = spline(corners.reshape(-1, 2), 3, closed=True)
     return plane.polygons([(points @ turned + place, 1.0)])
 
 

@@ -74,14 +74,19 @@ class AlignmentParams:
     lloyd_steps: Annotated[int, Option("DP Lloyd steps of partition=matched", least=0)] = 1
     clip_norm: Annotated[
         float | None,
-        Option("clip embeddings at this norm (the paper's kappa); default: clip_radius", above=0),
+        Option(
+            "clip embeddings at this norm (the paper's kappa); default: clip_radius",
+            least=1e-12,
+            most=10**12,
+        ),
     ] = None
     clip_radius: Annotated[
         float | None,
         Option(
             "clip differences to the base set's mean at so many usual distances; 1.5, or 3 "
             "where mu >= 1, or measured (DP) where the encoder's norm is unknown",
-            above=0,
+            least=1e-12,
+            most=10**12,
         ),
     ] = None
     shrink: Annotated[bool, Option("shrink gaps by the noise that is known to be in them")] = True
@@ -235,6 +240,8 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)
     # 15: D(pasda) <- unCLIP(v + gap).
     facts = {"base_rows": len(base), "clusters": params.clusters or 1} | facts_of(private, gaps)
+    if materials.context.several and len(private.groups.counts) > 1:
+        del facts["noisy_rows"]  # a unit of several classes counts more than once
     return release_aligned(materials, base, aligned, sizes, params, facts)
 
 

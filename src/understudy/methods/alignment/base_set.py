@@ -82,7 +82,7 @@ def first_samples(materials: Materials, params: AlignmentParams) -> Base:
     ``least``: samples that each class needs.
 
     Raises:
-        ConfigError: Too few samples of a class.
+        ConfigError: Too few samples of a class, or samples that are all alike.
     """
     if materials.base is not None:
         base = _read(materials, params)
@@ -98,6 +98,13 @@ def first_samples(materials: Materials, params: AlignmentParams) -> Base:
         raise ConfigError(
             f"the base set needs {least} or more samples of each class (its clusters are found in "
             f"them), found fewer of: {', '.join(few[:10])}. Give more, or fewer clusters"
+        )
+    firsts = np.unique(base.labels, return_index=True)[1]
+    if np.array_equal(base.embeddings, base.embeddings[firsts[base.labels]]):
+        raise ConfigError(
+            "the samples of the base set are all alike in each class: by how far they differ, "
+            "private ones are clipped, which would leave nothing of them. Take others. Nothing "
+            "was spent"
         )
     return base
 

@@ -38,11 +38,7 @@ def check_decoder(context: Context, noise_level: int) -> None:
 
 
 def decoded(
-    materials: Materials,
-    embeddings: Embeddings,
-    prompts: list[str],
-    noise_level: int,
-    seeds: Seeds,
+    materials: Materials, embeddings: Embeddings, prompts: list[str], noise_level: int, seeds: Seeds
 ) -> Images | None:
     """unCLIP(v, prompt) (Algorithm 1, line 15), or plain decoding; None without a decoder.
 

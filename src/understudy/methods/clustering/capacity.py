@@ -36,6 +36,8 @@ LEAST_DECODED = 60.0
 
 _FEW_CLUSTERS = 3
 _LEADING = 8  # numbers of a mean that are shrunk together where they come in order
+_COARSE_DIM, _SHAPE_DIM = 105, 200  # numbers of an image, from which layouts and outlines are seen
+_USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 _CLASSIFIED = 250.0  # images of a class times mu, from which on a DP classifier's labels gain
 
 
@@ -203,3 +205,42 @@ def least_classified(mu: float) -> float:
 def about(number: float) -> str:
     """A number to two digits."""
     return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def detail_of_numbers(dim: int, most: int) -> Expectation:
+    """Rule "numbers": what is seen of an image follows from how many numbers of it are measured.
+
+    The first ones are the lowest cosines and the coarsest energies; outlines take many. The bounds
+    were seen on sheets of public drawings.
+    """
+    part = f"the budget pays for {dim} of at most {most} numbers of an image"
+    if dim < _COARSE_DIM:
+        words = f"expect blobs: {part}, so colours and where it is light and dark"
+    elif dim < _SHAPE_DIM:
+        words = f"expect textures and layouts without outlines: {part}"
+    else:
+        words = (
+            f"expect shapes, with outlines where things are alike in place and size: {part}; no "
+            "fine details, no faces and no writing"
+        )
+    return Expectation("numbers", words)
+
+
+def difference_of_classes(dim: int, noise: float, units: float) -> Expectation:
+    """Rule "class means": the noise in a class's mean beside what classes differ by.
+
+    Clipped at a norm of sqrt(d), each number of the mean of u units has noise of sqrt(d) noise / u
+    (Dwork and Roth 2014). Classes of public drawings differ by 0.3 (scenes) to 0.6 (shapes).
+    """
+    error = np.sqrt(dim) * noise / max(units, 1.0)
+    verdict = "so classes will differ"
+    if error > _USUAL_DIFFERENCE:
+        verdict = "so classes will look much alike"
+    elif error > _USUAL_DIFFERENCE / 2:
+        verdict = "so classes will differ where they differ much"
+    return Expectation(
+        "class means",
+        f"the mean of a class of {about(units)} has noise of {error:.2f} deviations of "
+        f"the images in each number, and classes of public scenes differ by "
+        f"{_USUAL_DIFFERENCE:g}, {verdict}",
+    )

@@ -32,7 +32,8 @@ _MOST, _MOST_OF_FULL = 60, 100  # axes that an image keeps
 def within_class_frame(
     space: EmbeddingSpace,
     centres: Vector,
-    size: float,
+    sizes: Vector,
+    units: float,
     params: ClusteringParams,
     spread: Stage | None,
     stage: Stage | None,
@@ -41,7 +42,7 @@ def within_class_frame(
 
     Releases: ``spread``, distances to the class means (classes, d), where the records are on no
     sphere and no clipping radius is set; ``stage``, the tied covariance, or its diagonal where no
-    matrix is measured. ``size``: noisy number of records.
+    matrix is measured. ``sizes``: (classes,) noisy class sizes. ``units``: how many there are.
     """
     dim, clip = centres.shape[1], params.clip_radius
     radius = space.residual_radius(centres, spread) if clip is None else clip
@@ -50,11 +51,12 @@ def within_class_frame(
         if stage is None:
             return plain_frame(dim, radius, None, lead)
         squares, sd = dp_estimators.squared_moments(space.vault, cells, radius, stage)
+        size = float(sizes.sum())
         noise = sd * np.sqrt(len(squares)) / size
         variances = shrinkage.shrink_variances(squares.sum(axis=0)[None] / size, noise**2, 0.02)[0]
         return plain_frame(dim, radius, variances, lead)
     total, sd = dp_estimators.second_moments(space.vault, cells, radius, None, planned(stage))
-    raw, noise_sd = total[0] / size, sd / size
+    raw, noise_sd = total[0] / units, sd / units
     if not space.settings.selective:
         covariance = shrinkage.denoise_covariance(raw, noise_sd)
         return principal_frame(covariance, dim, lead, mahalanobis=True, rest=True)
@@ -127,12 +129,14 @@ def covariance_roots(
     params: ClusteringParams,
     stage: Stage | None,
     *,
+    units: float,
     lengths: bool,
 ) -> Roots:
     """Roots of the clusters' covariances, shrunk by the noise that is known to be in them.
 
     ``vault``: embeddings in the coordinates of ``frame``. ``stage``: None where all clusters have
-    the covariance of the frame. ``lengths``: whether a class may have longer residuals than
+    the covariance of the frame. ``units``: how many there are, which one covariance is
+    divided by. ``lengths``: whether a class may have longer residuals than
     another: of descriptions, where the leading directions are measured alone (`_led`).
     """
     cells, each = Cells(clusters.centres), np.arange(clusters.sizes.size)
@@ -148,6 +152,8 @@ def covariance_roots(
     slot = {"tied": np.zeros_like(each), "class": class_of}.get(kind or "", each)
     single = frame.whitened and cells.centres.shape[1] == 1
     sizes = np.maximum(np.bincount(slot, clusters.sizes.ravel()), 1.0)
+    if kind == "tied":
+        sizes = np.array([max(units, 1.0)])
     if single and lengths:
         matrices, directions = _led(vault, cells, sizes, slot, stage, shrink)
     else:

@@ -54,7 +54,7 @@ class ClusteringParams:
         float | None,
         Option(
             "signed power of the embeddings first; 0.5 if public ones are never negative",
-            above=0,
+            least=0.1,  # of less, the way back takes samples beyond any number
             most=1,
         ),
     ] = None
@@ -66,7 +66,11 @@ class ClusteringParams:
     ] = 2
     clip_radius: Annotated[
         float | None,
-        Option("clip differences to a class's mean here; default: a DP quantile, or 1", above=0),
+        Option(
+            "clip differences to a class's mean here; default: a DP quantile, or 1",
+            least=1e-12,
+            most=10**12,
+        ),
     ] = None
     shrink: Annotated[
         bool, Option("shrink means and covariances by the noise that is known to be in them")

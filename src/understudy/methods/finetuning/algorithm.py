@@ -7,10 +7,10 @@ docs/methods/finetuning.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,8 @@ from numpy.typing import NDArray
 from understudy.core.denoising import Denoiser
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
-from understudy.core.types import (
-    Images,
-    Labels,
-    Release,
-    Sampling,
-    Shape,
-    Stage,
-    SyntheticBatch,
-)
+from understudy.core.types import Images, Labels, Release, Sampling, Shape, Stage, SyntheticBatch
+from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
     Advice,
@@ -73,8 +66,7 @@ class FinetuningParams:
 
     steps: Annotated[int, Option("steps of DP-SGD", least=1, most=10_000)] = 200
     rate: Annotated[
-        float,
-        Option("probability of a unit to be in a step's sample", above=0, most=1),
+        float, Option("probability of a unit to be in a step's sample", above=0, most=1)
     ] = 0.1
     multiplicity: Annotated[
         int, Option("draws of noise for each record of a step, averaged before clipping", least=1)
@@ -103,14 +95,14 @@ class FinetuningStages:
 
 def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     """DP-SGD on a diffusion prior."""
-    plan, grid = _plan(params), grid_of(materials.context)
+    plan, grid = _plan(params, materials.context), grid_of(materials.context)
     classes = len(materials.classes)
     public = _public_images(materials, grid)
     prior = public_gaussian(public)
     # 1: the released statistics of each class, as a denoiser in closed form.
     vault = materials.vault.map(partial(_vectors, materials, grid))
     along = (public - prior.means[0]) @ prior.axes / np.sqrt(prior.variances[0])
-    gaussians, sizes = released_gaussians(
+    gaussians, sizes, units = released_gaussians(
         vault, prior, np.linalg.norm(along, axis=1).astype(np.float64), classes, plan.warm_start
     )
     # 2: the network learns on public images what a Gaussian of them does not know.
@@ -135,20 +127,25 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     settings = TrainingSettings(plan.training, params.learning_rate, clip_norm, params.multiplicity)
     bar = materials.progress("learning from private images, with noise", params.steps)
     tuned = private.at(
-        trained_by_dp_sgd(vault, private, settings, sizes, materials.seed_of("steps"), bar)
+        trained_by_dp_sgd(vault, private, settings, classes, units, materials.seed_of("steps"), bar)
     )
     # 4: samples of the averaged weights.
-    return _release(materials.for_samples, tuned, sizes, params, clip_norm)
+    facts = {
+        "parameters": len(tuned.weights),
+        "clip_norm": clip_norm,
+        "expected_batch": params.rate * units,
+    }
+    counts = materials.for_samples.class_sizes(sizes / sizes.sum(), units)
+    return _release(materials.for_samples, tuned, counts, params, facts)
 
 
 def _release(
     materials: Materials,
     diffusion: Diffusion,
-    sizes: NDArray[np.float64],
+    counts: NDArray[np.int64],
     params: FinetuningParams,
-    clip_norm: float,
+    facts: dict[str, Any],
 ) -> Release:
-    counts = materials.class_sizes(sizes / sizes.sum(), float(sizes.sum()))
     labels = materials.rng_of("order").permutation(np.repeat(np.arange(len(counts)), counts))
 
     def batches() -> Iterator[SyntheticBatch]:
@@ -171,11 +168,7 @@ def _release(
         count=len(labels),
         batches=batches,
         image_shape=materials.shape,
-        facts={
-            "parameters": len(diffusion.weights),
-            "clip_norm": clip_norm,
-            "expected_batch": params.rate * float(sizes.sum()),
-        },
+        facts=facts,
     )
 
 
@@ -226,12 +219,14 @@ def _public_images(materials: Materials, grid: Shape) -> ImageRows:
     return public
 
 
-def _plan(params: FinetuningParams) -> FinetuningStages:
+def _plan(params: FinetuningParams, context: Context) -> FinetuningStages:
     each = (1 - params.training_share) / sum(_WARM_START.values())
-    warm_start = (Stage(name, each * weight) for name, weight in _WARM_START.items())
+    warm_start = {name: Stage(name, each * weight) for name, weight in _WARM_START.items()}
+    units = dp_estimators.units_stage(context, len(context.classes), each * _WARM_START["sizes"])
     sampling = Sampling(params.rate, params.steps)
     return FinetuningStages(
-        GaussianStages(*warm_start), Stage("training", params.training_share, sampling)
+        GaussianStages(units=units, **warm_start),
+        Stage("training", params.training_share, sampling),
     )
 
 
@@ -249,7 +244,7 @@ def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
             "that a run may release is for them: take fewer steps or a smaller network, such as "
             "embedded:denoiser?width=32. Nothing was spent"
         )
-    return stages_of(_plan(params))
+    return stages_of(_plan(params, context))
 
 
 def _explain(
@@ -259,7 +254,7 @@ def _explain(
     if units is None:
         return Explanation()
     batch = params.rate * units * len(context.classes)
-    spread = noise(_plan(params).training)
+    spread = noise(_plan(params, context).training)
     return Explanation(
         notes=(
             f"a step of DP-SGD sees {batch:,.0f} units and adds noise of {spread:.2f} of the "
@@ -278,10 +273,6 @@ def _advise(context: Context, units: float) -> Advice | None:
     )
 
 
-def _roles(params: FinetuningParams, _: frozenset[str]) -> Mapping[str, str | None]:
-    return {"denoiser": "embedded:denoiser", "public": PROCEDURAL}
-
-
 def _check_resample(params: FinetuningParams, context: Context) -> None:
     """More samples are drawn by the weights that the stored answers come to."""
 
@@ -295,7 +286,7 @@ METHOD = Method(
     settle=lambda params, context: params,
     stages=_stages,
     run=finetuning,
-    roles=_roles,
+    roles=lambda params, named: {"denoiser": "embedded:denoiser", "public": PROCEDURAL},
     explain=_explain,
     advise=_advise,
     check_resample=_check_resample,

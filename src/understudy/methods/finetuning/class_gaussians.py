@@ -35,6 +35,7 @@ class GaussianStages:
     """The releases of the warm start."""
 
     sizes: Stage
+    units: Stage | None  # how many there are, where one may be of several classes
     centre: Stage  # the mean of all
     spread: Stage  # how far from it records lie
     means: Stage
@@ -94,8 +95,8 @@ def public_gaussian(images: Embeddings) -> ClassGaussians:
 
 def released_gaussians(
     vault: Vault, public: ClassGaussians, norms: Vector, classes: int, stages: GaussianStages
-) -> tuple[ClassGaussians, Vector]:
-    """Gaussians of the private images (n, d) of a vault, and their noisy class sizes, (classes,).
+) -> tuple[ClassGaussians, Vector, float]:
+    """Gaussians of the private images (n, d) of a vault, their class sizes (classes,), and units.
 
     ``norms``: (m,) of what public images differ from their mean along the axes, each in deviations.
     Statistics are taken in these units: there the spectrum is about flat, so what noise hides of a
@@ -106,6 +107,7 @@ def released_gaussians(
     middle = public.means[0].astype(np.float64) @ axes / scales
     narrow = vault.view(Projection(axes / scales))
     sizes, sizes_sd = dp_estimators.class_sizes(vault, classes, len(axes), stages.sizes)
+    units = dp_estimators.units(narrow, sizes, len(axes), stages.units)
     everyone = narrow.unconditional()
     radius = float(np.quantile(norms, _COMMON_LEVEL))
     common = dp_estimators.group_means(everyone, Cells(middle[None, None]), radius, stages.centre)
@@ -142,4 +144,5 @@ def released_gaussians(
             max(public.rest * ratio, _LEAST_VARIANCE),
         ),
         np.maximum(sizes, sizes_sd),
+        units,
     )

@@ -97,25 +97,26 @@ def trained_by_dp_sgd(
     vault: Vault,
     diffusion: Diffusion,
     settings: TrainingSettings,
-    sizes: Vector,
+    classes: int,
+    units: float,
     seed: int,
     progress: Callable[[int], None],
 ) -> Weights:
     """Weights trained on private images (Abadi et al. 2016), averaged; released and public.
 
-    ``vault``: of (n, d) images. ``sizes``: (classes,) noisy class sizes.
+    ``vault``: of (n, d) images. ``units``: their noisy number.
     """
     stage = settings.stage
     if stage.sampling is None:
         raise ConfigError(f"stage {stage.name!r} has no sampling: DP-SGD needs its rate and steps")
     adam = Adam(diffusion.weights, stage.sampling.steps)
     dim = diffusion.gaussians.means.shape[1]
-    batch = max(1.0, stage.sampling.rate * float(sizes.sum()))
+    batch = max(1.0, stage.sampling.rate * units)
     for step in range(1, stage.sampling.steps + 1):
         loss = DenoisingLoss(
             diffusion.at(adam.weights), settings.multiplicity, f"{seed} {step} ".encode()
         )
-        query = NetworkGradients(loss, len(sizes), dim, settings.clip_norm)
+        query = NetworkGradients(loss, classes, dim, settings.clip_norm)
         noisy = vault.sample(query, stage=stage.name, step=step)
         adam.step(noisy[0] / batch, settings.rate)
         progress(1)

@@ -83,8 +83,7 @@ class LabellingParams:
         Option("unchanged: samples are public images as they are; varied: redrawn by a generator"),
     ] = "unchanged"
     strength: Annotated[
-        float,
-        Option("how much of an image is redrawn, where draw=varied", least=0, most=1),
+        float, Option("how much of an image is redrawn, where draw=varied", least=0, most=1)
     ] = 0.5
     template: Annotated[
         str, Option("prompt by which an image is redrawn; {class} is its class")
@@ -99,15 +98,17 @@ class LabellingStages:
     """The releases of labelling, in their order."""
 
     class_sizes: Stage
+    units: Stage | None  # how many there are, where one may be of several classes
     likeness: LikenessStages  # whether the private images look like the public ones
     steps: tuple[Stage, ...]
     recalls: Stage  # how many private records it gets right
 
 
-def _plan() -> LabellingStages:
+def _plan(context: Context) -> LabellingStages:
     each = (1 - _SIZES - _COUNTS - _MEAN - _RECALLS) / DESCENT.steps
     return LabellingStages(
         Stage("class sizes", _SIZES),
+        dp_estimators.units_stage(context, len(context.classes), _SIZES),
         LikenessStages(Stage("likeness", _COUNTS), Stage("depth", _MEAN)),
         tuple(Stage(f"fit {step + 1}", each) for step in range(DESCENT.steps)),
         Stage("recalls", _RECALLS),
@@ -134,12 +135,12 @@ def _stages(params: LabellingParams, context: Context) -> tuple[Stage, ...]:
     if params.draw == "varied":
         check_template(context, params.template, conditional=True)
         variation_generator(context)
-    return stages_of(_plan())
+    return stages_of(_plan(context))
 
 
 def labelling(materials: Materials, params: LabellingParams) -> Release:
     """Test the likeness, train a classifier, test it, label the public images."""
-    plan, encoder = _plan(), feature_encoder(materials.context)
+    plan, encoder = _plan(materials.context), feature_encoder(materials.context)
     # The public images, and what tells their kind from others. A public fact that forbids the run
     # is found here, before anything is paid.
     public = named_images(materials)
@@ -153,14 +154,17 @@ def labelling(materials: Materials, params: LabellingParams) -> Release:
     # 1: the class sizes. 2: the test of likeness.
     vault = materials.vault.map(lambda images: kind.described(encoder.encode(images)))
     classes, length = materials.classes, kind.length
-    sizes, sd = dp_estimators.class_sizes(
-        vault, len(classes), length + 1 + kind.points.shape[1], plan.class_sizes
-    )
-    likeness = tested_likeness(vault, kind, classes, ClassCounts(sizes, sd), plan.likeness)
+    dim = length + 1 + kind.points.shape[1]
+    sizes, sd = dp_estimators.class_sizes(vault, len(classes), dim, plan.class_sizes)
+    counted = None
+    if plan.units is not None:
+        counted = dp_estimators.units(vault, sizes, dim, plan.units)
+    counts = ClassCounts(sizes, sd, counted)
+    likeness = tested_likeness(vault, kind, classes, counts, plan.likeness)
     if likeness.difference is not None:
         raise MethodStopped(likeness.difference, _REMEDY)
     # 3: the classifier, by noisy gradients. 4: how many private records it gets right.
-    axes = readable_axes(materials.context.mu, likeness.counts.total, length)
+    axes = readable_axes(materials.context.mu, likeness.counts.units, length)
     records, inputs = (
         vault.view(lambda rows: leading_inputs(rows, axes)),
         leading_inputs(inputs, axes),
@@ -184,7 +188,7 @@ def _release(
 ) -> Release:
     materials, counts = materials.for_samples, recalls.counts
     shares = counts.sizes / counts.sizes.sum()
-    sizes = materials.class_sizes(shares, counts.total)
+    sizes = materials.class_sizes(shares, counts.units)
     redraw = _redrawn(materials, params) if params.draw == "varied" else None
     sampler = LabelledSampler.of(materials, labelled, sizes, redraw)
     facts = _facts(materials, params, labelled, sizes, likeness, recalls)
@@ -213,7 +217,7 @@ def _facts(
         "recall_per_class": recalls.recalls.round(3).tolist(),
     }
     return {
-        "noisy_rows": round(recalls.counts.total),
+        "noisy_rows": round(recalls.counts.units),
         "public_samples": ", ".join(_made_of(materials, params)),
         **likeness.facts(),
         **{name: dict(zip(classes, values, strict=True)) for name, values in per_class.items()},

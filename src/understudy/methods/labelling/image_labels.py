@@ -67,7 +67,7 @@ def fitted_classifier(
     rows = np.column_stack([inputs, np.ones(len(inputs))])
     start = np.zeros((rows.shape[1], len(counts.values)))
     moments = rows.T @ rows / len(rows)
-    theta = descend_on_records(materials, vault, stages, DESCENT, start, moments, counts.total)
+    theta = descend_on_records(materials, vault, stages, DESCENT, start, moments, counts.units)
     theta[-1] -= np.log(counts.sizes / counts.total)
     return theta
 

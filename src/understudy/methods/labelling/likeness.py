@@ -64,12 +64,13 @@ class ClassCounts:
 
     values: Vector  # (classes,)
     sd: float  # standard deviation of the noise in each
+    counted: float | None = None  # released number of units; None: each is of one class
 
     def combined(self, values: Vector, sd: float) -> ClassCounts:
         """With a second count of the same: the mean that has the least noise."""
         own, other = self.sd**-2, sd**-2
         mean = (own * self.values + other * values) / (own + other)
-        return ClassCounts(mean, (own + other) ** -0.5)
+        return ClassCounts(mean, (own + other) ** -0.5, self.counted)
 
     @property
     def sizes(self) -> Vector:
@@ -80,6 +81,11 @@ class ClassCounts:
     def total(self) -> float:
         """Of all classes, at least 1."""
         return max(float(self.values.sum()), 1.0)
+
+    @property
+    def units(self) -> float:
+        """How many units there are, at least 1."""
+        return self.total if self.counted is None else self.counted
 
     @property
     def clear(self) -> NDArray[np.bool_]:
@@ -134,7 +140,8 @@ class PublicKind:
             )
         leading = Projection(axes[:, :_AXES] / np.sqrt(np.maximum(variances[:_AXES], 1e-12)))
         points = leading(rows - centre)
-        return cls(inputs, theta, held_out, leading, _clipped(points))
+        clipped = clip_rows(points, _radius(points), np.empty_like(points))  # as `ClippedSums` does
+        return cls(inputs, theta, held_out, leading, clipped)
 
     def described(self, features: Embeddings) -> Embeddings:
         """Features (n, d) to what is asked about, each by itself: (n, p + 1 + k) float32.
@@ -251,10 +258,10 @@ def tested_likeness(
     places = vault.unconditional().view(lambda rows: rows[:, length + 1 :].astype(np.float64))
     sums = ClippedSums(Cells(np.zeros((1, 1, kind.points.shape[1]))), _radius(kind.points))
     total = places.release(sums, stage=stages.mean.name)[0]
-    mean_sd = vault.noise_sd(sums, stage=stages.mean.name) / counts.total
+    mean_sd = vault.noise_sd(sums, stage=stages.mean.name) / counts.units
     # The records and the public images are samples, whose means differ by chance besides.
-    sampled = 1 / counts.total + 1 / len(kind.points)
-    depth = half_space_depth(kind.points, total / counts.total, (mean_sd**2 + sampled) ** 0.5)
+    sampled = 1 / counts.units + 1 / len(kind.points)
+    depth = half_space_depth(kind.points, total / counts.units, (mean_sd**2 + sampled) ** 0.5)
     return Likeness(classes, counts, answer[:, 1], sd, kind.held_out, depth, mean_sd)
 
 
@@ -292,11 +299,6 @@ def _principal(rows: Vector) -> tuple[Vector, Vector]:
 def _radius(points: Vector) -> float:
     """What places in k axes of unit variance are clipped to."""
     return float(points.shape[1] ** 0.5)
-
-
-def _clipped(points: Vector) -> Vector:
-    """Places clipped as `ClippedSums` clips those of private records."""
-    return clip_rows(points, _radius(points), np.empty_like(points))
 
 
 def _separator(kind: Vector, contrast: Vector) -> Vector:

@@ -132,10 +132,7 @@ def _snapped(low: int, high: int, grid: int, side: int) -> slice:
 
 
 def _filled(
-    photos: Images,
-    hidden: Masks,
-    holes: Masks,
-    distance: int,
+    photos: Images, hidden: Masks, holes: Masks, distance: int
 ) -> tuple[Images, NDArray[np.bool_]]:
     """The photos with their holes filled, and (height, width): the pixels that none had free."""
     free = ~_boxed(hidden, 1, distance)

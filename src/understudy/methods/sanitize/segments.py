@@ -165,10 +165,7 @@ def _wider(noun: str, classes: Sequence[str], settings: SearchSettings) -> Itera
 
 
 def _views(
-    images: Images,
-    segmenter: Segmenter,
-    groups: Sequence[Sequence[str]],
-    settings: SearchSettings,
+    images: Images, segmenter: Segmenter, groups: Sequence[Sequence[str]], settings: SearchSettings
 ) -> Iterator[tuple[NDArray[np.float32], int]]:
     """Scores of each group of classes at the size of the images, for each scale and mirror image.
 

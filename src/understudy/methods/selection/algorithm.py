@@ -10,7 +10,7 @@ gradient for some rounds. Where this differs from the paper, and why: docs/metho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option
 from understudy.core.types import Labels, Release, Stage, Vector
+from understudy.methods import dp_estimators
 from understudy.methods.base import (
     Arrays,
     Context,
@@ -84,7 +85,11 @@ class SelectionParams(SelectionSettings):
     ] = "gradients"
     clip_norm: Annotated[
         float | None,
-        Option("what a record's gradient is clipped to; default: sqrt(axes + 1) / 2", above=0),
+        Option(
+            "what a record's gradient is clipped to; default: sqrt(axes + 1) / 2",
+            least=1e-12,
+            most=10**12,
+        ),
     ] = None
 
 
@@ -222,11 +227,6 @@ def dry_pool(
     )
 
 
-def _roles_used(params: SelectionParams, named: frozenset[str]) -> Mapping[str, str | None]:
-    """The encoder and the datasets that are used."""
-    return {"encoder": "embedded:dct", "public": None, "candidates": None}
-
-
 def _settled(params: SelectionParams, context: Context) -> SelectionParams:
     """The parameters with every ``None`` decided, from public facts only."""
     dim = context.shape[0] if context.encoder is None else context.encoder.dim
@@ -252,9 +252,11 @@ class SelectionStages:
     moments: MomentStages | None = None
 
 
-def _plan(params: SelectionParams) -> SelectionStages:
+def _plan(params: SelectionParams, context: Context) -> SelectionStages:
     if params.reference == "moments":
-        return SelectionStages(moments=MomentStages(Stage("means", 2.0), Stage("covariance", 1.0)))
+        units = dp_estimators.units_stage(context, len(context.classes), 0.5)
+        moments = MomentStages(Stage("means", 2.0), units, Stage("covariance", 1.0))
+        return SelectionStages(moments=moments)
     return SelectionStages(
         tuple(Stage(f"gradient {number + 1}", 1.0) for number in range(params.rounds))
     )
@@ -286,7 +288,7 @@ def _stages(params: SelectionParams, context: Context) -> tuple[Stage, ...]:
         )
     if len(context.shape) == 3 and context.encoder is None:
         raise ConfigError("a selection of images needs an --encoder")
-    return stages_of(_plan(params))
+    return stages_of(_plan(params, context))
 
 
 def selection(materials: Materials, params: SelectionParams) -> Release:
@@ -341,7 +343,7 @@ def _reference(
     materials: Materials, records: Vault, proxy: LinearProxy, params: SelectionParams
 ) -> Reference:
     """Private records, in the proxy's space, as a reference set under differential privacy."""
-    plan = _plan(params)
+    plan = _plan(params, materials.context)
     if plan.moments is None:
         return GradientReference(records, plan.gradients, params.clip_norm or 1.0, materials.keep)
     return moment_reference(
@@ -405,7 +407,7 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     run=selection,
-    roles=_roles_used,
+    roles=lambda params, named: {"encoder": "embedded:dct", "public": None, "candidates": None},
     open_selection=OpenSelection(
         SteeredSettings, _settled_openly, _sizes, open_selection, "--set reconstruction=0"
     ),

@@ -119,10 +119,12 @@ class MomentStages:
 
     Attributes:
         means: Counts and means of the classes.
+        units: How many units there are, where one may be of several classes.
         covariance: The pooled covariance within classes.
     """
 
     means: Stage
+    units: Stage | None
     covariance: Stage
 
 
@@ -144,7 +146,7 @@ def moment_reference(
         features: (M, d) of the candidates.
         labels: (M,) class of each.
         classes: C.
-        stages: The two releases.
+        stages: The releases.
         rng: Public randomness.
 
     Raises:
@@ -158,11 +160,12 @@ def moment_reference(
     cells = Cells(centres[:, None])
     groups = dp_estimators.group_means(vault, cells, radius, stages.means)
     means = centres + shrinkage.shrink_to_zero(groups.means - centres, groups.variances)
+    units = dp_estimators.units(vault, groups.counts, cells.dim, stages.units)
     total, sd = dp_estimators.second_moments(
         vault, Cells(means[:, None]), radius, None, stages.covariance
     )
     size = float(groups.counts.sum())
-    covariance = shrinkage.denoise_covariance(total[0] / size, sd / size)
+    covariance = shrinkage.denoise_covariance(total[0] / units, sd / units)
     root = np.linalg.cholesky(covariance)
     drawn = rng.standard_normal((classes, _PSEUDO_RECORDS, len(root))) @ root.T
     records = (means[:, None] + drawn).reshape(-1, len(root)).astype(features.dtype)

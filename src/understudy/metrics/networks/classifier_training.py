@@ -31,7 +31,7 @@ import torch  # isort: skip  (after networks, which says what to install where i
 from torch import Tensor, nn  # isort: skip
 from torch.optim.swa_utils import AveragedModel  # isort: skip
 
-_ONE_AT_A_TIME = threading.RLock()
+_ONE_TRAINING_AT_A_TIME = threading.RLock()
 
 ImageNetwork = Literal[
     "cnn", "convnet", "resnet9", "resnet-in", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
@@ -276,7 +276,10 @@ def seeded_torch(seed: int, device: str = "cpu") -> Iterator[None]:
 
     All threads have the same generators: of several that train, one at a time draws from them.
     """
-    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
+    with (
+        _ONE_TRAINING_AT_A_TIME,
+        torch.random.fork_rng(devices=[] if device == "cpu" else [device]),
+    ):
         torch.default_generator.manual_seed(seed)
         if device != "cpu":  # dropout draws on the device
             torch.cuda.manual_seed(seed)

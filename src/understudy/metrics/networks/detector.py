@@ -29,17 +29,16 @@ _CELLS = 16
 _SMALLEST, _LARGEST = 32, 512
 """Pixels a side of the images that the network is made for."""
 
-_DILATIONS = (1, 2, 4, 2, 1)
+_DILATIONS, _WIDTH = (1, 2, 4, 2, 1), 56  # of the convolutions on the grid
 _RARE = 0.02  # how probable the middle of an object is in a cell, before any training
 
 
-def one_stage_detector(shape: Shape, classes: int, *, width: int = 56) -> nn.Module:
-    """The network: 0.6 MB of weights at the usual width.
+def one_stage_detector(shape: Shape, classes: int) -> nn.Module:
+    """The network: 0.6 MB of weights.
 
     Args:
         shape: (height, width, channels); both sides 32 to 512 pixels and multiples of a cell.
         classes: Number of classes.
-        width: Filters of the convolutions on the grid.
 
     Returns:
         (n, channels, height, width) float32 to (n, classes + 4, rows, columns), as
@@ -61,13 +60,12 @@ def one_stage_detector(shape: Shape, classes: int, *, width: int = 56) -> nn.Mod
         )
     inside, layers = shape[2], list[nn.Module]()
     for halving in range(halvings):
-        outside = width if halving == halvings - 1 else width // 2
+        outside = _WIDTH if halving == halvings - 1 else _WIDTH // 2
         layers += _convolution(inside, outside, stride=2)
         inside = outside
     for dilation in _DILATIONS:
-        layers += _convolution(inside, width, dilation=dilation)
-        inside = width
-    head = nn.Conv2d(inside, classes + BOX_SIDES, 1)
+        layers += _convolution(_WIDTH, _WIDTH, dilation=dilation)
+    head = nn.Conv2d(_WIDTH, classes + BOX_SIDES, 1)
     rare, near = math.log(_RARE / (1 - _RARE)), math.log(2.0)
     head.weight.data.mul_(0.1)
     head.bias = nn.Parameter(torch.tensor([rare] * classes + [near] * BOX_SIDES))

@@ -29,28 +29,8 @@ LEAST_VISIBLE = 0.4
 """A box of which augmentation leaves a smaller part inside the image is dropped."""
 _ASPECT = 6.0  # standard deviations of the Gaussian about a middle, in a box
 _TRUE_CELL = 0.3  # cells of a larger value in that Gaussian learn where the sides are
-
-
-@dataclass(frozen=True, slots=True)
-class BoxAugmentation:
-    """How images and their boxes are changed, each image by draws of its own.
-
-    Attributes:
-        scale: Largest factor by which an image is enlarged or made smaller.
-        shift: Largest shift, as a part of the side; what moves in has the image's mean colour.
-        flip: Mirror half of them, left to right.
-        light: Largest relative change of brightness, and of each colour by half as much.
-        sensor_noise: Largest standard deviation of noise on the pixels, of 255.
-        camera: Vary whatever cameras and homes differ in first, but for places
-            (`camera_variation`).
-    """
-
-    scale: float = 1.3
-    shift: float = 0.15
-    flip: bool = True
-    light: float = 0.25
-    sensor_noise: float = 6.0
-    camera: bool = False
+_SCALE, _SHIFT = 1.3, 0.15  # factor of an image's size, and part of its side, either way at most
+_LIGHT, _NOISE = 0.25, 6.0  # relative change of brightness, twice that of a colour; noise, of 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +72,7 @@ def train_detector(
     classes: int,
     seed: int = 0,
     epochs: int | None = None,
-    augmentation: BoxAugmentation | None = None,
+    camera: bool = False,
     validation: tuple[Images, Sequence[Found]] | None = None,
     device: str = "cpu",
     progress: EpochProgress | None = None,
@@ -105,7 +85,7 @@ def train_detector(
         classes: Number of classes, which the labels index.
         seed: Of the weights, the order and the augmentation.
         epochs: Passes over the images; None: those of the recipe, more where images are few.
-        augmentation: How images are changed; None: as usual.
+        camera: Vary whatever cameras and homes differ in first, but for places.
         validation: Images and boxes: of all epochs the weights of the best AP50 on them are given.
         device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Called after every epoch.
@@ -119,9 +99,7 @@ def train_detector(
         network = one_stage_detector(images.shape[1:], classes).to(device)
         mean, gain = (part.to(device) for part in input_statistics(images))
         detector = BoxNetwork(network, images.shape[1:], classes, mean, gain)
-        _fit(
-            detector, images, truth, recipe, augmentation or BoxAugmentation(), validation, progress
-        )
+        _fit(detector, images, truth, recipe, validation, progress, camera=camera)
     return detector
 
 
@@ -130,9 +108,10 @@ def _fit(
     images: Images,
     truth: Sequence[Found],
     recipe: Recipe,
-    augmentation: BoxAugmentation,
     validation: tuple[Images, Sequence[Found]] | None,
     progress: EpochProgress | None,
+    *,
+    camera: bool,
 ) -> None:
     model, device = detector.model, detector.mean.device
     boxes = BoxGoals.of(truth, images.shape[1:3]).on(device)
@@ -147,7 +126,8 @@ def _fit(
             optimiser.zero_grad()
             with device:
                 goals = boxes.rows(torch.from_numpy(index))
-                changed, moved = augmented(pixels, goals, augmentation)
+                pixels = as_other_cameras(pixels, still=True) if camera else pixels
+                changed, moved = augmented(pixels, goals)
                 loss = detection_loss(model(detector.prepare(changed)), moved)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -161,24 +141,20 @@ def _fit(
         model.load_state_dict(weights)
 
 
-def augmented(images: Tensor, boxes: BoxGoals, how: BoxAugmentation) -> tuple[Tensor, BoxGoals]:
+def augmented(images: Tensor, boxes: BoxGoals) -> tuple[Tensor, BoxGoals]:
     """Images scaled, shifted, mirrored and relit, and their boxes where they are then.
 
-    Args:
-        images: (n, height, width, channels) uint8.
-        boxes: Of these images.
-        how: What may change.
+    ``images``: (n, height, width, channels) uint8, each changed by draws of its own; what moves in
+    has the image's mean colour.
 
     Returns:
         (n, height, width, channels) float32 in [0, 255], and the boxes; of a box that is cut by
         the rim the part inside, and none where less than `LEAST_VISIBLE` of it is.
     """
     n, _, _, channels = images.shape
-    if how.camera:
-        images = as_other_cameras(images, still=True)
-    scale = how.scale ** (2 * torch.rand(n) - 1)
-    mirror = torch.where(torch.rand(n) < 0.5, -1.0, 1.0) if how.flip else torch.ones(n)
-    shift = how.shift * (2 * torch.rand(n, 2) - 1)
+    scale = _SCALE ** (2 * torch.rand(n) - 1)
+    mirror = torch.where(torch.rand(n) < 0.5, -1.0, 1.0)
+    shift = _SHIFT * (2 * torch.rand(n, 2) - 1)
     # Sampling goes from the new image to the old one: x_old = a x_new + b, in -1 to 1.
     matrix = torch.zeros(n, 2, 3)
     matrix[:, 0, 0], matrix[:, 1, 1] = mirror / scale, 1 / scale
@@ -187,9 +163,9 @@ def augmented(images: Tensor, boxes: BoxGoals, how: BoxAugmentation) -> tuple[Te
     mean = planes.mean((2, 3), keepdim=True)  # a repeated rim would draw objects out of their boxes
     grid = functional.affine_grid(matrix, list(planes.shape), align_corners=False)
     moved = functional.grid_sample(planes - mean, grid, align_corners=False) + mean
-    light = 1 + how.light * (2 * torch.rand(n, 1, 1, 1) - 1)
-    tint = 1 + how.light / 2 * (2 * torch.rand(n, channels, 1, 1) - 1)
-    noise = how.sensor_noise * torch.rand(n, 1, 1, 1) * torch.randn_like(moved)
+    light = 1 + _LIGHT * (2 * torch.rand(n, 1, 1, 1) - 1)
+    tint = 1 + _LIGHT / 2 * (2 * torch.rand(n, channels, 1, 1) - 1)
+    noise = _NOISE * torch.rand(n, 1, 1, 1) * torch.randn_like(moved)
     relit = (moved * light * tint + noise).clamp(0, 255).permute(0, 2, 3, 1)
     return relit, _moved_boxes(boxes, scale, mirror, shift)
 

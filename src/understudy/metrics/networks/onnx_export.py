@@ -195,10 +195,6 @@ def _max_pool(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
     )
 
 
-def _average_pool(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
-    chain.add("AveragePool", kernel_shape=_pair(layer.kernel_size), strides=_pair(layer.stride))
-
-
 def _global_maximum(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
     if _pair(layer.output_size) != [1, 1]:
         raise InputError("a maximum over cells cannot be written as ONNX: only over whole maps")
@@ -227,10 +223,6 @@ def _means(size: int, cells: int) -> NDArray[np.float32]:
     return weights
 
 
-def _dense(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
-    chain.add("Gemm", *_numbers(layer.weight), *_numbers(layer.bias), transB=1)
-
-
 def _normalisation(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
     numbers = (layer.weight, layer.bias, layer.running_mean, layer.running_var)
     chain.add("BatchNormalization", *(_numbers(one)[0] for one in numbers), epsilon=layer.eps)
@@ -241,7 +233,9 @@ _WRITERS: dict[type[nn.Module], Callable[[_Chain, Any, torch.Tensor], None]] = {
     nn.MaxPool2d: _max_pool,
     nn.AdaptiveAvgPool2d: _adaptive_average,
     nn.AdaptiveMaxPool2d: _global_maximum,
-    nn.AvgPool2d: _average_pool,
+    nn.AvgPool2d: lambda chain, layer, at: chain.add(
+        "AveragePool", kernel_shape=_pair(layer.kernel_size), strides=_pair(layer.stride)
+    ),
     nn.BatchNorm1d: _normalisation,
     nn.BatchNorm2d: _normalisation,
     nn.GroupNorm: _instance_normalisation,
@@ -250,6 +244,8 @@ _WRITERS: dict[type[nn.Module], Callable[[_Chain, Any, torch.Tensor], None]] = {
     nn.Identity: lambda chain, layer, at: None,
     nn.Dropout: lambda chain, layer, at: None,
     nn.Flatten: lambda chain, layer, at: chain.add("Flatten", axis=1),
-    nn.Linear: _dense,
+    nn.Linear: lambda chain, layer, at: chain.add(
+        "Gemm", *_numbers(layer.weight), *_numbers(layer.bias), transB=1
+    ),
 }
 """How each kind of layer is written."""

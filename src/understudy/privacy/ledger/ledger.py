@@ -201,7 +201,7 @@ class Ledger:
         unit: str,
         adjacency: str,
         returning: str | None = None,
-    ) -> None:
+    ) -> bool:
         """Charge all of them or none, before any noise is drawn; on disk when this returns.
 
         A charge already recorded, the same in all it says, is not charged again: a resumed run may
@@ -217,6 +217,9 @@ class Ledger:
             returning: A run that is over: what it was charged and has released nothing for is
                 returned in the same transaction, and nothing can be released for it any more.
 
+        Returns:
+            Whether any of them was not recorded before.
+
         Raises:
             BudgetRefused: A budget, which it names, does not cover them; nothing was recorded.
             LedgerError: No such dataset, another unit or adjacency, two charges for one release, or
@@ -229,6 +232,7 @@ class Ledger:
             entries = [*book.returns(returned), *charge_entries(new, pages, unit, adjacency)]
             if entries:
                 self._append(connection, entries)
+            return bool(new)
 
     def disclose(self, dataset_id: str, disclosure: Disclosure) -> None:
         """Record that something of a dataset leaves without noise; on disk when this returns.
@@ -352,6 +356,13 @@ class Ledger:
         """Digest of what was released, in a step if one is named; None where nothing was."""
         with self._reading() as book:
             return book.digest((run, stage, attempt), step)
+
+    def charged(self, run: str) -> Dataset | None:
+        """The dataset that a run was charged for; None where nothing was."""
+        with self._reading() as book:
+            ids = (id for (one, *_), (id, _) in book.charges.items() if one == run)
+            id = next(ids, None)
+            return None if id is None else _page(book, id).dataset()
 
     def attempts(self, run: str, stage: str) -> int:
         """How many times a stage was charged; 0 for never."""

@@ -57,6 +57,7 @@ class MixtureStages:
 
     space: SpaceStages  # those of the space in which statistics are taken
     class_sizes: Stage  # how many records each class has; clusters only divide them
+    units: Stage | None  # how many units there are, where one may be of several classes
     means: Stage  # the mean of each class
     covariance: Stage | None  # one covariance within classes, or its diagonal
     clusters: ClusterStages | None  # centres, counts and means of clusters, where there are several
@@ -108,6 +109,7 @@ class MixtureSampler:
         return MixtureStages(
             SpaceStages.of(self.settings, params),
             Stage("class sizes", 4.0),
+            dp_estimators.units_stage(self.context, params.class_count(self.context), 4.0),
             Stage("means", means),
             Stage("covariance", common) if several or params.matrix else None,
             clusters,
@@ -139,10 +141,10 @@ class MixtureSampler:
         """Lines 3 to 8, about the DP means of the classes and along the axes within them."""
         params, stages, vault, dim = self.params, self.stages, space.vault, space.settings.dim
         sizes, size_sd = dp_estimators.class_sizes(vault, space.classes, dim, stages.class_sizes)
-        size = float(sizes.sum())
+        units = dp_estimators.units(vault, sizes, dim, stages.units)
         means, common = self._class_means(space, sizes)
         frame = within_class_frame(
-            space, means, size, params, stages.space.spread, stages.covariance
+            space, means, sizes, units, params, stages.space.spread, stages.covariance
         )
         # 3: (c_j, n_j) <- DP-Cluster. 5: D_j <- the x nearest to c_j. 6: mu_j <- DP-Mean(D_j).
         local = vault.view(frame.forward)
@@ -159,7 +161,9 @@ class MixtureSampler:
         # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
         lengths = space.settings.grid is not None
         stage = stages.cluster_covariances
-        roots = covariance_roots(local, clusters, frame, params, stage, lengths=lengths)
+        roots = covariance_roots(
+            local, clusters, frame, params, stage, units=units, lengths=lengths
+        )
         shares = Shares(
             materials.classes if space.classes > 1 else UNLABELLED,
             sizes,
@@ -168,7 +172,7 @@ class MixtureSampler:
             clusters=(clusters.sizes > 0).sum(axis=1),
             directions=roots.directions[roots.root_of].reshape(clusters.sizes.shape).max(axis=1),
         )
-        return FittedMixture(space, _mixture(clusters, means, frame, roots), size, shares)
+        return FittedMixture(space, _mixture(clusters, means, frame, roots), units, shares)
 
     def _class_means(self, space: EmbeddingSpace, sizes: Vector) -> tuple[Vector, Vector]:
         """DP means of the classes, (classes, d), and what one that is all noise becomes, (d,)."""

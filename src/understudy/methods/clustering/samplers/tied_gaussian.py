@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -56,8 +56,6 @@ _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each varia
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512  # samples that are drawn together
 _MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
-_COARSE_DIM, _SHAPE_DIM = 105, 200  # numbers of an image, from which layouts and outlines are seen
-_USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,7 @@ class TiedGaussianStages:
     """The releases, in their order, with their shares of the budget."""
 
     class_sizes: Stage  # how many records each class has
+    units: Stage | None  # how many units there are, where one may be of several classes
     centre: Stage  # the mean of all records
     block_sizes: Stage  # how much records vary in each block of numbers
     distances: Stage  # how far the records of each class are from the centre
@@ -75,6 +74,7 @@ class TiedGaussianStages:
 
 TIED_STAGES = TiedGaussianStages(
     Stage("class sizes", 4.0),
+    None,
     Stage("centre", 5.0),
     Stage("block sizes", 4.0),
     Stage("distances of classes", 2.0),
@@ -93,14 +93,15 @@ def unexplained_part(dim: int) -> float:
     return min(1.0, 1.25 - dim / 512)
 
 
-def dimensions(mu: float, size: float, classes: int) -> int:
-    """How many numbers are measured of ``size`` records (DP): as many as the budget pays for.
+def dimensions(mu: float, units: float, size: float) -> int:
+    """How many numbers are measured of ``units`` records, ``size`` of a class (DP).
 
-    The noise in the covariance's eigenvalues grows with d^(3/2) / (mu n), that in a mean with
-    sqrt(d) / (mu n / classes); the factors were chosen on sets of photographs and drawings.
+    As many as the budget pays for. The noise in the covariance's eigenvalues grows with
+    d^(3/2) / (mu units), that in a mean with sqrt(d) / (mu size); the factors were chosen on sets
+    of photographs and drawings.
     """
-    covariance = (1.9 * mu * size) ** (2 / 3)
-    means = (0.213 * mu * size / classes) ** 2
+    covariance = (1.9 * mu * units) ** (2 / 3)
+    means = (0.213 * mu * size) ** 2
     return int(max(LEAST_DIM, min(MOST_DIM, covariance, means)))
 
 
@@ -109,6 +110,7 @@ class TiedGaussian:
     """Class means and the covariance they share, released: everything here is public."""
 
     layout: Layout  # which numbers of an embedding they are of
+    units: float  # released
     sizes: Vector  # (classes,) released class sizes
     size_sd: float  # of the noise in each
     means: Vector  # (classes, d)
@@ -172,11 +174,12 @@ def measured(
     """Release the statistics of whole embeddings, and make of them what they say."""
     sizes, size_sd, colour = _class_sizes(vault, encoder, classes, stages.class_sizes)
     sizes = np.maximum(sizes, _LEAST_CLASS)
-    layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes), colour=colour)
+    units = dp_estimators.units(vault, sizes, encoder.dim, stages.units)
+    layout = encoder.layout(dimensions(mu, units, float(sizes.mean())), colour=colour)
     columns = layout.columns
     numbers = vault.view(lambda rows: rows[:, columns])
-    centre, centre_variance = _centre(numbers, layout, float(sizes.sum()), stages.centre)
-    block_sizes = _block_sizes(numbers, centre, layout, float(sizes.sum()), stages.block_sizes)
+    centre, centre_variance = _centre(numbers, layout, units, stages.centre)
+    block_sizes = _block_sizes(numbers, centre, layout, units, stages.block_sizes)
     noise = np.minimum(centre_variance, 0.9 * block_sizes**2)
     block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
     scales = block_sizes[layout.block_of_column]
@@ -185,13 +188,14 @@ def measured(
     means = _class_means(standard, layout, sizes, distances, stages.means)
     widths, variances = _widths(standard, means, layout, sizes, stages.widths)
     cells = ScaledCells(means[:, None], widths[:, layout.block_of_column])
-    model = _covariance(standard, layout, cells, float(sizes.sum()), stages.covariance)
+    model = _covariance(standard, layout, cells, units, stages.covariance)
     usual = np.exp(sizes / sizes.sum() @ np.log(widths))
     unclipped = (scales * usual[layout.block_of_column] / _CLIP)[:, None]
     full = unclipped * model.root(noises=_NOISES)
     root = model.root(unexplained_part(layout.dim))
     return TiedGaussian(
         layout,
+        units,
         sizes,
         size_sd,
         centre + means * scales,
@@ -353,7 +357,12 @@ class TiedGaussianSampler:
     context: Context
     encoder: BlockEncoder
     decoder: MatchingDecoder
-    stages: TiedGaussianStages = TIED_STAGES
+
+    @property
+    def stages(self) -> TiedGaussianStages:
+        """The releases; where units may be of several classes, these are counted as well."""
+        units = dp_estimators.units_stage(self.context, len(self.context.classes), 4.0)
+        return replace(TIED_STAGES, units=units)
 
     @property
     def reason(self) -> str:
@@ -378,7 +387,7 @@ class TiedGaussianSampler:
     def draw(self, materials: Materials, gaussian: TiedGaussian) -> Release:
         """Images matched to draws of each class."""
         classes, sizes = materials.classes, gaussian.sizes
-        counts = materials.class_sizes(sizes / sizes.sum(), sizes.sum())
+        counts = materials.class_sizes(sizes / sizes.sum(), gaussian.units)
         labels = np.repeat(np.arange(len(classes)), counts)
         labels = materials.rng_of("classes of samples").permutation(labels)
         shares = capacity.Shares(
@@ -390,7 +399,7 @@ class TiedGaussianSampler:
             directions=np.zeros(len(classes), dtype=np.int64),
         )
         facts = {
-            "noisy_rows": round(float(sizes.sum())),
+            "noisy_rows": round(gaussian.units),
             "components": len(classes),
             NUMBERS_MEASURED: gaussian.layout.dim,
             **shares.facts(),
@@ -439,7 +448,7 @@ class TiedGaussianSampler:
         """What classes of several sizes can carry, each among others of its size."""
         stages, classes, table = self.stages, len(self.context.classes), []
         for size in capacity.SIZES:
-            dim = dimensions(self.context.mu, float(size * classes), classes)
+            dim = dimensions(self.context.mu, float(size * classes), size)
             own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
             table.append(capacity.Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
         return tuple(table)
@@ -447,47 +456,11 @@ class TiedGaussianSampler:
     def expected(self, noise: NoiseOfStage, units: float) -> tuple[Expectation, ...]:
         """What to expect of a release of classes of so many units."""
         classes, mu = len(self.context.classes), self.context.mu
-        dim = dimensions(mu, units * classes, classes)
-        rules = [_detail(dim), _difference(dim, noise(self.stages.means), units)]
+        dim = dimensions(mu, units * classes, units)
+        rules = [
+            capacity.detail_of_numbers(dim, MOST_DIM),
+            capacity.difference_of_classes(dim, noise(self.stages.means), units),
+        ]
         if units * mu < capacity.LEAST_DECODED:
             rules.insert(0, capacity.few_units(units, mu, classifies=classes > 1))
         return tuple(rules)
-
-
-def _detail(dim: int) -> Expectation:
-    """Rule "numbers": what is seen of an image follows from how many numbers of it are measured.
-
-    The first ones are the lowest cosines and the coarsest energies; outlines take many. The bounds
-    were seen on sheets of public drawings.
-    """
-    part = f"the budget pays for {dim} of at most {MOST_DIM} numbers of an image"
-    if dim < _COARSE_DIM:
-        words = f"expect blobs: {part}, so colours and where it is light and dark"
-    elif dim < _SHAPE_DIM:
-        words = f"expect textures and layouts without outlines: {part}"
-    else:
-        words = (
-            f"expect shapes, with outlines where things are alike in place and size: {part}; no "
-            "fine details, no faces and no writing"
-        )
-    return Expectation("numbers", words)
-
-
-def _difference(dim: int, noise: float, units: float) -> Expectation:
-    """Rule "class means": the noise in a class's mean beside what classes differ by.
-
-    Clipped at a norm of sqrt(d), each number of the mean of u units has noise of sqrt(d) noise / u
-    (Dwork and Roth 2014). Classes of public drawings differ by 0.3 (scenes) to 0.6 (shapes).
-    """
-    error = np.sqrt(dim) * noise / max(units, 1.0)
-    verdict = "so classes will differ"
-    if error > _USUAL_DIFFERENCE:
-        verdict = "so classes will look much alike"
-    elif error > _USUAL_DIFFERENCE / 2:
-        verdict = "so classes will differ where they differ much"
-    return Expectation(
-        "class means",
-        f"the mean of a class of {capacity.about(units)} has noise of {error:.2f} deviations of "
-        f"the images in each number, and classes of public scenes differ by "
-        f"{_USUAL_DIFFERENCE:g}, {verdict}",
-    )
