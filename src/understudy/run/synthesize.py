@@ -12,6 +12,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events
 from understudy.privacy.unit import Adjacency
+from understudy.run.codec_rules import MANY_SMALL_GREY
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
 from understudy.run.prepare import claim, prepare, require_room_of
@@ -218,7 +219,7 @@ def run(
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
-    """Make a release of Fashion-MNIST with the default settings.
+    """Make a release of Fashion-MNIST as `understudy plan` recommends it.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
@@ -242,6 +243,7 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
             epsilon=epsilon,
             test=source,
             test_rows=20_000,
+            encoder=MANY_SMALL_GREY.codec,
             ledger=str(out / "demo-ledger.db"),
             progress=progress,
         )
