@@ -32,7 +32,7 @@ def release(out: Path, epsilon: float, **options: Any) -> Result:
 
 def images(out: Path, epsilon: float, panel: Panel) -> tuple[tuple[str, ...], Result, float]:
     """The judges' cells on synthetic images, the run, and seconds of training."""
-    result = release(out, epsilon, count=ROWS, format="parquet")
+    result = release(out, epsilon, encoder="embedded:dct", count=ROWS, format="parquet")
     start = time.perf_counter()
     verdict = judge(load(result.release), load(FOLDER, "test"), panel)
     return verdict.cells(), result, time.perf_counter() - start

@@ -31,16 +31,18 @@ GREY, COLOUR, LARGE, EMBEDDINGS = (28, 28, 1), (32, 32, 3), (64, 64, 3), (512,)
 
 @dataclass(frozen=True)
 class Timed:
-    """A method, the shape of a record, the sizes, and roles that are as many other drawings."""
+    """A method, the shape of a record, the sizes, roles that are as many other drawings, and an
+    encoder that is not the default."""
 
     method: str
     shape: Shape
     sizes: tuple[int, int] = (400, 1_600)
     roles: tuple[str, ...] = ()
+    encoder: str | None = None
 
 
 TIMED = (
-    Timed("clustering", GREY, (1_000, 4_000)),
+    Timed("clustering", GREY, (1_000, 4_000), encoder="embedded:dct"),
     Timed("clustering", COLOUR, (100, 400)),
     Timed("clustering", LARGE, (100, 400)),
     Timed("clustering", EMBEDDINGS, (10_000, 40_000)),
@@ -77,6 +79,8 @@ def options_of(timed: Timed, count: int, folder: Path) -> dict[str, Any]:
     """The options of a run, whose files are written."""
     write_records(folder / "records.npz", timed.shape, count)
     options: dict[str, Any] = {"method": timed.method, "ledger": f"sqlite:///{folder}/ledger.db"}
+    if timed.encoder is not None:
+        options["encoder"] = timed.encoder
     for role in timed.roles:
         write_records(folder / f"{role}.npz", timed.shape, count, seed=1)
         options[role] = str(folder / f"{role}.npz")

@@ -134,6 +134,20 @@ def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
     assert "--unit-from-name 'case_(\\d+)'" in str(result.command)
 
 
+def test_a_pattern_that_misses_files_is_told_and_not_proposed(tmp_path: Path) -> None:
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        for number in range(12):
+            image = np.full((8, 8, 1), number + 99 * (label == "b"), np.uint8)
+            save(image, tmp_path / label / f"case_{number // 3:04d}_{number % 3}.png")
+        save(image // 2, tmp_path / label / "plain.png")
+    result = checked(tmp_path)
+    warning = {problem.kind: problem.message for problem in result.problems}["grouped names"]
+    assert "--unit-from-name 'case_(\\d+)', once names give a unit to 2 more files" in warning
+    assert result.ready
+    assert "--unit-from-name" not in str(result.command)
+
+
 def test_classes_that_look_like_people_are_told(tmp_path: Path) -> None:
     for patient in range(30):
         (tmp_path / f"p{patient}").mkdir()

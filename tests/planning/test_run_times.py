@@ -38,7 +38,7 @@ def planned(path: Path, folder: Path, **options: Any) -> Any:
 def test_what_was_measured_is_what_is_expected_of_it(tmp_path: Path, one: RunTime) -> None:
     """Through two measured runs goes a line, and it says what they took."""
     path = records(tmp_path / "records.npz", one)
-    time = planned(path, tmp_path).time
+    time = planned(path, tmp_path, **one.models).time
     assert time.start + one.records * time.each == pytest.approx(one.seconds, abs=0.05)
     assert "an estimate, from runs of" in time.words
     assert f"{one.records:,}" in time.words

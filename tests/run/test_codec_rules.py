@@ -107,6 +107,15 @@ def config(source, tmp_path, **options):
     return make_config({**given, **options})
 
 
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 1), (16, 16, 1)])
+def test_small_grey_images_get_what_serves_few_and_a_plan_counts_them(shape):
+    choice = choose_codec(shape)
+    assert choice.codec == ENERGIES
+    assert choice.reason.endswith(f"understudy plan says whether {DCT} serves as many better")
+    assert "understudy plan" not in choose_codec((33, 32, 1)).reason
+    assert "understudy plan" not in choose_codec((12, 12, 1)).reason
+
+
 def test_the_plan_says_which_and_why_unless_one_is_named(tmp_path):
     source = class_folders(tmp_path / "scans", {"cat": 3, "dog": 3}, (12, 10, 1))
     for options in ({}, {"encoder": "auto"}, {"encoder": "auto", "decoder": "auto"}):

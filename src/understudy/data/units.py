@@ -147,26 +147,33 @@ class Grouping:
     sign: str  # a sentence without its end
     option: Literal["unit_from", "unit_from_name"]  # the option of a run that would say it
     value: str  # what the option would be
+    misses: int = 0  # files that it gives no unit, which a run with it would refuse
 
     @property
     def warning(self) -> str:
         """The whole warning."""
         flag = "--" + self.option.replace("_", "-")
-        return (
+        words = (
             f"{self.sign}, and each image is protected by itself. If one person has several, say "
             f"whose they are: {flag} {shlex.quote(self.value)}"
         )
+        if self.misses:
+            words += f", once names give a unit to {self.misses:,} more files, which it misses"
+        return words
 
 
 def grouping_of(names: Iterable[str], *, parts: bool) -> Grouping | None:
     """The sign that several images are of one person, by file names or ``parts`` of files."""
     if parts:
         return Grouping("several images come of one file", "unit_from", "file")
+    names = list(names)
     pattern = grouped_pattern(names)
     if pattern is None:
         return None
     sign = "file names look grouped, as if several images were of one person"
-    return Grouping(sign, "unit_from_name", pattern)
+    rule = UnitRule(pattern + _NAME, _compiled(pattern))
+    misses = sum(rule.unit_of(name) is None for name in names)
+    return Grouping(sign, "unit_from_name", pattern, misses)
 
 
 def no_unit(column: str) -> str:

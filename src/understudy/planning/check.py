@@ -420,8 +420,9 @@ def _remedies(
         return options
     if "bad files" in kinds:
         options["skip_bad"] = True
-    if isinstance(source, RecordSource) and source.grouping is not None:
-        options[source.grouping.option] = source.grouping.value
+    grouping = source.grouping if isinstance(source, RecordSource) else None
+    if grouping is not None and not grouping.misses:  # which would refuse the files that it misses
+        options[grouping.option] = grouping.value
     if source.classes == UNLABELLED_NAME and config.data.label is None:
         options["label"] = "none"
     elif (

@@ -18,7 +18,7 @@ from understudy.run.command_words import PROPOSED_SIDES, USUAL_SIDE
 
 _MAY_BE_ENLARGED = 0.05  # of the images, those that are smaller than what is proposed
 _MOST_LISTED = 4  # sizes
-_MOST_BLACK = 1 / 3  # of a padded image in the middle of them all, above which it is cropped
+_LONGEST_PADDED = 3 / 2  # ratio of an image in the middle of them all, above which it is cropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,9 @@ class ImageGeometry:
     @property
     def side(self) -> int:
         """The side that is proposed: `USUAL_SIDE`, or less where the images are smaller."""
-        shorter = Counter[int]()
-        for size, count in self.sizes.items():
-            shorter[min(size)] += count
+        fit = self.fit
         for side in reversed(PROPOSED_SIDES[: PROPOSED_SIDES.index(USUAL_SIDE) + 1]):
-            smaller = sum(count for length, count in shorter.items() if length < side)
-            if smaller <= _MAY_BE_ENLARGED * self.images:
+            if self._enlarged(side, fit) <= _MAY_BE_ENLARGED * self.images:
                 return side
         return PROPOSED_SIDES[0]
 
@@ -71,12 +68,11 @@ class ImageGeometry:
         """
         if all(_ratio(size) <= VISIBLE_STRETCH for size in self.sizes):
             return "stretch"
-        black = sorted((1 - 1 / _ratio(size), count) for size, count in self.sizes.items())
         passed = 0
-        for share, count in black:
+        for ratio, count in sorted((_ratio(size), count) for size, count in self.sizes.items()):
             passed += count
             if 2 * passed >= self.images:
-                return "pad" if share <= _MOST_BLACK else "crop"
+                return "pad" if ratio <= _LONGEST_PADDED else "crop"
         return "pad"
 
     @property
@@ -142,10 +138,14 @@ class ImageGeometry:
         listed = [f"{scale:.0f} at {one}" for one, scale in others.items() if scale >= 1.5]
         if listed:
             words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(listed)})"
-        enlarged = sum(count for size, count in self.sizes.items() if _scale(size, side, fit) < 1)
-        if enlarged:
-            words += f"; {enlarged:,} smaller images are enlarged, which adds no detail"
+        if enlarged := self._enlarged(side, fit):
+            smaller = "smaller image is" if enlarged == 1 else "smaller images are"
+            words += f"; {enlarged:,} {smaller} enlarged, which adds no detail"
         return words
+
+    def _enlarged(self, side: int, fit: ImageFit) -> int:
+        """How many images are smaller than a side that they are brought to."""
+        return sum(count for size, count in self.sizes.items() if _scale(size, side, fit) < 1)
 
     def _scales(self, side: int, fit: ImageFit) -> tuple[float, float]:
         """Least and most pixels of an original, along a side, that become one pixel."""

@@ -23,7 +23,7 @@ from understudy.planning.dry import RecommendationOptions, timed_plan
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
+from understudy.run.codec_rules import MANY_SMALL_GREY, choose_codec, codec_roles
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.methods import method, methods
@@ -376,8 +376,8 @@ def _codec(
     """The encoder of a run whose method takes one by the size of the images, and why."""
     if "encoder" in named:
         return named["encoder"], "it was named, as one that knows them"
-    if _serves_energies(config, check, name, named):
-        return ENERGIES.codec, _WHY_ENERGIES
+    if _serves_cosines(config, check, name, named):
+        return MANY_SMALL_GREY.codec, _WHY_COSINES
     encoder = codec_roles(named, check.shape)["encoder"] or ""
     codec = choose_codec(check.shape, images=named.get("decoder") != "none")
     why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"
@@ -387,21 +387,18 @@ def _codec(
     )
 
 
-def _serves_energies(
+def _serves_cosines(
     config: RunConfig, check: SourceCheck, name: str, named: Mapping[str, str]
 ) -> bool:
-    """Whether images are small and grey, and too few for the mixture that such images get."""
-    shape = check.shape or ()
-    if "decoder" in named or not (SMALL_GREY.fits(shape) and ENERGIES.fits(shape)):
-        return False
-    if ENERGIES.missing:
+    """Whether images are small and grey, and as many as a mixture needs."""
+    if "decoder" in named or not MANY_SMALL_GREY.fits(check.shape or ()):
         return False
     if isinstance(config.privacy.epsilon, str):
         _, plan, _ = _planned(config.changed(method=name, **check.options))
         mu = math.inf if plan is None else plan.mu
     else:
         mu = run_mu_of(config.privacy.budget)
-    return _class_units(check) * mu < MIXTURE_UNITS
+    return _class_units(check) * mu >= MIXTURE_UNITS
 
 
 MIXTURE_UNITS = 1_000.0
@@ -409,9 +406,9 @@ MIXTURE_UNITS = 1_000.0
 cosines than by one Gaussian a class over energies: between the 54 at which energies were better on
 public drawings and the 1,600 at which cosines were on a public benchmark (docs/sources.md)."""
 
-_WHY_ENERGIES = (
-    "the images are small, grey and not many for this budget (owner only), and one Gaussian a "
-    f"class over energies needs fewer than a mixture of cosines, which serves better from about "
+_WHY_COSINES = (
+    "the images are small, grey and many for this budget (owner only), and a mixture of cosines "
+    "serves such images better than one Gaussian a class over energies from about "
     f"{MIXTURE_UNITS:,.0f} units of a class times mu on"
 )
 

@@ -49,14 +49,6 @@ class CodecRule:
         return tuple(dict.fromkeys(lacking))
 
 
-SMALL_GREY = CodecRule(
-    codec="embedded:dct",
-    images="grey images of up to 32 pixels a side",
-    reason="its numbers hold all of so small an image",
-    channels=(1,),
-    most=32,
-)
-
 ENERGIES = CodecRule(
     codec="embedded:energies",
     images="images of 16 to 256 pixels a side",
@@ -72,8 +64,18 @@ ANY_SHAPE = CodecRule(
     reason="it takes images of any size, and needs no package",
 )
 
-RULES: tuple[CodecRule, ...] = (SMALL_GREY, ENERGIES, ANY_SHAPE)
+RULES: tuple[CodecRule, ...] = (ENERGIES, ANY_SHAPE)
 """The first that fits is taken; what was measured: docs/benchmarks.md."""
+
+MANY_SMALL_GREY = CodecRule(
+    codec="embedded:dct",
+    images="grey images of up to 32 pixels a side",
+    reason="its numbers hold all of so small an image",
+    channels=(1,),
+    most=32,
+)
+"""For many records, which is no public fact: `understudy plan` recommends it, and no run takes it
+by itself."""
 
 CODECS = ("embedded:dct", "embedded:energies", "embedded:photo")
 """Encoders that bring the decoder of their own embeddings."""
@@ -108,6 +110,8 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
             f"'understudy[{extras}]'",
         )
     reason = f"{rule.codec} is taken for these images ({size}) because {rule.reason}"
+    if MANY_SMALL_GREY.fits(shape) and rule.codec != MANY_SMALL_GREY.codec:
+        reason += f"; understudy plan says whether {MANY_SMALL_GREY.codec} serves as many better"
     return CodecChoice(rule.codec, reason)
 
 

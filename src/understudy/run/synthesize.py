@@ -12,6 +12,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events
 from understudy.privacy.unit import Adjacency
+from understudy.run.codec_rules import MANY_SMALL_GREY
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
 from understudy.run.prepare import claim, prepare, require_room_of
@@ -224,7 +225,7 @@ def demo(
     *,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
-    """Make a release of Fashion-MNIST with the default settings; a plan is shown as by `run`.
+    """Make a release of Fashion-MNIST as `understudy plan` recommends it; ``plan`` is shown as by `run`.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
@@ -242,7 +243,8 @@ def demo(
             file.unlink()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        options = {"source": source, "test": source, "test_rows": 20_000, "epsilon": epsilon}
+        options: dict[str, Any] = {"source": source, "test": source, "epsilon": epsilon}
+        options |= {"test_rows": 20_000, "encoder": MANY_SMALL_GREY.codec}
         places = {"out": out / "fashion-mnist", "ledger": str(out / "demo-ledger.db")}
         return run(make_config(options | places), plan, progress=progress)
     except InputError as error:
