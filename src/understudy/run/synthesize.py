@@ -225,7 +225,7 @@ def demo(
     *,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
-    """Make a release of Fashion-MNIST as `understudy plan` recommends it; ``plan`` is shown as by `run`.
+    """Make a release of Fashion-MNIST as `understudy plan` recommends it, shown as `run` does.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
