@@ -52,13 +52,16 @@ def docstrings(tree: ast.Module) -> set[int]:
 
 def imported(node: ast.Import | ast.ImportFrom) -> set[str]:
     """The methods that a statement imports something of."""
-    base = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-    paths = [f"{base}{one.name}".split(".") for one in node.names]
-    return {
-        "".join(path[2:3])
-        for path in paths
-        if path[:2] == ["understudy", "methods"] and {*path[2:3]} & method_names()
-    }
+    base = ""
+    if isinstance(node, ast.ImportFrom):
+        base = "understudy." if node.level else ""  # wherever a relative import begins
+        base += f"{node.module}." if node.module else ""
+    return {name for one in node.names for name in named_packages(f"{base}{one.name}")}
+
+
+def named_packages(text: str) -> list[str]:
+    """The methods whose packages a text names, as an import or an entry point does."""
+    return re.findall(rf"\bunderstudy\.methods\.({'|'.join(sorted(method_names()))})\b", text)
 
 
 def of_parameters(node: ast.AST) -> bool:
@@ -84,11 +87,15 @@ def known_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) in documentation:
                 continue
-            if node.value in method_names() or typed.search(node.value):
+            named = node.value in method_names() or named_packages(node.value)
+            if named or typed.search(node.value):
                 yield node.lineno, f"names {node.value!r}"
         elif isinstance(node, ast.Attribute) and node.attr in parameters():
             if of_parameters(node.value):
                 yield node.lineno, f"reads the parameter {node.attr}"
+        elif isinstance(node, ast.Subscript) and of_parameters(node.value):
+            if getattr(node.slice, "value", None) in parameters():
+                yield node.lineno, f"reads a parameter: {ast.unparse(node)}"
         elif isinstance(node, ast.Call) and any(map(of_parameters, parts_of(node))):
             values = [one.value for one in node.args if isinstance(one, ast.Constant)]
             if set(values) & parameters():

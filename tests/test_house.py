@@ -181,6 +181,10 @@ PLANTED = {
     "def labels(prepared):\n    return prepared.params.labels": "reads",
     "def one(params):\n    return getattr(params, 'filter', 'none')": "reads",
     "def one(params):\n    return vars(params).get('labels')": "reads",
+    "def one(params):\n    return params['labels']": "reads",
+    "from ..methods.evolution import params": "imports",
+    "from ..methods import evolution": "imports",
+    "MODULE = 'understudy.methods.evolution.params'": "names",
     "WORDS = 'take --method alignment'": "names",
     "METHOD = 'evolution'": "names",
 }

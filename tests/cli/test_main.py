@@ -372,6 +372,7 @@ def test_every_command_explains_itself(words: list[str]) -> None:
 def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
     first = CliRunner().invoke(app, ["synthesize", "--help"], env={"COLUMNS": "80"}).output
     assert len(first.splitlines()) <= 30
+    assert max(map(len, first.splitlines())) <= 78  # what a terminal of 80 columns does not wrap
     usual = ("size", "unit", "epsilon", "delta", "method", "encoder", "out", "count", "test")
     for name in (*usual, "dry-run", "help-all"):
         assert re.search(rf"^  --{name} ", first, re.MULTILINE), name

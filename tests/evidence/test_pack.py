@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from tests.report.pages import chromium
@@ -210,6 +211,21 @@ def test_a_selection_without_a_guarantee_claims_nothing(site: Path) -> None:
     assert "Disclosures" in owner
 
 
+def test_a_control_that_differs_by_itself_is_no_proof_of_a_leak(site: Path, tmp_path: Path) -> None:
+    alike = embeddings(tmp_path / "alike.npz", seed=4, per_class=61)
+    with np.load(alike) as held_out:
+        shifted = {**held_out, "embeddings": held_out["embeddings"] + 1.5}
+    np.savez(tmp_path / "another year.npz", **shifted)
+    tests = {}
+    for test in (alike, tmp_path / "another year.npz"):
+        pack = understudy.evidence(
+            site / "dp", to=tmp_path / test.stem, real=site / "private.npz", test=test,
+            progress="none",
+        )  # fmt: skip
+        tests[test.stem] = "The control differs" in (pack.owner / "index.html").read_text()
+    assert tests == {"alike": False, "another year": True}
+
+
 def test_hosts_are_those_of_the_ledger_and_unknown_without_it(site: Path, tmp_path: Path) -> None:
     for part in ("release", "owner"):
         (tmp_path / "dp" / part).mkdir(parents=True)
@@ -265,6 +281,7 @@ def test_a_release_that_was_changed_claims_no_epsilon(site: Path, tmp_path: Path
     claims = json.loads((pack.shared / "claims.json").read_text())["claims"]
     assert claims[0]["status"] == "not claimed"
     assert not (pack.shared / "registry.yaml").exists()
+    assert "registry.yaml: not written, as `understudy verify` finds faults" in pack.notes[0]
     for name in ("index.html", "hipaa/determination.md"):
         text = (pack.shared / name).read_text()
         assert "No guarantee is claimed" in text

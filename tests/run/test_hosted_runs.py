@@ -16,12 +16,15 @@ pytest.importorskip("openai")
 
 import understudy
 from understudy.backends.hosted import hosted_client
+from understudy.cli.show_run import RunPrinter
 from understudy.core.errors import BackendError, ConfigError, InputError, RunStopped
 from understudy.core.roles import MODEL_ROLES
 from understudy.planning.dry import planned_run
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report.record import RunRecord
+from understudy.run.config import make_config
+from understudy.run.synthesize import run
 from understudy.testing.hosted_stub import PALETTE, StubRequest, StubServer
 
 SIDE, RECORDS = 16, 24
@@ -157,6 +160,22 @@ def test_images_evolve_by_a_server(server: StubServer, site: Site, variation: st
     result = site.run(models, settings={**QUICK, "candidates": "images"})
     assert result.facts["rows"] == 6
     assert (server.count("/images/edits") > 0) == (not variation)
+
+
+@pytest.mark.slow
+def test_a_run_with_several_hosted_models_prints_twelve_lines_at_most(
+    server: StubServer, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = str(private_images(tmp_path / "test", seed=6))
+    models = {**roles(server), "method": "evolution", "settings": QUICK, "count": 6}
+    places = {"source": str(site.data), "out": str(site.out), "ledger": site.ledger}
+    measured = {"test": test, "quality_share": "5%"}
+    config = make_config({**models, **places, **measured, "epsilon": 8.0})
+    printer = RunPrinter(yes=True)
+    printer.result(run(config, printer.confirm, progress="none"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 12
+    assert any(one.startswith("requests:  about ") for one in lines)
 
 
 # Faults

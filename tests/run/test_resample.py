@@ -170,6 +170,11 @@ def test_what_has_no_answers_is_refused_with_the_reason(site: Path) -> None:
     with pytest.raises(RunError, match=r"means\.npz: is missing"):
         resample(site / "out", count=3, out=site / "missing", **SILENT)
     shutil.move(site / "elsewhere.npz", answer)
+    hashes = site / "out" / "release" / "SHA256SUMS"
+    shutil.move(hashes, site / "hashes")  # as of a release that an early version wrote
+    with pytest.raises(ConfigError, match=r"no sound release.* SHA256SUMS is missing"):
+        resample(site / "out", count=3, out=site / "unlisted", **SILENT)
+    shutil.move(site / "hashes", hashes)
     record = site / "out" / "owner" / "run.json"
     content = json.loads(record.read_text())
     changed = {**content, "settings": {**content["settings"], "unit_rows": 9, "unit": "patient"}}

@@ -23,8 +23,9 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.run_plan import RunPlan, StagePlan
     from understudy.run.run_result import Result
 
-_MOST_NOTES = 3
+_MOST_LINES, _MOST_NOTES = 12, 3
 _NOTES_OF_PLAN = 2  # of these, at most so many before the charge
+_LAST_LINES = 4  # where everything lies, and what is next
 
 
 class RunPrinter:
@@ -32,7 +33,7 @@ class RunPrinter:
 
     def __init__(self, *, yes: bool = False, verbose: bool = False) -> None:
         self.yes, self.verbose = yes, verbose
-        self._notes = 0
+        self._lines, self._notes = 0, 0
 
     def confirm(self, plan: RunPlan) -> None:
         """Show a plan before its charge and, where somebody is there to answer, ask."""
@@ -52,20 +53,24 @@ class RunPrinter:
 
     def _print_plan(self, plan: RunPlan) -> None:
         stages = f"{len(plan.stages)} stage{'' if len(plan.stages) == 1 else 's'}"
-        _console.print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
-        _console.print(f"ledger:    {_ledger_words(plan)}")
-        for line in _call_lines(plan.calls):
-            _console.print(line)
+        self._print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
+        self._print(f"ledger:    {_ledger_words(plan)}")
+        if plan.calls:
+            self._print(f"requests:  {_all_calls(plan.calls)}")
         notes = list(plan.notes)
         if options := _undeclared(plan.premises):
             notes.insert(1, options)  # only one of the notes on spending matters more
-        self._print_notes(notes, _NOTES_OF_PLAN)
+        self._print_notes(notes, _NOTES_OF_PLAN - bool(plan.calls))
+
+    def _print(self, line: str) -> None:
+        _console.print(line)
+        self._lines += 1
 
     def _print_notes(self, notes: Sequence[str], most: int) -> int:
         """Print some notes, the first ones; how many were left out."""
         shown = notes[:most]
         for note in shown:
-            _console.print(f"note: {note}")
+            self._print(f"note: {note}")
         self._notes += len(shown)
         return len(notes) - len(shown)
 
@@ -75,16 +80,17 @@ class RunPrinter:
             whole_result(result)
             return
         label = "guarantee:" if result.spending is None else "charged:  "
-        _console.print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
+        self._print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
         sampler = f", drawn from {words}" if (words := result.facts.get("sampler")) else ""
         kind = "embeddings" if result.contact_sheet is None else "images"
         rows = result.facts.get("rows", 0)
-        _console.print(f"made:      {rows:,} synthetic {kind}{sampler}")
+        self._print(f"made:      {rows:,} synthetic {kind}{sampler}")
         for line in (*_selection_lines(result), *_quality_lines(result)):
-            _console.print(line)
+            self._print(line)
         if result.accuracy:
-            _console.print(f"accuracy:  {_accuracy_words(result.accuracy)}")
-        more = self._print_notes(result.warnings, max(1, _MOST_NOTES - self._notes))
+            self._print(f"accuracy:  {_accuracy_words(result.accuracy)}")
+        room = _MOST_LINES - _LAST_LINES - self._lines
+        more = self._print_notes(result.warnings, max(0, min(room, _MOST_NOTES - self._notes)))
         others = f" (with {more} more note{'' if more == 1 else 's'})" if more else ""
         _console.print(f"to share:  {result.release}")
         if result.contact_sheet is not None:
@@ -194,6 +200,14 @@ def _call_lines(calls: Sequence[PlannedCalls]) -> Iterator[str]:
         tokens = tokens if one.tokens_in else ""
         cost = "no price is stated" if one.cost is None else f"cost {one.cost:.2f}"
         yield f"requests to {one.host} ({one.role}): about {one.calls:,}{tokens}; {cost}"
+
+
+def _all_calls(calls: Sequence[PlannedCalls]) -> str:
+    """What those of all roles come to, in a line."""
+    hosts = ", ".join(dict.fromkeys(one.host for one in calls))
+    priced = [one.cost for one in calls if one.cost is not None]
+    cost = f"cost {sum(priced):.2f}" if len(priced) == len(calls) else "not all have a price"
+    return f"about {sum(one.calls for one in calls):,} to {hosts}; {cost}"
 
 
 def _budget_words(dry: RunPlan) -> str:

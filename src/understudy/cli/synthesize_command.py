@@ -122,8 +122,9 @@ def demo_command(
     progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
+    printer = RunPrinter(yes=True)
     with reporting(progress) as events:
         from understudy.run.synthesize import demo as play
 
-        result = play(out, epsilon, progress=events)
-    RunPrinter().result(result)
+        result = play(out, epsilon, printer.confirm, progress=events)
+    printer.result(result)

@@ -14,8 +14,15 @@ from understudy.evaluation.evaluate import evaluate
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import measure_reconstruction
 from understudy.metrics.anonymity import LEAST_ROWS, AnonymityTest, infer, link_halves, single_out
+from understudy.metrics.blind_attack import BLIND_AUC
+from understudy.metrics.verdicts import DIFFERENT
 from understudy.run.accuracy import collect
 from understudy.run.progress import Bars
+
+_DIFFERENT = (
+    "The control differs from the private records by itself (see the verdict on attacks), and what "
+    "leaks by these tests may be no more than that"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,8 @@ def measure_risk(folder: Path, real: str, test: str | None, events: Events) -> M
     ]
     features = [side.features for side in sides]
     tests = [single_out(*features), link_halves(*features)]
-    notes = []
+    blind = [one.low or 0.0 for one in evaluation.of("attack") if one.metric is BLIND_AUC]
+    notes = [_DIFFERENT] if max(blind, default=0.0) > DIFFERENT else []
     if len(classes) > 1:
         tests.append(infer(*((side.features, side.labels) for side in sides)))
     else:

@@ -141,7 +141,10 @@ def _write(
         _text(shared / REGISTRY_FILE, entry_text(entry))
         yield from (f"{REGISTRY_FILE}: {fault}" for fault in entry_faults(entry))
     else:
-        yield f"{REGISTRY_FILE}: not written, as the registry is of differential privacy"
+        why = "the registry is of differential privacy"
+        if not subject.sound:
+            why = f"`understudy verify` finds faults: {subject.faults[0]}"
+        yield f"{REGISTRY_FILE}: not written, as {why}"
     _text(own / "index.html", pages.owner_page(subject, owner, risk))
     _text(own / "hipaa" / "results.md", _results(risk))
     _text(own / FACTS_FILE, facts_text(facts))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.backends.arrays import fit_images
 from understudy.core.files import owner_file
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
@@ -108,7 +109,7 @@ def measure(
     """Train on a release and on the real data, test both on real data.
 
     Args:
-        release: The samples: images or embeddings.
+        release: The samples: images, to whose size the real ones are brought, or embeddings.
         real: The private training set.
         test: The real test set.
         encoder: Embeds real images where the release holds embeddings.
@@ -126,8 +127,8 @@ def measure(
     require_networks(networks)
     features = front_end(release.shape)
     synthetic = collect(release, None, bars).at_most(rows)
-    encode = encoder if release.kind == "embeddings" else None
-    pair = collect(real, encode, bars).at_most(rows), collect(test, encode, bars)
+    encode, shape = (encoder, None) if release.kind == "embeddings" else (None, release.shape)
+    pair = collect(real, encode, bars, shape).at_most(rows), collect(test, encode, bars, shape)
     accuracies = []
     for network in networks or usual_networks(release):
         step = EpochBar(bars, f"training on the release and on real data: {WORDS[network]}")
@@ -239,15 +240,19 @@ class EpochBar:
         self._done = done
 
 
-def collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
-    """A source in memory; images as embeddings where there is an encoder."""
+def collect(
+    source: Source, encoder: Encoder | None, bars: Bars, shape: Shape | None = None
+) -> Labelled:
+    """A source in memory; images as embeddings where there is an encoder, else of a shape."""
     bar = bars(f"reading {source.name}", len(source), owner_only=True)
     parts = []
     for batch in source.batches(_BATCH):
-        embed = encoder is not None and source.kind == "images"
-        parts.append(
-            (encoder.encode(batch.values) if embed and encoder else batch.values, batch.labels)
-        )
+        values = batch.values
+        if source.kind == "images" and encoder is not None:
+            values = encoder.encode(values)
+        elif source.kind == "images" and shape is not None:
+            values = fit_images(values, shape)
+        parts.append((values, batch.labels))
         bar(len(batch.labels))
     return gather(parts, source.classes)
 

@@ -252,7 +252,7 @@ class OutputOptions:
     out: Annotated[Path, Option("Folder of the result.")]
     count: Annotated[
         int | None,
-        Option("Number of synthetic images; by default one per record or unit.", least=1),
+        Option("Synthetic images to make; by default one per record or unit.", least=1),
     ] = None
     seed: Annotated[int, Option("Seed of the sampling; the noise has none.", least=0)] = 0
     format: Annotated[ReleaseFormat, Option("Write images as png, parquet or npz.")] = "png"

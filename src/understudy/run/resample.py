@@ -161,7 +161,7 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
 
     Raises:
         RunError: It is no finished run, or one of an earlier version.
-        ConfigError: Its method or its settings allow no more samples.
+        ConfigError: Its method or its settings allow no more samples, or its release is not sound.
     """
     paths = RunPaths(folder)
     if not paths.record.is_file():
@@ -169,8 +169,10 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
             f"{folder}: is no folder of a finished run (owner/run.json is missing). More samples "
             "are drawn from the noisy answers in owner/stages, so the owner draws them"
         )
-    run, record = read_run_file(paths.record), provenance_of(str(folder)).record
-    if record is None:
+    run, origin = read_run_file(paths.record), provenance_of(str(folder), "run")
+    if origin.faults:
+        origin.require_guarantee("run")
+    if (record := origin.record) is None:
         raise RunError(f"{folder}: has lost its release, which says what it guarantees")
     if "resampled" in run.settings:
         raise RunError(

@@ -30,7 +30,7 @@ from understudy.run.progress import ProgressMode, reporting
 
 METHOD = "base-set"
 TEMPLATE = "a photo of a {class}"
-"""As alignment's."""
+"""What a sentence says of a class where nothing else is named."""
 
 _AT_ONCE = 256
 _HOW = (

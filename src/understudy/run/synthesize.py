@@ -98,8 +98,8 @@ def synthesize(
         delta: Its delta.
         accept_epsilon: Whether an epsilon above 100 or a delta above 1e-3 is meant, either of which
             protects next to nothing.
-        encoder: Name of an encoder; None or ``auto``: the method's, which for clustering is chosen
-            by the size of the images (`understudy methods` says how).
+        encoder: Name of an encoder; None or ``auto``: the method's own choice
+            (`understudy methods` says how).
         decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
             embeddings only.
         public: A public dataset that the method may learn from for free; None: procedural images
@@ -218,8 +218,14 @@ def run(
         return execute(prepared, events, plan, session)
 
 
-def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
-    """Make a release of Fashion-MNIST as `understudy plan` recommends it.
+def demo(
+    out: Path,
+    epsilon: float = 1.0,
+    plan: Callable[[RunPlan], None] | None = None,
+    *,
+    progress: ProgressMode | Events = "auto",
+) -> Result:
+    """Make a release of Fashion-MNIST as `understudy plan` recommends it, shown as `run` does.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
@@ -237,16 +243,10 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
             file.unlink()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        return synthesize(
-            source,
-            out=out / "fashion-mnist",
-            epsilon=epsilon,
-            test=source,
-            test_rows=20_000,
-            encoder=MANY_SMALL_GREY.codec,
-            ledger=str(out / "demo-ledger.db"),
-            progress=progress,
-        )
+        options: dict[str, Any] = {"source": source, "test": source, "epsilon": epsilon}
+        options |= {"test_rows": 20_000, "encoder": MANY_SMALL_GREY.codec}
+        places = {"out": out / "fashion-mnist", "ledger": str(out / "demo-ledger.db")}
+        return run(make_config(options | places), plan, progress=progress)
     except InputError as error:
         if source.startswith("hf:"):
             raise InputError(

@@ -116,7 +116,7 @@ def _tuning(params: ClusteringParams, context: Context) -> dict[str, Sequence[An
 
 METHOD = Method(
     name=NAME,
-    summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
+    summary="Gaussians of each class over embeddings, decoded to images",
     source="Zhou et al., Private Training & Data Generation by Clustering Embeddings",
     params=ClusteringParams,
     settle=lambda params, context: sampler_of(params, context).params,
