@@ -178,7 +178,8 @@ def _python(arguments: list[str], whole: bool) -> str | None:
     try:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             if module == "benchmarks":
-                importlib.import_module("benchmarks.__main__").parse(rest)
+                words = [str(REPOSITORY) if one == "FOLDER" else one for one in rest]
+                importlib.import_module("benchmarks.__main__").parse(words)
             elif rest:
                 made = importlib.import_module(module)
                 if not hasattr(made, "parser"):

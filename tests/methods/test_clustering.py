@@ -38,7 +38,12 @@ def clouds(tmp_path_factory):
     return path, values, labels, spread
 
 
-def released(source, tmp_path, epsilon=MUCH, public=None, count=None, unit=None, **settings):
+COSINES = {"encoder": "embedded:dct"}  # images by a mixture, which is not their default
+
+
+def released(
+    source, tmp_path, epsilon=MUCH, public=None, count=None, unit=None, encoder=None, **settings
+):
     tmp_path.mkdir(exist_ok=True)
     made = synthesize(
         source,
@@ -50,6 +55,7 @@ def released(source, tmp_path, epsilon=MUCH, public=None, count=None, unit=None,
         public=public,
         count=count,
         unit=unit,
+        encoder=encoder or "auto",
     )
     batches = list(open_source(made.release).batches(1000))
     rows = np.concatenate([batch.values for batch in batches])
@@ -179,8 +185,8 @@ def unbalanced(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def scarce_release(unbalanced, tmp_path_factory):
-    """A release of it at epsilon 1 with defaults: images, labels, facts and the result."""
-    return released(unbalanced, tmp_path_factory.mktemp("scarce"), epsilon=1.0)
+    """A release of it at epsilon 1 by a mixture: images, labels, facts and the result."""
+    return released(unbalanced, tmp_path_factory.mktemp("scarce"), epsilon=1.0, **COSINES)
 
 
 def test_class_sizes_come_from_counts_and_lie_within_their_noise(scarce_release):
@@ -210,7 +216,7 @@ def test_samples_of_few_images_are_no_blurs_and_not_grey(tmp_path):
         start, length = rng.integers(2, 6), rng.integers(4, 8)
         across[rng.integers(3, 13), start : start + length] = 255
     np.savez(tmp_path / "strokes.npz", images=images, labels=labels)
-    drawn, found, _ = released(tmp_path / "strokes.npz", tmp_path / "out", epsilon=3.0)
+    drawn, found, _ = released(tmp_path / "strokes.npz", tmp_path / "out", epsilon=3.0, **COSINES)
     for label in (0, 1):
         real, mine = (x.astype(float) for x in (images[labels == label], drawn[found == label]))
         variety = mine.var(axis=0).sum() / real.var(axis=0).sum()
@@ -229,7 +235,7 @@ def test_only_grey_images_get_a_contrast(tmp_path, monkeypatch):
     released(colour, tmp_path / "a")
     grey = class_folders(tmp_path / "grey", {"cat": 20, "dog": 20}, (8, 8, 1))
     with pytest.raises(AssertionError, match="was asked for"):
-        released(grey, tmp_path / "b")
+        released(grey, tmp_path / "b", **COSINES)
 
 
 def test_each_class_gets_what_its_noise_allows_and_the_facts_say_so(scarce_release):
@@ -247,7 +253,7 @@ def test_each_class_gets_what_its_noise_allows_and_the_facts_say_so(scarce_relea
 def test_with_little_noise_every_class_keeps_its_clusters_and_covariances_are_its_own(
     tmp_path, unbalanced
 ):
-    _, _, made = released(unbalanced, tmp_path, count=300, clusters=2)
+    _, _, made = released(unbalanced, tmp_path, count=300, clusters=2, **COSINES)
     assert made.facts["clusters_per_class"] == dict.fromkeys(UNBALANCED, 2)
     # One class of the three loses its own directions in one run of seven: clusters begin by chance.
     assert max(made.facts["own_directions_per_class"].values()) > 0
