@@ -6,13 +6,11 @@ counts as ending at its lower edge.
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from understudy.core.types import Vector
 
-_FALSE = 0.01  # of the histograms of nothing but noise in which a bin stands out of it
+_CLEAR = 3.8  # deviations of its noise that a bin must exceed: in 1 of 100 histograms noise does
 
 
 def clean_histogram(counts: Vector, sd: float) -> Vector:
@@ -20,8 +18,7 @@ def clean_histogram(counts: Vector, sd: float) -> Vector:
 
     All mass is in the fullest bin if none stands out.
     """
-    deviations = NormalDist().inv_cdf(1 - _FALSE / len(counts))
-    clear = np.where(counts > deviations * sd, counts, 0.0)
+    clear = np.where(counts > _CLEAR * sd, counts, 0.0)
     if clear.sum() <= 0:
         clear = np.zeros_like(counts)
         clear[int(counts.argmax())] = 1.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.privacy.vault import Vault
 
 _PUBLIC_SAMPLES = 8192  # are looked at, at most
-_EDGES = np.geomspace(1e-12, 1e12, 480)  # of norms whose scale is unknown: steps of 12 %
+_EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps of 12 %
 _MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _IMAGE_COMPONENTS = 400
 _EMBEDDING_COMPONENTS = 256
