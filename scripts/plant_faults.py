@@ -142,8 +142,8 @@ FAULTS = (
     Fault(
         "a unit has one vote in each of its classes",
         "sums.py",
-        "pairs // (labels.max(initial=0) + 1), numbers.astype(np.float64) ** 2",
-        "pairs // (labels.max(initial=0) + 1), numbers > 0",
+        "pairs // classes, numbers.astype(np.float64) ** 2",
+        "pairs // classes, numbers > 0",
         SUMS + "test_weights_of_units_keep_the_bound_of_a_record_without_clipping",
     ),
     Fault(

@@ -107,6 +107,10 @@ class Context(Models):
     candidates: bool = False
     several: bool = False
 
+    def mixed_units(self, classes: int) -> bool:
+        """Whether a unit may have records of several of so many classes, and count in each."""
+        return self.several and classes > 1
+
     @property
     def called(self) -> tuple[str, ...]:
         """What each class is called in prompts."""

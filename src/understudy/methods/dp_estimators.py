@@ -88,7 +88,7 @@ def units(vault: Vault, sizes: Vector, dim: int, stage: Stage | None) -> float:
 
 def units_stage(context: Context, classes: int, weight: float) -> Stage | None:
     """The release of `units`, where units may have records of several classes."""
-    return Stage("units", weight) if context.several and classes > 1 else None
+    return Stage("units", weight) if context.mixed_units(classes) else None
 
 
 def group_means(

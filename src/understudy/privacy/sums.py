@@ -2,9 +2,9 @@
 
 A unit's contribution is the sum of its records' vectors over the L2 norm of its numbers of records
 in each class (`unit_weights`), clipped to an L2 norm, truncated to a grid and added up in int64.
-Truncation toward zero cannot lengthen a vector, and
-integer addition knows no order, so the bound and the sum hold for any batch size, thread count,
-machine or engine, whatever the floats before them were.
+Truncation toward zero cannot lengthen a vector, and integer addition knows no order, so the bound
+and the sum hold for any batch size, thread count, machine or engine, whatever the floats before
+them were.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ def unit_weights(groups: UnitCodes, labels: Labels | None) -> Vector:
     is the average of its records.
     """
     groups = np.unique(groups, return_inverse=True)[1]
-    if labels is None:
-        return np.asarray(1 / np.bincount(groups)[groups])
-    pairs, numbers = np.unique(groups * (labels.max(initial=0) + 1) + labels, return_counts=True)
-    squares = np.bincount(pairs // (labels.max(initial=0) + 1), numbers.astype(np.float64) ** 2)
+    labels = np.zeros_like(groups) if labels is None else labels
+    classes = labels.max(initial=0) + 1
+    pairs, numbers = np.unique(groups * classes + labels, return_counts=True)
+    squares = np.bincount(pairs // classes, numbers.astype(np.float64) ** 2)
     return np.asarray(1 / np.sqrt(squares)[groups])
 
 

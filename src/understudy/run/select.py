@@ -9,7 +9,6 @@ disclosure before the private records are used, and the release is named so.
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from understudy.run.run_record import run_record
 from understudy.run.run_result import Result
 from understudy.run.select_config import SelectConfig, make_select_config
 from understudy.run.select_inputs import PreparedSelection, Steering, prepare_selection, steering_of
-from understudy.run.select_leak import Fingerprints, Leak, leak_of
+from understudy.run.select_leak import Fingerprints, Leak, content_digest, leak_of
 from understudy.run.select_spaces import EmbeddedRows, nearest_distances
 from understudy.run.session import Session, WrittenRelease, execute
 from understudy.run.synthesize import run
@@ -181,8 +180,8 @@ class OpenSession(Session):
         with timed(self.seconds, "embed the candidates"):
             candidates = self._embedded(prepared.pool)
         prints = Fingerprints.of(prepared.pool)
-        content = hashlib.blake2b(candidates.labels.tobytes() + prints.digests.tobytes())
-        require_same(self.folder.keep, prepared.select.candidates, content.hexdigest())
+        content = content_digest(candidates.labels, prints.digests)
+        require_same(self.folder.keep, prepared.select.candidates, content)
         self._require_same_steering()
         _require_candidates(candidates, classes)
         method = prepared.select.openly
@@ -236,14 +235,14 @@ class OpenSession(Session):
         steering = {"reference records": prepared.reference, "private records": private}
         for role, source in steering.items():
             if source is not None:
-                parts = [
-                    (batch.labels.tobytes(), record_digests(batch.values).tobytes())
-                    for batch in source.batches(batch_size(source))
-                ]
-                content = hashlib.blake2b(key=self.ledger.key)
-                for part in (*(labels for labels, _ in parts), *(prints for _, prints in parts)):
-                    content.update(part)
-                require_same(self.folder.keep, source.name, content.hexdigest(), role)
+                labels, digests = [], []
+                for batch in source.batches(batch_size(source)):
+                    labels.append(batch.labels)
+                    digests.append(record_digests(batch.values))
+                content = content_digest(
+                    np.concatenate(labels), np.concatenate(digests), self.ledger.key
+                )
+                require_same(self.folder.keep, source.name, content, role)
 
     def _embedded(self, source: Source) -> EmbeddedRows:
         prepared = self.prepared

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.ports import Source
-from understudy.core.types import Embeddings, Vector
+from understudy.core.types import Embeddings, Labels, Vector
 from understudy.data.batches import batch_size
 from understudy.metrics.attacks import by_distance_ratio
 from understudy.metrics.fingerprints import (
@@ -222,6 +222,11 @@ class Fingerprints:
     def at(self, rows: NDArray[np.int64]) -> Fingerprints:
         """Those of some records."""
         return Fingerprints(self.digests[rows], self.hashes[rows])
+
+
+def content_digest(labels: Labels, digests: Digests, key: bytes = b"") -> str:
+    """Of all records together: of their classes (n,) and digests (n,), by a key if private."""
+    return hashlib.blake2b(labels.tobytes() + digests.tobytes(), key=key).hexdigest()
 
 
 def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:

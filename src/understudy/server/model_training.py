@@ -77,7 +77,7 @@ class SmallModelTraining:
                 epochs=self.epochs,
                 camera=True,
                 validation=validation,
-                device=str(HubOptions().placement()[0]),
+                device=_best_device(),
                 progress=progress,
             )
             return TrainedModel(_state(detector), detector_ap50(detector, *validation))
@@ -108,7 +108,7 @@ class SmallModelTraining:
             flip=True,
             camera=network == "resnet-in",
             validation=(held_out.images, held_out.labels),
-            device=str(HubOptions().placement()[0]),
+            device=_best_device(),
             progress=progress,
         )
         score = accuracy(classifier, held_out.images, held_out.labels)
@@ -145,6 +145,11 @@ def loaded_network(
 def _width(network: ClassifierName) -> int | None:
     """Filters of the first convolution; None: those of the network."""
     return HALF_WIDTH if network == "mobilenetv2" else None
+
+
+def _best_device() -> str:
+    """Where models are trained: on the best that there is."""
+    return str(HubOptions().placement()[0])
 
 
 def _mark(name: str) -> str:

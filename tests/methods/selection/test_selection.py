@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.methods.exact_vault import ExactVault
 from tests.run.samples import class_folders, embeddings
 
 from understudy import synthesize
@@ -130,27 +131,11 @@ def test_an_interrupted_selection_ends_the_same():
 # Private references.
 
 
-class Exact:
-    """What a vault would answer without noise, and what it was asked."""
-
-    def __init__(self, features, labels):
-        self.features, self.labels, self.asked = features, labels, []
-
-    def release(self, query, *, stage):
-        self.asked.append((stage, query))
-        grid = 2.0**-20
-        total = query.integer_sum(self.features, self.labels, None, grid)
-        return total * grid
-
-    def noise_sd(self, query, *, stage):
-        return 1e-9
-
-
 def test_gradients_that_no_record_is_clipped_in_are_those_of_the_loss():
     theta = np.random.default_rng(3).normal(size=(DIM + 1, CLASSES))
     records = clouds(80, 4)[:2]
     query = ClippedGradients(theta, 1e3)
-    answer = query.gradient(Exact(*records).release(query, stage=""))
+    answer = query.gradient(ExactVault(*records).release(query, stage=""))
     expected = len(records[1]) * RecordReference.of(*records).gradient(theta)
     np.testing.assert_allclose(answer, expected, atol=1e-3)
 
@@ -159,14 +144,14 @@ def test_a_gradient_is_scaled_to_its_clipping_norm():
     theta = np.zeros((DIM + 1, CLASSES))
     record = (np.full((1, DIM), 100.0, np.float32), np.array([1]))
     query = ClippedGradients(theta, 0.7)
-    answer = query.gradient(Exact(*record).release(query, stage=""))
+    answer = query.gradient(ExactVault(*record).release(query, stage=""))
     whole = RecordReference.of(*record).gradient(theta)
     assert np.linalg.norm(answer) == pytest.approx(0.7, abs=1e-4)
     np.testing.assert_allclose(answer, 0.7 * whole / np.linalg.norm(whole), atol=1e-4)
 
 
 def test_every_round_is_a_release_at_weights_that_are_stored():
-    vault, stored = Exact(*clouds(200, 1)[:2]), {}
+    vault, stored = ExactVault(*clouds(200, 1)[:2]), {}
 
     def keep(name, make):
         return stored.setdefault(name, make())
@@ -189,7 +174,7 @@ def test_pseudo_records_have_the_moments_of_the_private_records():
     features, labels, _ = clouds(3000, 5)
     mixed = np.random.default_rng(0).normal(size=(DIM, DIM)) / 2
     features = (MEANS[labels] + (features - MEANS[labels]) @ mixed).astype(np.float32)
-    vault = Exact(features, labels)
+    vault = ExactVault(features, labels)
     reference = moment_reference(
         vault,
         FEATURES * 3,  # far wider, so that nothing is clipped

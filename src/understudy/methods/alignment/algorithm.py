@@ -240,7 +240,7 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)
     # 15: D(pasda) <- unCLIP(v + gap).
     facts = {"base_rows": len(base), "clusters": params.clusters or 1} | facts_of(private, gaps)
-    if materials.context.several and len(private.groups.counts) > 1:
+    if materials.context.mixed_units(len(private.groups.counts)):
         del facts["noisy_rows"]  # a unit of several classes counts more than once
     return release_aligned(materials, base, aligned, sizes, params, facts)
 

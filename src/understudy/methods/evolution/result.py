@@ -78,7 +78,9 @@ def sizes_of_classes(
         # A record's cell is its class: one centre a class, whatever it is.
         counts = voters.release(Counts(Cells(np.zeros((classes, 1, 1)))), stage=planned(stage).name)
         parts = np.maximum(counts[:, 0], 0.0)
-        if not materials.context.several:  # a unit of several classes counts more than once
+        if not materials.context.mixed_units(
+            classes
+        ):  # a unit of several classes counts more than once
             facts = {"noisy_rows": round(float(parts.sum()))}
     total = float(parts.sum())
     if total == 0:  # fewer records than noise: any class may be the largest

@@ -156,9 +156,7 @@ def labelling(materials: Materials, params: LabellingParams) -> Release:
     classes, length = materials.classes, kind.length
     dim = length + 1 + kind.points.shape[1]
     sizes, sd = dp_estimators.class_sizes(vault, len(classes), dim, plan.class_sizes)
-    counted = None
-    if plan.units is not None:
-        counted = dp_estimators.units(vault, sizes, dim, plan.units)
+    counted = None if plan.units is None else dp_estimators.units(vault, sizes, dim, plan.units)
     counts = ClassCounts(sizes, sd, counted)
     likeness = tested_likeness(vault, kind, classes, counts, plan.likeness)
     if likeness.difference is not None:
