@@ -11,6 +11,7 @@ import pytest
 
 from understudy.core.errors import BudgetRefused, ConfigError, RunError
 from understudy.release.outputs import private_cache, release_folder, run_folder
+from understudy.release.runs import is_locked
 
 SETTINGS = {"epsilon": 1.0, "seed": 0, "count": None}
 
@@ -175,6 +176,18 @@ def test_a_look_at_the_lock_stops_no_run(tmp_path):
         timer.start()
         assert not start(tmp_path / "out", resume=True).done
         timer.join()
+
+
+@pytest.mark.parametrize("name", ["lock", "start.json", "start.json.part"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_pipe_in_the_owners_folder_is_refused_and_not_waited_for(tmp_path, name, resume):
+    """A run, and `understudy runs`, waited without end for somebody to write into it."""
+    (tmp_path / "out" / "owner").mkdir(parents=True)
+    os.mkfifo(tmp_path / "out" / "owner" / name)
+    said = "is no file: remove it" if name != "start.json" else "exists and is not empty"
+    with pytest.raises(RunError, match=said):
+        start(tmp_path / "out", resume=resume)
+    assert not is_locked(tmp_path / "out" / "owner" / name)
 
 
 def test_a_start_of_many_brackets_is_damaged(tmp_path):

@@ -90,7 +90,12 @@ def owner_file(path: Path, mode: Literal["w", "wb", "a"]) -> IO[Any]:
     """Open a file for writing that the owner alone may read (mode 0600), old or new; text is UTF-8.
 
     The caller closes it.
+
+    Raises:
+        RunError: Something else has its name: a pipe would be waited for without end.
     """
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path}: is no file: remove it")
     flags = {"w": os.O_TRUNC, "wb": os.O_TRUNC, "a": os.O_APPEND}[mode]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
     os.fchmod(descriptor, 0o600)

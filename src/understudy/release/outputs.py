@@ -180,7 +180,7 @@ def require_free(out: Path, *, resume: bool) -> None:
                 raise RunError(f"{out}: cannot write here: Not a directory; choose another --out")
             break
     if _holds_something(out):
-        if not RunPaths(out).start.exists():
+        if not RunPaths(out).start.is_file():
             raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
         if not resume:
             raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")

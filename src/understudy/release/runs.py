@@ -144,6 +144,8 @@ def _begun(files: RunPaths) -> RunSummary:
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a file, such as one that works on a run."""
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open() as lock:
             try:
