@@ -86,7 +86,7 @@ class Server:
     def __post_init__(self) -> None:
         keys = ServerKeys.of(self.folder)
         url = self.database or f"sqlite:///{self.folder / 'server.db'}"
-        self.store = JobStore(url, lambda: self.now)
+        self.store = JobStore(url, lambda latest: lambda: self.now)
         folders = JobFolders(self.folder)
         self.service = JobService(
             self.store,

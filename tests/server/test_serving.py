@@ -38,7 +38,7 @@ def test_every_address_is_none_that_a_pairing_code_can_name(tmp_path: Path, host
 @pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])
 def test_a_database_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="--database"):
-        JobStore(url, lambda: 0)
+        JobStore(url, lambda latest: lambda: 0)
 
 
 def test_the_database_is_in_the_folder_whatever_that_is_called(tmp_path: Path) -> None:
@@ -249,4 +249,24 @@ def test_a_clock_that_is_set_back_keeps_no_job(
     machine |= {"time": 1e9 - 80_000, "monotonic": 110.0}
     assert clock() == 10**9 + 60
     machine |= {"time": 1e9 + 500, "monotonic": 120.0}  # and forward again
+    assert clock() == 10**9 + 500
+
+
+def test_a_server_that_is_started_in_an_earlier_time_keeps_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was set back while it was down: jobs stayed for as much longer."""
+    machine = {"time": 1e9, "monotonic": 50.0}
+    watches = SimpleNamespace(**{name: partial(machine.get, name) for name in machine})
+    monkeypatch.setattr("understudy.server.serve.time", watches)
+    options = ServerOptions(tmp_path / "server")
+    store = options.store()
+    store.forget()  # as every sweep does
+    store.close()
+    machine |= {"time": 1e9 - 80_000, "monotonic": 5.0}
+    clock = options.store().clock
+    assert clock() == 10**9
+    machine |= {"time": 1e9 - 79_940, "monotonic": 65.0}
+    assert clock() == 10**9 + 60
+    machine |= {"time": 1e9 + 500, "monotonic": 70.0}  # and put right
     assert clock() == 10**9 + 500

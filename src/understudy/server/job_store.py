@@ -104,6 +104,7 @@ _WORK = Table(  # of a job: how long workers have been at it
     Column("job", Text, primary_key=True),
     Column("seconds", Integer, nullable=False, default=0),
 )
+_CLOCK = Table("clock", _TABLES, Column("latest", Integer, nullable=False))  # one row
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +163,28 @@ class JobStore:
 
     Args:
         url: ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/NAME``, as text or not.
-        clock: Gives the time.
+        clock: Makes what gives the time, of the latest time that the database knows.
 
     Raises:
         ConfigError: The database cannot be opened.
     """
 
-    def __init__(self, url: str | URL, clock: WallClock) -> None:
-        self._engine, self.clock = _engine(url), clock
+    def __init__(self, url: str | URL, clock: Callable[[int], WallClock]) -> None:
+        self._engine = _engine(url)
         try:
             with self._write() as connection:
                 if self._engine.dialect.name == "postgresql":
                     connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
                 _TABLES.create_all(connection)
+                latest = connection.execute(select(_CLOCK.c.latest)).scalar()
+                if latest is None:
+                    connection.execute(insert(_CLOCK).values(latest=0))
         except (SQLAlchemyError, sqlite3.Error) as error:
             cause = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
             raise ConfigError(
                 f"the server's database cannot be opened: {cause}. Check --database"
             ) from error
+        self.clock = clock(latest or 0)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -336,9 +341,11 @@ class JobStore:
             return list(connection.execute(query).scalars())
 
     def forget(self) -> None:
-        """Remove the rows of jobs that were deleted long ago."""
-        gone = and_(_JOBS.c.state == "deleted", _JOBS.c.expires <= self.clock() - TOMBSTONE)
+        """Remove the rows of jobs that were deleted long ago, and note the time."""
+        now = self.clock()
+        gone = and_(_JOBS.c.state == "deleted", _JOBS.c.expires <= now - TOMBSTONE)
         with self._write() as connection:
+            connection.execute(update(_CLOCK).where(_CLOCK.c.latest < now).values(latest=now))
             connection.execute(delete(_JOBS).where(gone))
             connection.execute(delete(_WORK).where(_WORK.c.job.not_in(select(_JOBS.c.id))))
 

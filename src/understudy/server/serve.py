@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import logging
-import math
 import signal
 import socket
 import ssl
@@ -60,9 +59,12 @@ EVERY_ADDRESS = ("0.0.0.0", "::", "")
 """Hosts that stand for all addresses of a machine."""
 
 
-def _steady_clock() -> WallClock:
-    """Seconds since 1970 that go on where the machine's clock is set back: jobs end in time."""
-    offset = -math.inf
+def _steady_clock(latest: int) -> WallClock:
+    """Seconds since 1970 that go on where the machine's clock is set back: jobs end in time.
+
+    They go on from the latest time that is known, also where it was set back between two starts.
+    """
+    offset = latest - time.monotonic()
 
     def now() -> int:
         nonlocal offset
@@ -138,7 +140,7 @@ class ServerOptions:
         """Its database, opened."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = str(self.folder.absolute() / "server.db")  # a ? in it would begin options
-        return JobStore(self.database or URL.create("sqlite", database=file), _steady_clock())
+        return JobStore(self.database or URL.create("sqlite", database=file), _steady_clock)
 
     def pipeline(self) -> JobPipeline:
         """What makes models of jobs, over the generator and the tuner of one name.
