@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from tests.cli.processes import ONE_THREAD, SOURCE
 from tests.run.samples import class_folders, pictures, save
+from typer.testing import CliRunner
 
 import understudy
+from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError, RunError, SourceError, escaped
 from understudy.data.names import like_persons
 from understudy.planning.dry import dry_run
@@ -276,3 +278,24 @@ def test_a_plugins_dataset_gets_a_budget_before_its_first_run(tmp_path):
     assert dataset_account(source, ledger, size=16).dataset.id == account.dataset.id
     with pytest.raises(SourceError, match="no such file or folder, and"):
         set_dataset_budget("nowhere", 2.0, 1e-5, ledger)
+
+
+def test_a_path_on_the_command_line_may_begin_with_the_home_folder(tmp_path, monkeypatch):
+    """Pictures were drawn into a folder of the name ``~``, which a shell leaves after ``=``."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    words = ["sample", "a dog", "--count=1", "--out=~/drawn", "--progress=none"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "home/drawn").iterdir()) == [
+        "1.png",
+        "sheet.png",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_home_folder_of_nobody_is_a_name_like_another(tmp_path, scans):
+    """It ended in the traceback of "Could not determine home directory"."""
+    options = {"source": scans, "out": "~nosuch/here", "epsilon": 1}
+    assert str(make_config(options).output.out) == "~nosuch/here"
+    with pytest.raises(SourceError, match="~nosuch/here: there is no such file"):
+        dry_run(make_config(options | {"source": "~nosuch/here"}))

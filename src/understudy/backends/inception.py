@@ -38,6 +38,7 @@ from understudy.backends.plugin import (
     read_options,
 )
 from understudy.core.errors import BackendError
+from understudy.core.files import home_path
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Shape
@@ -132,7 +133,7 @@ def _find(file: str, revision: str | None) -> Path:
     """The file on this machine; one of the hub is downloaded where it is not here yet."""
     if file.startswith(_HUB):
         return _download(file, revision)
-    path = Path(file).expanduser()
+    path = home_path(file)
     if revision is not None:
         raise BackendError(
             f"{path}: revision is for a file on the hub, inception:hf:OWNER/NAME/FILE"

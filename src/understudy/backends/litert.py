@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from understudy.backends.plugin import (
     read_options,
 )
 from understudy.core.errors import BackendError, packages_for
+from understudy.core.files import home_path
 from understudy.core.types import Images, Maps, Scores, Texts
 
 _PAIRS = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
@@ -68,7 +68,7 @@ class LiteRtModel:
 
     def __init__(self, file: str, options: LiteRtOptions) -> None:
         self.name = full_name(f"litert:{file}", options)
-        self.path = Path(file).expanduser()
+        self.path = home_path(file)
         self.licence = f"see {self.path.name}"
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; write litert:FILE")
@@ -277,7 +277,7 @@ def _names(model: LiteRtModel, labels: str | None) -> tuple[str, ...]:
             f"{model.path} does not say what its classes are called: give "
             "?labels=FILE with one name a line, or ?labels=NAME,NAME"
         )
-    file = Path(labels).expanduser()
+    file = home_path(labels)
     if file.is_file():
         lines = file.read_text(encoding="utf-8").splitlines()
         return tuple(line.strip() for line in lines if line.strip())

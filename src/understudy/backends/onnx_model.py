@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from understudy.backends.arrays import FloatArray
 from understudy.backends.plugin import PositiveCount
 from understudy.core.errors import BackendError, packages_for
+from understudy.core.files import home_path
 
 _PROBE = """
 import sys, numpy, onnxruntime
@@ -51,7 +51,7 @@ class OnnxModel:
     """A loaded file with one chosen input and output."""
 
     def __init__(self, file: str, options: OnnxOptions) -> None:
-        self.path = Path(file).expanduser()
+        self.path = home_path(file)
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; write onnx:FILE")
         onnxruntime = require_onnx_runtime(f"onnx:{file}")

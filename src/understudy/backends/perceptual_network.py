@@ -15,6 +15,7 @@ import numpy as np
 
 from understudy.backends.arrays import index_slices, with_channels
 from understudy.core.errors import BackendError, packages_for
+from understudy.core.files import home_path
 from understudy.core.types import Images, Vector
 
 _BATCH = 32
@@ -41,7 +42,7 @@ class ScriptedDistance:
     """A whole metric: two batches of images to one number a pair. A `PerceptualDistance`."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
+        self.path = home_path(path)
         self.name = f"torchscript:{self.path.name}"
         self.licence = f"see {self.path.name}"
         if not self.path.is_file():

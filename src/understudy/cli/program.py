@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -126,8 +127,19 @@ def _processed(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any
     """What a parameter makes of what was given; of nothing it makes None, and calls itself back."""
     several = getattr(parameter, "multiple", False) or parameter.nargs != 1
     if value is not None or parameter.required or several:
-        return process(ctx, value)
+        return _at_home(process(ctx, value))
     return None if parameter.callback is None else parameter.callback(ctx, parameter, None)
+
+
+def _at_home(value: Any) -> Any:
+    """Paths with the home folder for a ``~``, which a shell leaves in ``--out=~/result``."""
+    if isinstance(value, Path):
+        from understudy.core.files import home_path
+
+        return home_path(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_at_home, value))
+    return value
 
 
 ADVANCED = "Advanced"

@@ -68,6 +68,11 @@ def _last_part(path: str) -> str:
     return re.split(r"[/\\]", unquote(path).rstrip("/\\"))[-1]
 
 
+def home_path(path: Path | str) -> Path:
+    """A path with the home folder for a ``~``; that of a user whom nobody knows stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, readable for the owner alone (mode 0600), so that it is never there in part.
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.core.errors import RunError, SourceError
+from understudy.core.files import home_path
 from understudy.core.ports import Source
 from understudy.core.types import Labels, Shape, SyntheticBatch
 from understudy.data.encoded_images import Options, Record, RecordSource
@@ -114,7 +115,7 @@ def with_captions(source: Source) -> Source:
 
     It was opened by the name of a run's folder or of a release; then it is a `CaptionedSource`.
     """
-    folder = Path(source.name).expanduser()
+    folder = home_path(source.name)
     folder = folder / "release" if (folder / "release").is_dir() else folder
     if not isinstance(source, RecordSource) or not folder.is_dir():
         return source

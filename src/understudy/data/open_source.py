@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from understudy.core.entry_points import SOURCES, registration_of
 from understudy.core.errors import ConfigError, InputError, SourceError, UnderstudyError
+from understudy.core.files import home_path
 from understudy.core.ports import Source
 from understudy.data.adapted import as_declared
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
@@ -114,7 +115,7 @@ def _opened(options: Options) -> Source:
     if reading.window is None:
         reading = replace(reading, window=options.reading.window)
     options = replace(options, reading=reading)
-    path = Path(name).expanduser()
+    path = home_path(name)
     if path.is_dir():
         return _open_folder(path, options)
     if path.is_file():
@@ -128,8 +129,8 @@ def _opened(options: Options) -> Source:
 
 def paths_of(name: str) -> list[Path]:
     """Every path on this machine that the name of a dataset stands for, without its options."""
-    plain = name if Path(name).expanduser().exists() else name.partition("?")[0]
-    return [path for one in brace_expand(plain) if (path := Path(one).expanduser()).exists()]
+    plain = name if home_path(name).exists() else name.partition("?")[0]
+    return [path for one in brace_expand(plain) if (path := home_path(one)).exists()]
 
 
 def reading_of(name: str) -> Reading:

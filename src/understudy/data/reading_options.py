@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
+from understudy.core.files import home_path
 from understudy.core.ports import Source
 
 Frames = Literal["first", "all"]
@@ -85,7 +85,7 @@ def split_name(name: str) -> tuple[str, Reading]:
         ConfigError: An unknown option, one that comes twice, or a value that it cannot take.
     """
     path, mark, query = name.partition("?")
-    if not mark or Path(name).expanduser().exists():
+    if not mark or home_path(name).exists():
         return name, AS_STORED
     pairs = parse_qsl(query, keep_blank_values=True)
     values: dict[str, Any] = {}

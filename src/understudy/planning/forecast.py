@@ -26,6 +26,7 @@ from PIL import Image, ImageDraw
 
 from understudy.backends.arrays import fit_images, with_channels
 from understudy.core.errors import ConfigError
+from understudy.core.files import home_path
 from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
 from understudy.data.open_source import paths_of
@@ -129,7 +130,7 @@ def sheet_path(name: str | PathLike[str], source: str) -> Path:
         ConfigError: No PNG, a folder that does not exist, or one inside the private dataset, where
             the sheet would be taken for a private image.
     """
-    path = Path(name).expanduser()
+    path = home_path(name)
     if path.suffix.lower() != ".png" or path.is_dir():
         raise ConfigError(f"the sheet is a PNG, found {path}: call it something like sheet.png")
     if not path.parent.is_dir():

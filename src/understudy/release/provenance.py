@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import home_path
 from understudy.core.types import Receipt
 from understudy.data.open_source import paths_of
 from understudy.data.procedural import PROCEDURAL_PREFIX
@@ -171,7 +172,7 @@ def provenance_of_model(name: str, role: str) -> Provenance | None:
     plain, _, options = (rest or scheme).partition("?")
     values = [option.partition("=")[2] for option in options.split("&")]
     for path in filter(None, (name, plain, *values)):
-        if os.path.sep in path or Path(path).expanduser().exists():
+        if os.path.sep in path or home_path(path).exists():
             origin = provenance_of_role(path, role)
             if origin is not None and origin.record is not None:
                 return origin

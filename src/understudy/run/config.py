@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
-from understudy.core.files import ReleaseFormat
+from understudy.core.files import ReleaseFormat, home_path
 from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget, part_of_budget
@@ -277,7 +277,7 @@ class OutputOptions:
     ] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "out", self.out.expanduser())
+        object.__setattr__(self, "out", home_path(self.out))
         if self.engine == "local" and (self.ray_address is not None or self.ray_trusted):
             raise ConfigError("--ray-address and --ray-trusted say how Ray is used: --engine ray")
 

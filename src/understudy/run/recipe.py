@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
-from understudy.core.files import write_whole
+from understudy.core.files import home_path, write_whole
 from understudy.core.option import list_of_names
 from understudy.data.open_source import paths_of
 from understudy.run.config import make_config, parse_settings, read_config, unknown
@@ -185,7 +185,7 @@ def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
     key = "folder" if command in _AGAIN else "out"
     if not options.get(key):
         raise ConfigError(f"{name} names no {key}: say where it lies")
-    return Path(str(options[key])).expanduser()
+    return home_path(str(options[key]))
 
 
 def _check_line(step: RecipeStep, command: Any) -> None:
@@ -226,7 +226,7 @@ def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
             continue
         if value.startswith(_NO_PATHS) or paths_of(value):
             continue
-        path = Path(value).expanduser()
+        path = home_path(value)
         if any(path.absolute().is_relative_to(output) for output in outputs):
             continue
         raise ConfigError(

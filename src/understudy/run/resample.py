@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
+from understudy.core.files import home_path
 from understudy.core.ports import Events, Source
 from understudy.core.types import Batch, Release, Shape
 from understudy.core.version import understudy_version
@@ -133,8 +134,9 @@ def resample(
     if asked is not None and asked < 1:
         raise ConfigError(f"at least one sample is drawn, found {asked}")
     root = Path(folder)
-    place = Path(root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else out)
-    place = place.expanduser()
+    place = Path(
+        root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else home_path(out)
+    )
     with reporting(progress) as events:
         opening = events.step("opening the run and its models")
         earlier = open_run(root, place)

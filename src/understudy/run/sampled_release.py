@@ -72,7 +72,7 @@ def base_set(
     `understudy.synthesize`, so that it can be evaluated, compared and taken for ``--base``;
     ``captions.csv`` holds the prompt of each image and the licence of the model that drew it.
     """
-    names, out = names_of_classes(classes), out.expanduser()
+    names = names_of_classes(classes)
     if count < len(names):
         raise ConfigError(f"count must be {len(names)} or more, one for each class, found {count}")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):

@@ -233,7 +233,6 @@ def demo(
     Raises:
         InputError: Fashion-MNIST is neither installed nor to be had from the hub.
     """
-    out = out.expanduser()
     source = str(DEBIAN_FOLDER) if DEBIAN_FOLDER.is_dir() else "hf:fashion_mnist"
     if out.exists():
         if not out.is_dir() or (not (out / "demo-ledger.db").exists() and any(out.iterdir())):
