@@ -98,8 +98,11 @@ def test_a_test_set_that_overlaps_is_refused(
 ) -> None:
     rows = list(blobs(0 if origin == "private records" else 1, 120))[:shared]
     test = mixed(world, tmp_path, rows, 120 - shared if shared < 120 else 1)
-    with pytest.raises(ConfigError, match=rf"{shared:,} of 12\d rows of the test set .* {origin}"):
+    with pytest.raises(
+        ConfigError, match=rf"{shared:,} of 12\d rows of the test set .* {origin}"
+    ) as caught:
         evaluate(world, "honest", test=test)
+    assert f"(the first: {test}/" in str(caught.value)
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -109,7 +112,7 @@ def test_private_images_stored_anew_are_no_test_set(
     rows = [(name, stored_anew(image)) for name, image in list(blobs(0, 60))]
     if mirror:
         rows = [(name, image[:, ::-1]) for name, image in rows]
-    with pytest.raises(ConfigError, match="private images that were stored anew"):
+    with pytest.raises(ConfigError, match=r"stored anew \(the first: .*mixed/"):
         evaluate(world, "honest", test=mixed(world, tmp_path, rows, 60))
 
 
@@ -123,7 +126,7 @@ def test_private_embeddings_are_no_test_set(tmp_path: Path) -> None:
         ledger=str(tmp_path / "ledger.db"),
         progress="none",
     )
-    with pytest.raises(ConfigError, match=r"180 of 180 rows of the test set .* private records"):
+    with pytest.raises(ConfigError, match=r"180 of 180 rows .* records \(the first: row 0,"):
         understudy.evaluate(tmp_path / "out", real=source, test=source, progress="none")
 
 

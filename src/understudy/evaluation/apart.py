@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.image_identity import Looks, same_looks
+from understudy.core.ports import Source
 from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics.fingerprints import Digests, copied, record_digests
 from understudy.metrics.subsets import some
-from understudy.run.shared_records import FEW
+from understudy.run.shared_records import FEW, first_of_rows
 
 _COMPARED = 2_000  # images of a test set, at most, whose looks are compared with the private ones
 
@@ -30,22 +31,22 @@ def require_apart_rows(
     shared = require_few_shared(
         _digests(test, images),
         {words: _digests(side, images) for words, side in sides.items()},
-        test.source.name,
+        test.source,
     )
     if private.looks is not None and test.looks is not None:
-        _require_no_stored_anew(private.looks, test.looks, test.source.name)
+        _require_no_stored_anew(private.looks, test.looks, test.source)
     return ~shared
 
 
 def require_few_shared(
-    digests: Digests, sides: Mapping[str, Digests], name: str
+    digests: Digests, sides: Mapping[str, Digests], test: Source
 ) -> NDArray[np.bool_]:
     """Which rows of a test set are among other rows, value for value.
 
     Args:
         digests: (n,) of the test set.
         sides: Of the other rows, by what they are.
-        name: Of the test set.
+        test: The test set.
 
     Raises:
         ConfigError: More than one in a hundred is.
@@ -54,10 +55,12 @@ def require_few_shared(
     for words, others in sides.items():
         same = copied(digests, others)
         if same.mean() > FEW:
+            rows = np.flatnonzero(same).tolist()
             raise ConfigError(
-                f"{int(same.sum()):,} of {len(same):,} rows of the test set ({name}) are {words}: "
-                "a test set is of real records that were in neither, or nothing that is measured "
-                "on it means anything. Leave them out, or name another (--test)"
+                f"{len(rows):,} of {len(same):,} rows of the test set ({test.name}) are {words}"
+                f"{first_of_rows(test, rows)}: a test set is of real records that were in neither, "
+                "or nothing that is measured on it means anything. Leave them out, or "
+                "name another (--test)"
             )
         shared |= same
     return shared
@@ -68,12 +71,13 @@ def _digests(side: EmbeddedDataset, images: bool) -> Digests:
     return side.digests if images else record_digests(side.features)
 
 
-def _require_no_stored_anew(private: Looks, test: Looks, name: str) -> None:
-    compared = test.at(np.arange(len(test))[some(len(test), _COMPARED)])
-    hits = int(same_looks(compared, private).sum())
-    if hits > FEW * len(compared):
+def _require_no_stored_anew(private: Looks, looks: Looks, test: Source) -> None:
+    compared = np.arange(len(looks))[some(len(looks), _COMPARED)]
+    hits = compared[same_looks(looks.at(compared), private)].tolist()
+    if len(hits) > FEW * len(compared):
         raise ConfigError(
-            f"{hits:,} of {len(compared):,} images of the test set ({name}) are private images "
-            "that were stored anew: encoded, resized or turned, they look the same. A test set is "
-            "of other images: leave them out, or name another (--test)"
+            f"{len(hits):,} of {len(compared):,} images of the test set ({test.name}) are private "
+            f"images that were stored anew{first_of_rows(test, hits)}: encoded, resized or "
+            "turned, they look the same. A test set is of other images: leave them out, "
+            "or name another (--test)"
         )

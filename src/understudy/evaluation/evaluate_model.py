@@ -60,7 +60,7 @@ def evaluate_model(
     encoder = _encoder(model, private, options.encoder)
     sides = [collect(source, encoder, bars) for source in (private, held_out)]
     digests = [record_digests(side.values) for side in sides]
-    apart = ~require_few_shared(digests[1], {"private records": digests[0]}, held_out.name)
+    apart = ~require_few_shared(digests[1], {"private records": digests[0]}, held_out)
     rows = Labelled(sides[1].values[apart], sides[1].labels[apart], sides[1].classes)
     classes = model.classes or sides[0].classes
     _require_known(model, classes, rows)

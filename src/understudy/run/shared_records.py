@@ -77,7 +77,7 @@ def require_no_shared_records(
         if private is not None and own is not None:
             counts, rows = _shared(records, own, crops)
             if sum(counts) > (_NEARLY_ALL * len(one.source) if one.measured else 0):
-                faults.append(_words(one, private.name, counts) + _examples(one, rows))
+                faults.append(_words(one, private.name, counts) + first_of_rows(one.source, rows))
                 continue
         if not one.recorded:
             for shared in ledger.shared_records(records):
@@ -96,16 +96,27 @@ def require_unseen_test(test: Source, private: Source) -> None:
     """Refuse a test set of which more than `FEW` of the records are private, value for value."""
     key = secrets.token_bytes(32)
     own = {value_digest(record, key) for record in originals_of(private)}
-    shared = sum(
-        value_digest(record, key) in own for record in originals_of(test) if not is_blank(record)
-    )
-    if shared > FEW * len(test):
+    shared = [
+        row
+        for row, record in enumerate(originals_of(test))
+        if not is_blank(record) and value_digest(record, key) in own
+    ]
+    if len(shared) > FEW * len(test):
         raise ConfigError(
-            f"{shared:,} of the {len(test):,} records of the test set ({test.name}) are private "
-            "records: a test set is of real records that were not in the private dataset, or no "
-            "accuracy on it means anything. Nothing was charged and nothing was written. Leave "
-            "them out, name another (--test), or have a part held out (--hold-out 5%)"
+            f"{len(shared):,} of the {len(test):,} records of the test set ({test.name}) are "
+            f"private records{first_of_rows(test, shared)}: a test set is of real records that "
+            "were not in the private dataset, or no accuracy on it means anything. Nothing was charged "
+            "and nothing was written. Leave them out, name another (--test), or have a part "
+            "held out (--hold-out 5%)"
         )
+
+
+def first_of_rows(source: Source, rows: Sequence[int]) -> str:
+    """The first of some rows of a dataset, in brackets; by their files where they are files."""
+    locations = getattr(source, "locations", None)
+    names = locations() if callable(locations) else None
+    listed = [f"row {row}" if names is None else names[row] for row in rows[:_LISTED]]
+    return f" (the first: {', '.join(listed)})"
 
 
 def shared_count(source: Source, other: Source) -> int:
@@ -160,11 +171,3 @@ def _words(one: PublicInput, dataset: str, counts: tuple[int, int, int]) -> str:
         f"{one.source.name} ({one.role}): {sum(counts):,} of its {len(one.source):,} records are "
         f"those of {dataset}, {', '.join(parts)}"
     )
-
-
-def _examples(one: PublicInput, rows: Sequence[int]) -> str:
-    """The first of these rows, by their files where they are files."""
-    locations = getattr(one.source, "locations", None)
-    names = locations() if callable(locations) else None
-    listed = [f"row {row}" if names is None else names[row] for row in rows[:_LISTED]]
-    return f" (the first: {', '.join(listed)})"
