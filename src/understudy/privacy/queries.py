@@ -92,12 +92,22 @@ class Query(ABC):
         self, values: NDArray[Any], labels: Labels, groups: UnitCodes | None, grid: float
     ) -> NDArray[np.int64]:
         """Exact sum of a block's contributions in grid steps: (slots, width) int64."""
-        slot, contributions = self.contributions(values, labels)
+        slot, rows = self.contributions(values, labels)
+        return self._bounded(slot, rows, groups, None if self.pooled else labels, grid)
+
+    def _bounded(
+        self,
+        slot: NDArray[np.int64],
+        rows: Vector,
+        groups: UnitCodes | None,
+        labels: Labels | None,
+        grid: float,
+    ) -> NDArray[np.int64]:
         return sums.bounded_sum(
             slot,
-            contributions,
+            rows,
             groups,
-            None if self.pooled else labels,
+            labels,
             slots=self.slots,
             bound=self.bound,
             grid=grid,
@@ -284,19 +294,17 @@ class FullMoments(Query):
         """The square of a record's grid step, which has radius / step in (2^17, 2^18]."""
         return self._step**2
 
-    def integer_sum(
-        self, values: NDArray[Any], labels: Labels, groups: UnitCodes | None, grid: float
+    def _bounded(
+        self,
+        slot: NDArray[np.int64],
+        rows: Vector,
+        groups: UnitCodes | None,
+        labels: Labels | None,
+        grid: float,
     ) -> NDArray[np.int64]:
-        """Exact sum of a block's outer products."""
-        slot, rows = self.contributions(values, labels)
+        step = math.sqrt(grid)
         return sums.bounded_outer_sum(
-            slot,
-            rows,
-            groups,
-            None if self.pooled else labels,
-            slots=self.slots,
-            radius=self.radius,
-            step=math.sqrt(grid),
+            slot, rows, groups, labels, slots=self.slots, radius=self.radius, step=step
         )
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:

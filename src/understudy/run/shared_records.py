@@ -105,9 +105,9 @@ def require_unseen_test(test: Source, private: Source) -> None:
         raise ConfigError(
             f"{len(shared):,} of the {len(test):,} records of the test set ({test.name}) are "
             f"private records{first_of_rows(test, shared)}: a test set is of real records that "
-            "were not in the private dataset, or no accuracy on it means anything. Nothing was charged "
-            "and nothing was written. Leave them out, name another (--test), or have a part "
-            "held out (--hold-out 5%)"
+            "were not in the private dataset, or no accuracy on it means anything. Nothing was "
+            "charged and nothing was written. Leave them out, name another (--test), or have a "
+            "part held out (--hold-out 5%)"
         )
 
 
