@@ -11,6 +11,7 @@ that is not there any more, whose fault has to be written anew.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -460,11 +461,15 @@ def survival(fault: Fault) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Plant the faults that the words name, or all of them; print a line for each."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("word", nargs="*", help="part of a file's or a fault's name")
+    named = parser.parse_args(words).word or [""]
     faults = [
-        fault
-        for fault in FAULTS
-        if not words or any(word in f"{fault.file} {fault.name}" for word in words)
+        fault for fault in FAULTS if any(word in f"{fault.file} {fault.name}" for word in named)
     ]
+    if not faults:
+        parser.error(f"no fault is named by {' '.join(named)}")
     start, failures = time.monotonic(), 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         unchanged = pool.submit(red_without_a_fault, faults)

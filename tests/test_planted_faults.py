@@ -33,3 +33,14 @@ def test_every_planted_fault_fits_the_code_that_it_is_planted_in(repository: Pat
         [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("nowhere", 2)])
+def test_no_fault_is_planted_where_none_is_named(repository: Path, word: str, code: int) -> None:
+    """`--help` was a word that names no fault, and the whole suite ran without one."""
+    script = repository / "scripts" / "plant_faults.py"
+    ended = subprocess.run(
+        [sys.executable, script, word], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == code
+    assert "usage:" in ended.stdout + ended.stderr
