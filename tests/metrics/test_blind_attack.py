@@ -18,9 +18,10 @@ def records(seed, count, shift=0.0, scale=1.0):
 
 
 def test_halves_of_one_set_are_not_told_apart_and_no_record_is_scored_by_its_own_classifier():
-    areas = [Blind.of(records(s, 150), records(s + 50, 150)).roc.auc for s in range(30)]
+    areas = [Blind.of(records(s, 60), records(s + 500, 60)).roc.auc for s in range(200)]
     assert abs(np.mean([one.value for one in areas]) - 0.5) < 0.02  # fitted on itself: above 0.6
-    assert sum(one.low > 0.5 for one in areas) <= 4
+    # 10 by chance: DeLong's interval, which takes scores for independent, leaves out 36 or so.
+    assert sum(not one.low <= 0.5 <= one.high for one in areas) <= 18
 
 
 @pytest.mark.parametrize("difference", [{"shift": 0.5}, {"scale": 0.7}])

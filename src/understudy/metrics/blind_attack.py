@@ -9,6 +9,7 @@ classifier of members against non-members; an attack counts for what it adds to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -177,8 +178,19 @@ class Blind:
 
     @property
     def roc(self) -> Roc:
-        """How well the blind attack tells members from non-members."""
-        return roc(self.scores[self.member], self.scores[~self.member])
+        """How well the blind attack tells members from non-members.
+
+        Two records of different parts each have a say in the other's score, by one and the same
+        likeness. Where members and non-members do not differ, the area has only these pairs to vary
+        by, each counted twice: twice the variance of scores that are independent, which DeLong's
+        interval takes them for. It is made wider by the root of that.
+        """
+        curve = roc(self.scores[self.member], self.scores[~self.member])
+        area = curve.auc
+        low, high = (
+            area.value + math.sqrt(2) * (end - area.value) for end in (area.low, area.high)
+        )
+        return replace(curve, auc=Interval(area.value, max(0.0, low), min(1.0, high)))
 
     def added(self, scores: NDArray[Any]) -> Added:
         """What an attack adds: the same classifier with and without the attack's score.
