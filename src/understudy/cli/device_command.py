@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.web_command import device_web_command
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, count_words
 
 if TYPE_CHECKING:
     from understudy.device.corrections import Correction
@@ -71,12 +71,13 @@ def add_command(
         raise ConfigError(f"--fit is crop, pad or stretch, found {fit!r}")
     files = [file for place in photos for file in photo_files(place, labelled=labelled)]
     added = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)  # type: ignore[arg-type]
-    typer.echo(f"{added.added} photos added, {added.known} were there before")
+    were = count_words(added.known, "was", "were")
+    typer.echo(f"{count_words(added.added, 'photo')} added, {were} there before")
     for fault in added.faults:
         typer.echo(f"left out: {fault}")
     typer.echo(
-        f"the device has {added.references} references and {added.labelled} labelled photos, which "
-        "never leave"
+        f"the device has {count_words(added.references, 'reference')} and "
+        f"{count_words(added.labelled, 'labelled photo')}, which never leave"
     )
 
 

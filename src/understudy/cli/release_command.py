@@ -11,6 +11,7 @@ from understudy.cli.option_values import Progress
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.show_run import RunPrinter, guarantee_words
+from understudy.core.errors import count_words
 
 if TYPE_CHECKING:  # importing it takes a second, which every command would pay
     from understudy.release.verify import Verification
@@ -78,14 +79,14 @@ def _show(checked: Verification) -> None:
             total = record.total
             _console.print(
                 f"in all:     epsilon {total.epsilon:.4g} at delta {total.delta:g} by "
-                f"{total.releases} runs, as the owner states"
+                f"{count_words(total.releases, 'run')}, as the owner states"
             )
         _console.print(f"signed by:  {checked.signed_by or 'nobody'}")
     _console.print("cannot be checked from outside:")
     for line in checked.unverified:
         _console.print(f"- {line}")
     count = len(checked.faults)
-    words = f"NOT sound: {count} fault{'' if count == 1 else 's'}" if count else "sound"
+    words = f"NOT sound: {count_words(count, 'fault')}" if count else "sound"
     _console.print(f"{checked.release}: {words}")
 
 

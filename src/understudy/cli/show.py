@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.core.errors import escaped
+from understudy.core.errors import count_words, escaped
 
 if TYPE_CHECKING:  # importing it takes a second, which every command would pay
     from understudy.run.books import DatasetAccount
@@ -85,7 +85,7 @@ def budget_set(entry: DatasetAccount) -> None:
     if entry.dataset.budget and entry.spent.epsilon > entry.dataset.budget.epsilon:
         _console.print("more than that is spent already: every further run will be refused")
     if count := len(entry.spent.disclosures):
-        words = f"{count:,} disclosure{'' if count == 1 else 's'}"
+        words = count_words(count, "disclosure")
         _console.print(f"and {words} that no epsilon covers")
 
 

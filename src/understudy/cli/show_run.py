@@ -12,7 +12,7 @@ import typer
 
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.core.errors import Declined
+from understudy.core.errors import Declined, count_words
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.core.remote_models import PlannedCalls
@@ -52,7 +52,7 @@ class RunPrinter:
             raise Declined
 
     def _print_plan(self, plan: RunPlan) -> None:
-        stages = f"{len(plan.stages)} stage{'' if len(plan.stages) == 1 else 's'}"
+        stages = count_words(len(plan.stages), "stage")
         self._print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
         self._print(f"ledger:    {_ledger_words(plan)}")
         if plan.calls:
@@ -91,7 +91,7 @@ class RunPrinter:
             self._print(f"accuracy:  {_accuracy_words(result.accuracy)}")
         room = _MOST_LINES - _LAST_LINES - self._lines
         more = self._print_notes(result.warnings, max(0, min(room, _MOST_NOTES - self._notes)))
-        others = f" (with {more} more note{'' if more == 1 else 's'})" if more else ""
+        others = f" (with {count_words(more, 'more note')})" if more else ""
         _console.print(f"to share:  {result.release}")
         if result.contact_sheet is not None:
             _console.print(f"images:    {result.contact_sheet}")
@@ -122,9 +122,11 @@ def _remaining(result: Result) -> str:
 def _selection_lines(result: Result) -> Iterator[str]:
     """What a selection without a guarantee tells of private records."""
     if (copies := result.copies) is not None:
+        exact = count_words(copies.exact, "is an exact copy", "are exact copies")
+        near = count_words(copies.near, "more is a near-copy", "more are near-copies")
         yield (
-            f"copies: of {copies.samples:,} rows {copies.exact:,} are exact copies of private "
-            f"records, {copies.near:,} more are near-copies; stated in the release"
+            f"copies: of {copies.samples:,} rows {exact} of private records, and {near}; stated in "
+            "the release"
         )
         if not result.attacks:
             yield "leak: not measured: name held-out records (--reference SOURCE)"

@@ -49,6 +49,11 @@ def escaped(name: str) -> str:
     )
 
 
+def count_words(count: int, one: str, several: str = "") -> str:
+    """How many there are, as a message says it: ``1 file``, ``2,000 files``."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 class UnderstudyError(Exception):
     """The root of every error raised on purpose."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from understudy.core.errors import count_words
 from understudy.core.phrases import people_of
 from understudy.core.ports import Source
 from understudy.data.encoded_images import Record, RecordSource
@@ -122,11 +123,13 @@ def source_notes(source: Source) -> Iterator[str]:
     if source.skipped:
         lines = [f"  {location}: {reason}" for location, reason in bad[:FIRST]]
         rest = [f"  and {source.skipped - FIRST:,} more"] if source.skipped > FIRST else []
-        yield "\n".join([f"{source.skipped:,} bad files were passed over:", *lines, *rest])
+        bad = count_words(source.skipped, "bad file was", "bad files were")
+        yield "\n".join([f"{bad} passed over:", *lines, *rest])
     if not isinstance(source, RecordSource):
         return
     if source.stray:
-        yield f"{source.stray:,} notes and files of packers or file browsers were passed over"
+        stray = count_words(source.stray, "note or file", "notes and files")
+        yield f"passed over: {stray} of packers or file browsers"
     if source.distorted:
         yield (
             f"{source.distorted:,} images of another ratio are stretched. --fit crop cuts them "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.core.errors import RunError
+from understudy.core.errors import RunError, count_words
 from understudy.core.types import Images, Masks
 from understudy.device.disclosures import DisclosureAttempt, device_disclosures
 from understudy.device.home_folder import DeviceHome
@@ -112,7 +112,7 @@ class Recipient:
             whom = "to this server" if self.server is not None else "to a paired server"
             lines = [
                 "",
-                f"Before this, {own} disclosure{'' if own == 1 else 's'} {whom} and "
+                f"Before this, {count_words(own, 'disclosure')} {whom} and "
                 f"{count - own} to others: understudy device history",
             ]
         if self.all.unreadable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from understudy.core.errors import count_words
 from understudy.device.disclosures import (
     DisclosureAttempt,
     device_disclosures,
@@ -30,9 +31,7 @@ def device_history(home: DeviceHome) -> list[str]:
     for attempt in disclosures:
         lines += _disclosure_lines(home, attempt, names.get(attempt.server, ""))
     total = len(disclosures)
-    lines.append(
-        f"{total} disclosure{'' if total == 1 else 's'} in the ledger; no epsilon covers any"
-    )
+    lines.append(f"{count_words(total, 'disclosure')} in the ledger; no epsilon covers any")
     index = model_index(home)
     for model in index.models:
         mark = "* " if model.digest in index.installed[-1:] else "  "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.registry import load_model
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import ConfigError, InputError, count_words
 from understudy.core.ports import Detector, Segmenter
 from understudy.core.types import Images
 from understudy.data import open_source
@@ -355,8 +355,7 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
     return [
         *lines,
         f"  the request in words: {words}: {message:,} bytes",
-        f"In all {total:,} bytes in {count} message{'' if count == 1 else 's'}, the same for any "
-        "photos.",
+        f"In all {total:,} bytes in {count_words(count, 'message')}, the same for any photos.",
         "No file name, time or EXIF is in them.",
     ]
 

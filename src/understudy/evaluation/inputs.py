@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
+from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError, count_words
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.adapted import AdaptedSource
@@ -178,7 +178,7 @@ def _claim(path: Path) -> tuple[str, bool]:
         return words, not checked.record.unprotected
     words = (
         f"it states {stated or 'nothing that can be read'}, unverified: "
-        f"{len(checked.faults):,} faults, the first: {checked.faults[0]}"
+        f"{count_words(len(checked.faults), 'fault')}, the first: {checked.faults[0]}"
     )
     return words, False
 

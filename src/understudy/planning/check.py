@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from understudy.core.errors import BackendError, InputError, SourceError
+from understudy.core.errors import BackendError, InputError, SourceError, count_words
 from understudy.core.files import write_whole
 from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
@@ -268,7 +268,8 @@ def _unit_problem(column: str, counted: Inspection, inspection: Inspection) -> P
         "is protected by itself, and all images of one together less than epsilon says"
     )
     if nameless := inspection.classes.total() - images:
-        message += f". {nameless:,} images have no {column}: say whose they are, or leave them out"
+        lack = count_words(nameless, "image has", "images have")
+        message += f". {lack} no {column}: say whose they are, or leave them out"
     return Problem("units", message, count=images)
 
 
@@ -291,7 +292,8 @@ def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, l
     if not bad:
         return source, []
     message = (
-        f"{len(bad):,} files cannot be used; mend or remove them, or pass over them with --skip-bad"
+        f"{count_words(len(bad), 'file')} cannot be used; mend or remove them, or pass "
+        "over them with --skip-bad"
     )
     examples = tuple(f"{location}: {reason}" for location, reason in bad[:FIRST])
     return source, [Problem("bad files", message, not config.data.skip_bad, len(bad), examples)]
@@ -323,15 +325,17 @@ def _counted(
         yield Problem("large images", message, blocking=True, count=sizes.total())
     yield from _colours(config, inspection, geometry)
     if inspection.equal_count:
+        equal = count_words(inspection.equal_count, "file is", "files are")
         message = (
-            f"{inspection.equal_count:,} files are equal to another one of their class. Two "
+            f"{equal} equal to another one of their class. Two "
             "copies of an image count twice, and protect it less than its epsilon says"
         )
         examples = tuple(" = ".join(pair) for pair in inspection.equal)
         yield Problem("equal files", message, count=inspection.equal_count, examples=examples)
     if inspection.contradicting_count:
         count = inspection.contradicting_count
-        message = f"{count:,} files are equal to one of another class: which label is right?"
+        files = count_words(count, "file is", "files are")
+        message = f"{files} equal to one of another class: which label is right?"
         examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
         yield Problem("contradicting labels", message, count=count, examples=examples)
     yield from _class_names(inspection.classes)
@@ -398,12 +402,13 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     if not isinstance(source, RecordSource):
         return
     if source.stray:
-        message = f"{source.stray:,} notes and files of packers are passed over"
+        notes = count_words(source.stray, "note or file", "notes and files")
+        message = f"{notes} of packers passed over"
         yield Problem("stray files", message, count=source.stray)
     if source.burnt_in:
         message = (
-            f"{source.burnt_in:,} images may have text burnt into their pixels: look at them, and "
-            "mask or remove them, before you release anything"
+            f"{count_words(source.burnt_in, 'image')} may have text burnt into the pixels: look "
+            "at them, and mask or remove them, before you release anything"
         )
         yield Problem("burnt-in text", message, count=source.burnt_in)
     if source.grouping is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS, damaged, is_shipped
 from understudy.backends.registry import backends
-from understudy.core.errors import UnderstudyError
+from understudy.core.errors import UnderstudyError, count_words
 from understudy.core.independence import product
 from understudy.core.version import understudy_version
 from understudy.privacy import noise
@@ -110,7 +110,8 @@ def _ledger() -> Check:
         with Ledger(None) as ledger:
             findings = ledger.verify()
             count = len(ledger.datasets()) if not findings else 0
-            finding = findings[0] if findings else f"{ledger.address}: {count} datasets, intact"
+            intact = f"{ledger.address}: {count_words(count, 'dataset')}, intact"
+            finding = findings[0] if findings else intact
             return Check("ledger", finding, not findings)
     except UnderstudyError as error:
         return Check("ledger", str(error), False)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from understudy.backends.arrays import fit_images, with_channels
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, count_words
 from understudy.core.files import home_path
 from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
@@ -109,8 +109,8 @@ class Forecast:
     def _words(self) -> str:
         units = f"{self.units:,} units in " if self.units < self.records else ""
         return (
-            f"{units}{self.records:,} images in {self.classes} "
-            f"class{'' if self.classes == 1 else 'es'}, epsilon {self.epsilon:g}"
+            f"{units}{self.records:,} images in {count_words(self.classes, 'class', 'classes')}, "
+            f"epsilon {self.epsilon:g}"
         )
 
     def write(self, path: Path) -> None:

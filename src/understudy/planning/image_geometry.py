@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from understudy.core.errors import count_words
 from understudy.data.encoded_images import VISIBLE_STRETCH
 from understudy.data.inspection import Inspection
 from understudy.data.reading_options import ImageFit
@@ -139,8 +140,8 @@ class ImageGeometry:
         if listed:
             words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(listed)})"
         if enlarged := self._enlarged(side, fit):
-            smaller = "smaller image is" if enlarged == 1 else "smaller images are"
-            words += f"; {enlarged:,} {smaller} enlarged, which adds no detail"
+            smaller = count_words(enlarged, "smaller image is", "smaller images are")
+            words += f"; {smaller} enlarged, which adds no detail"
         return words
 
     def _enlarged(self, side: int, fit: ImageFit) -> int:

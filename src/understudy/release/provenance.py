@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, count_words
 from understudy.core.files import home_path
 from understudy.core.types import Receipt
 from understudy.data.open_source import paths_of
@@ -223,7 +223,7 @@ def origins_of(
 def _of_release(name: str, role: str, place: Path, *, declared_public: bool) -> Provenance:
     checked = verify(place)
     record = checked.record if checked.sound else None
-    kind = f"{len(checked.faults)} faults" if record is None else record.guarantee
+    kind = count_words(len(checked.faults), "fault") if record is None else record.guarantee
     if declared_public and kind != "no private data":
         raise ConfigError(
             f"{name} says itself how private images had a part in it ({kind}): leave out "
@@ -234,7 +234,7 @@ def _of_release(name: str, role: str, place: Path, *, declared_public: bool) -> 
 
 
 def _of_faults(faults: Sequence[str]) -> str:
-    return f"`verify` finds {len(faults):,} faults, the first: {faults[0]}"
+    return f"`verify` finds {count_words(len(faults), 'fault')}, the first: {faults[0]}"
 
 
 def _paths_of(name: str) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from understudy.core.errors import RunError
+from understudy.core.errors import RunError, count_words
 from understudy.core.files import write_whole
 from understudy.methods.sanitize.ed25519 import new_signing_key, public_key_of
 from understudy.methods.sanitize.jobs import JobPipeline
@@ -219,7 +219,8 @@ class JobService:
             raise ConflictError("the job was deleted")
         state = self.state(row)
         if state.missing:
-            raise ConflictError(f"{len(state.missing)} items are missing: send them first")
+            items = count_words(len(state.missing), "item is", "items are")
+            raise ConflictError(f"{items} missing: send them first")
         return self.state(self.store.queue(row.id))
 
     def state(self, row: JobRow) -> JobState:

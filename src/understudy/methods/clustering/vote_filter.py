@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, count_words
 from understudy.core.types import Embeddings, Images, Labels, Stage, SyntheticBatch, Vector
 from understudy.methods.base import Arrays, Context
 from understudy.methods.clustering.params import ClusteringParams, Filter
@@ -124,9 +124,10 @@ def _notes(facts: Mapping[str, Any]) -> Iterator[str]:
             "more private records; filter=none leaves its budget to the mixture"
         )
     if below := facts["below_threshold"]:
+        samples = count_words(below, "sample is", "samples are")
         yield (
-            f"{below:,} samples are below the threshold of the filter: too few candidates "
-            "reach it, and the most voted of the others make up the count of their class"
+            f"{samples} below the threshold of the filter: too few candidates reach it, and "
+            "the most voted of the others make up the count of their class"
         )
 
 
