@@ -54,6 +54,8 @@ ABUSES: list[tuple[str, int, str]] = [
     (RUN + "--epsilon 0", 2, "epsilon must be a positive number, found 0"),
     (RUN + "--epsilon 1e-9", 2, "too small to release anything: use 1e-6 or more"),
     (RUN + "--epsilon one", 2, "Invalid value for '--epsilon'|epsilon .*'one'"),
+    (RUN + "--method finetuning --set learning_rate=1e300", 2, "above 0 and at most 100"),
+    (SELECT + "--no-guarantee --private {scans} --set learning_rate=1e300", 2, "at most 100"),
     (RUN + "--delta 0", 2, "delta must lie between 0 and 1"),
     (RUN + "--delta 1e-20", 2, "delta must be 1e-11 or more"),
     (RUN + "--quality-share 60%", 2, "quality_share is 50% at most"),

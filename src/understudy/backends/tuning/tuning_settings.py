@@ -28,7 +28,7 @@ class TuningSettings:
     """
 
     steps: PositiveCount = 400
-    rate: Annotated[float | None, Option("", above=0)] = None
+    rate: Annotated[float | None, Option("", above=0, most=100)] = None
     batch: PositiveCount = 2
     accumulation: PositiveCount = 1
     prior_weight: Annotated[float, Option("", least=0)] = 1.0
@@ -39,7 +39,7 @@ class TuningSettings:
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     views: PositiveCount = 8
     clip: Annotated[float, Option("", above=0)] = 1.0
-    decay: float = 0.01
+    decay: Annotated[float, Option("", least=0, most=100)] = 0.01
     checkpointing: bool = False
 
     def __post_init__(self) -> None:

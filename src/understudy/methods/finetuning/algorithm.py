@@ -71,7 +71,7 @@ class FinetuningParams:
     multiplicity: Annotated[
         int, Option("draws of noise for each record of a step, averaged before clipping", least=1)
     ] = 4
-    learning_rate: Annotated[float, Option("of DP-SGD, by Adam", above=0)] = 5e-4
+    learning_rate: Annotated[float, Option("of DP-SGD, by Adam", above=0, most=100)] = 5e-4
     training_share: Annotated[
         float,
         Option("part of the budget that DP-SGD gets; the rest pays for the warm start", above=0),

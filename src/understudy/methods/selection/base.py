@@ -66,12 +66,17 @@ class SelectionSettings:
     ] = 8
     step_size: Annotated[
         float,
-        Option("how far weights move in the first round, in deviations of the scores", above=0),
+        Option(
+            "how far weights move in the first round, in deviations of the scores",
+            above=0,
+            most=100,
+        ),
     ] = 0.25
     steps: Annotated[int, Option("gradient steps of the proxy (T)", least=2)] = 80
-    learning_rate: Annotated[float, Option("of the proxy (eta)", above=0)] = 3.0
+    learning_rate: Annotated[float, Option("of the proxy (eta)", above=0, most=100)] = 3.0
     weight_decay: Annotated[
-        float, Option("of the proxy; noise does less harm where there is more of it", least=0)
+        float,
+        Option("of the proxy; noise does less harm where there is more of it", least=0, most=100),
     ] = 0.03
     axes: Annotated[
         int, Option("leading axes of the whitened embeddings that the proxy sees", least=1)
