@@ -1,5 +1,7 @@
 """``understudy audit`` as a library: what is asked, what comes back, what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.benches import clouds, ready, squares
@@ -109,12 +111,21 @@ def test_mechanisms_are_audited_without_data():
         ({"confidence": 0.2}, "confidence must lie in"),
         ({"method": "nothing"}, "unknown method"),
         ({"how": "lira", "settings": {"conditional": False}}, "LiRA trains classifiers"),
+        ({"how": "lira", "adjacency": "replace-one"}, "each record in or out by itself"),
         ({"how": "lira", "rows": 19}, "20 records or more whether they were in, found 19"),
     ],
 )
 def test_what_makes_no_audit_is_refused(source, options, words):
     with pytest.raises(ConfigError, match=words):
         audit(source, **options)
+
+
+def test_lira_of_units_of_several_records_is_refused():
+    """A record of a unit is in or out, and epsilon is stated for whole units."""
+    it = squares(1.0)
+    units = np.repeat([f"{number}" for number in range(len(it.rows))], 2)[: len(it.rows)]
+    with pytest.raises(ConfigError, match="units of several records"):
+        audit_bench(it.bench, replace(it.rows, units=units), "lira", 4)
 
 
 def test_a_source_that_is_not_there_is_refused(tmp_path):

@@ -49,13 +49,15 @@ def audit_by_lira(
     """Shadow runs of the method on random halves of the records (Carlini et al. 2022, online).
 
     Raises:
-        ConfigError: No classes to train a network for.
+        ConfigError: No classes to train a network for, or a guarantee that is of something else
+            than one record more or less.
         MissingExtra: The package that trains networks is not installed.
     """
     from understudy.metrics.networks.classifier_training import (
         trainer,
     )  # imports torch, which is an extra
 
+    _require_lone_records(bench, records)
     if len(records) < LEAST_CANARIES:
         raise ConfigError(
             f"LiRA guesses of {LEAST_CANARIES} records or more whether they were in, found "
@@ -93,6 +95,17 @@ def audit_by_lira(
         for shadow in (shadows, direct_shadows)
     )
     return LiraFindings(shadows.attack(), direct_shadows.attack(), bound, direct_bound)
+
+
+def _require_lone_records(bench: Bench, records: InMemorySource) -> None:
+    """Refuse a stated epsilon that does not bound what a shadow run changes: one record each."""
+    several = records.units is not None and len(np.unique(records.units)) < len(records)
+    if several or bench.unit.adjacency == "replace-one":
+        raise ConfigError(
+            "LiRA takes each record in or out by itself, and a guarantee of units of several "
+            "records, or of one that is replaced, is not of that: its epsilon would be refuted "
+            "wrongly, or hardly. Take --how canaries, or --how pairs"
+        )
 
 
 def _released(bench: Bench, records: InMemorySource) -> tuple[Embeddings, Labels]:
