@@ -97,6 +97,16 @@ def test_what_cannot_work_is_refused(images, tmp_path, options, error, words):
         prepared(images, tmp_path, **options)
 
 
+@pytest.mark.parametrize("method", ["finetuning", "labelling"])
+def test_a_release_of_images_too_small_to_test_is_refused_before_a_charge(images, tmp_path, method):
+    """Methods without a decoder draw images of the private size: the run was paid for, and ended
+    with the error of the network that was to learn from them."""
+    public = class_folders(tmp_path / "public", {"cat": 4, "dog": 4}, seed=3)
+    options = {"method": method, "public": str(public), "settings": {}, "test": str(public)}
+    with pytest.raises(ConfigError, match="at least 16 pixels a side"):
+        prepared(images, tmp_path, **options)
+
+
 def test_directions_need_an_order_or_public_images(vectors, tmp_path):
     with pytest.raises(ConfigError, match="needs --public"):
         prepared(vectors, tmp_path, settings={"components": 3})

@@ -56,6 +56,24 @@ def names_of_roles(models: MethodOptions, method: Method, params: Any) -> dict[s
     return {role: None if name == "none" else name for role, name in names.items()}
 
 
+def released_shape(
+    names: Mapping[str, str | None], method: Method, context: Context
+) -> Shape | None:
+    """(height, width, channels) of the images that a run releases; None: it releases embeddings.
+
+    Args:
+        names: The models and datasets that the method can use (`names_of_roles`).
+        method: The method.
+        context: With the models that were loaded.
+    """
+    if context.decoder is not None:
+        return context.decoder.shape
+    drawing = context.renderer or context.generator
+    if drawing is not None and method.released_role is None and "decoder" not in names:
+        return drawing.shape
+    return None if "decoder" in names or len(context.shape) != 3 else context.shape
+
+
 def named_roles(models: MethodOptions) -> dict[str, str]:
     """The models and datasets that the user named, by their roles; ``auto`` names none."""
     names: Mapping[str, Any] = models.roles

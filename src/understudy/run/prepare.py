@@ -12,7 +12,7 @@ from typing import Any, Literal
 from understudy.backends.arrays import fit_images
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
-from understudy.core.ports import Decoder, Source
+from understudy.core.ports import Source
 from understudy.core.remote_models import PlannedCalls, RemoteCalls
 from understudy.core.roles import flag_of
 from understudy.core.types import Receipt, Shape, Stage
@@ -55,6 +55,7 @@ from understudy.run.models import (
     names_of_roles,
     phrases_of,
     procedural_name,
+    released_shape,
     require_no_models,
     with_codec,
 )
@@ -205,7 +206,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     context = replace(context, public=given[0], base=given[1], candidates=given[2])
     keeps_classes = chosen.keeps_classes(params)
     if test is not None:
-        _require_testable(source, test, keeps_classes, context.decoder)
+        shape = released_shape(names, chosen, context)
+        _require_testable(source, test, keeps_classes, shape)
     if base is not None and keeps_classes:
         require_classes(source, base, all_of_them=True)
     params = chosen.settle(params, context)
@@ -457,7 +459,7 @@ def open_test(name: str, *, label: str | None, **options: Any) -> Source:
 
 
 def _require_testable(
-    source: Source, test: Source, keeps_classes: bool, decoder: Decoder | None
+    source: Source, test: Source, keeps_classes: bool, shape: Shape | None
 ) -> None:
     """Refuse a test set that nothing trained on the release fits, before it is paid for."""
     from understudy.metrics.networks import SMALLEST_SIDE  # imports torch, which is an extra
@@ -467,7 +469,7 @@ def _require_testable(
             "a release without classes trains no classifier (by the method's settings, or a "
             "dataset without labels): leave out --test"
         )
-    if decoder is not None and min(decoder.shape[:2]) < SMALLEST_SIDE:
+    if shape is not None and min(shape[:2]) < SMALLEST_SIDE:
         raise ConfigError(
             f"accuracy is measured on images of at least {SMALLEST_SIDE} pixels a side: give "
             f"--size {SMALLEST_SIDE}, or leave out --test"

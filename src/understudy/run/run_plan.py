@@ -21,6 +21,7 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
+from understudy.run.models import names_of_roles, released_shape
 from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
 
@@ -251,8 +252,9 @@ def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
             + ("" if instead is None else f", and goes to {instead}")
         )
     if prepared.test is not None:
-        decoder = prepared.context.decoder
-        shape = None if decoder is None else decoder.shape
-        yield training_note(len(prepared.source), shape, prepared.config)
+        config, chosen = prepared.config, prepared.method
+        names = names_of_roles(config.models, chosen, prepared.params)
+        shape = released_shape(names, chosen, prepared.context)
+        yield training_note(len(prepared.source), shape, config)
     if prepared.codec is not None:
         yield prepared.codec.reason
