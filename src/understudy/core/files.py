@@ -68,7 +68,7 @@ def _last_part(path: str) -> str:
     return re.split(r"[/\\]", unquote(path).rstrip("/\\"))[-1]
 
 
-def home_path(path: Path | str) -> Path:
+def home_path(path: os.PathLike[str] | str) -> Path:
     """A path with the home folder for a ``~``; that of a user whom nobody knows stays as it is."""
     return Path(os.path.expanduser(path))
 

@@ -123,8 +123,8 @@ def source_notes(source: Source) -> Iterator[str]:
     if source.skipped:
         lines = [f"  {location}: {reason}" for location, reason in bad[:FIRST]]
         rest = [f"  and {source.skipped - FIRST:,} more"] if source.skipped > FIRST else []
-        bad = count_words(source.skipped, "bad file was", "bad files were")
-        yield "\n".join([f"{bad} passed over:", *lines, *rest])
+        skipped = count_words(source.skipped, "bad file was", "bad files were")
+        yield "\n".join([f"{skipped} passed over:", *lines, *rest])
     if not isinstance(source, RecordSource):
         return
     if source.stray:
