@@ -21,7 +21,7 @@ def one_ahead(items: Iterable[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]  # not the mark of the end
 
 
-def in_order(
+def results_ahead(
     pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], most: int
 ) -> Iterator[R]:
     """The results in the order of the items, of which a pool takes so many ahead at most.

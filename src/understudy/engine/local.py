@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from understudy.core.one_ahead import in_order
+from understudy.core.one_ahead import results_ahead
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,4 +42,4 @@ class LocalEngine:
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of the items; the first error ends the map."""
         with self._blas.limit(limits=1, user_api="blas"):
-            yield from in_order(self._pool, function, items, 2 * self._threads)
+            yield from results_ahead(self._pool, function, items, 2 * self._threads)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from understudy.core.errors import InputError
-from understudy.core.one_ahead import in_order
+from understudy.core.one_ahead import results_ahead
 from understudy.core.results import Metric, Thresholds
 from understudy.core.types import Labels, Vector
 
@@ -51,7 +51,7 @@ def side_by_side(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool, blas.limit(limits=1):
-        yield from in_order(pool, function, items, 2 * threads)
+        yield from results_ahead(pool, function, items, 2 * threads)
 
 
 class Cloud:
