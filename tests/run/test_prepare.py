@@ -104,18 +104,6 @@ def test_directions_need_an_order_or_public_images(vectors, tmp_path):
     assert prepared(vectors, tmp_path, settings={"components": 3}, public=str(public)).public
 
 
-def test_the_plan_depends_on_public_facts_alone(tmp_path):
-    """Defect 7 of the field: class sizes used as if they were public."""
-    plans = [
-        prepared(class_folders(tmp_path / name, sizes, seed=seed), tmp_path).plan.shares
-        for name, sizes, seed in [
-            ("few", {"cat": 2, "dog": 2}, 0),
-            ("many", {"cat": 90, "dog": 3}, 1),
-        ]
-    ]
-    assert plans[0] == plans[1]
-
-
 def test_shapes_of_images_must_agree_without_size(tmp_path):
     mixed = class_folders(tmp_path / "mixed", {"cat": 2, "dog": 2})
     class_folders(tmp_path / "wide", {"cat": 1}, shape=(8, 9, 1))
