@@ -4,7 +4,7 @@ import pytest
 from tests.backends.tiny_onnx import block_fill, block_means, channel_means
 from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
-from understudy.core.errors import BackendError, ConfigError, SourceError
+from understudy.core.errors import ConfigError, SourceError
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
@@ -82,13 +82,7 @@ def test_a_test_set_is_brought_to_the_size_of_the_private_images(images, tmp_pat
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"method": "clusterin"}, ConfigError, "Did you mean 'clustering'"),
-        ({"encoder": "embedded:dtc"}, BackendError, "dtc"),
-        ({"encoder": "onnx:absent.onnx"}, BackendError, r"absent\.onnx"),
-        ({"decoder": "embedded:scattering"}, BackendError, "scattering"),
-        ({"settings": {"cluster": 3}}, ConfigError, "Did you mean 'clusters'"),
         ({"settings": {"filter": "images"}, "decoder": "none"}, ConfigError, "needs a decoder"),
-        ({"test": "no-such-place"}, SourceError, "no such file or folder"),
         ({"public": "no-such-place"}, SourceError, "no such file or folder"),
     ],
 )

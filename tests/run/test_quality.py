@@ -91,12 +91,10 @@ def test_niqe_is_fitted_to_the_public_images_of_the_run_or_read_from_a_file(go, 
     [
         ({"quality_threshold": 20.0}, "--quality-threshold says how to choose by --quality"),
         ({"images_per_embedding": 2}, "--images-per-embedding says how to choose by --quality"),
-        ({"quality": "brisque", "quality_threshold": 1.0}, "quality is piqe, niqe or niqe:FILE"),
         ({"quality": "piqe"}, "one image of each embedding, which is no choice"),
         ({"quality": "piqe", "images_per_embedding": 2}, "draws one image of an embedding"),
         ({"quality": "piqe", "quality_threshold": 20.0, "decoder": "none"}, "embeddings alone"),
         ({"quality": "niqe", "quality_threshold": 5.0}, "NIQE needs public images"),
-        ({"quality": "niqe:nowhere.npz", "quality_threshold": 5.0}, "there is no such file"),
         ({"quality": "piqe", "quality_threshold": 20.0, "size": 8}, "at least 16 x 16 pixels"),
     ],
 )

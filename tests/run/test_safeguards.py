@@ -39,9 +39,7 @@ def charges(tmp_path):
         ({"epsilon": 101.0}, "protects next to nothing.*--accept-epsilon"),
         ({"epsilon": 1e9}, "epsilon must be 10,000,000 or less, found 1000000000.0"),
         ({"epsilon": 1e300, "accept_epsilon": True}, "epsilon must be 10,000,000 or less"),
-        ({"epsilon": float("nan")}, "epsilon must be a finite number, found nan"),
         ({"count": 10**12}, "1,000,000,000,000 samples take up to .* GB on disk"),
-        ({"seed": -1}, "seed must be 0 or more, found -1"),
     ],
 )
 def test_a_run_that_makes_no_sense_is_refused_before_anything_is_there(
