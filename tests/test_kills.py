@@ -120,7 +120,7 @@ def test_a_run_that_nobody_kills(understudy: Commands, site: Site) -> None:
     assert not (site.folder / "more").exists()
 
 
-def check_killed_at(understudy: Commands, site: Site, moment: tuple[str, int, str]) -> None:
+def check_killed_at(understudy: Commands, site: Site, moment: Moment) -> None:
     assert understudy.run(*site.words(), die=moment).code == -9
     check_never_less_than_released(site)
     done = understudy.run(*site.words(None, "--resume"))
@@ -168,14 +168,6 @@ def check_killed_at_random(
         check_complete(site)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [2, 50])
-def test_clustering_killed_at_random_moments(
-    understudy: Commands, tmp_path: Path, kills: int
-) -> None:
-    check_killed_at_random(understudy, tmp_path, Site, kills)
-
-
 class Aligned(Site):
     """Alignment of a public base set, with clusters: more than one release."""
 
@@ -186,11 +178,6 @@ class Aligned(Site):
         base = class_folders(folder / "base", {"cat": 25, "dog": 25}, (6, 6, 1), seed=1)
         models = ["--encoder", "embedded:dct", "--decoder", "embedded:dct", "--base", base]
         self.settings = ["--method", "alignment", *models, "--set", "clusters=2", "--count", "40"]
-
-
-@pytest.mark.slow
-def test_alignment_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    check_killed_at_random(understudy, tmp_path, Aligned, 30)
 
 
 class Selected(Site):
@@ -224,13 +211,6 @@ def check_sampled_again(understudy: Commands, site: Site) -> None:
 def check_same_images(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     assert before.keys() == after.keys()
     assert all(np.array_equal(pixels, after[name]) for name, pixels in before.items())
-
-
-@pytest.mark.slow
-def test_selection_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    check_killed_at_random(understudy, tmp_path, Selected, 30)
-    for place in sorted(path for path in tmp_path.iterdir() if path.name.isdecimal()):
-        check_sampled_again(understudy, Selected(place))
 
 
 class Finetuned(Site):
@@ -274,10 +254,18 @@ def test_training_killed_between_steps_draws_no_step_again(
     check_same_images(stored, {name: noisy_values(site.out)[name] for name in stored})
 
 
-@pytest.mark.minutes
 @pytest.mark.slow
-def test_training_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    check_killed_at_random(understudy, tmp_path, Finetuned, 15)
+@pytest.mark.parametrize(
+    ("place", "kills"),
+    [
+        *((Site, 2), (Site, 50), (Aligned, 30)),
+        pytest.param(Finetuned, 15, marks=pytest.mark.minutes),
+    ],
+)
+def test_killed_at_random_moments(
+    understudy: Commands, tmp_path: Path, place: type[Site], kills: int
+) -> None:
+    check_killed_at_random(understudy, tmp_path, place, kills)
 
 
 class Tied(Site):
@@ -317,14 +305,18 @@ def test_the_tied_gaussian_killed_at_a_chosen_moment(
     check_killed_at(with_energies, Tied(tmp_path), moment)
 
 
-@pytest.mark.minutes
 @pytest.mark.slow
-def test_the_tied_gaussian_killed_at_random_moments(
-    with_energies: Commands, tmp_path: Path
+@pytest.mark.parametrize(
+    ("place", "commands"),
+    [(Selected, "understudy"), pytest.param(Tied, "with_energies", marks=pytest.mark.minutes)],
+)
+def test_killed_at_random_moments_and_sampled_again(
+    request: pytest.FixtureRequest, tmp_path: Path, place: type[Site], commands: str
 ) -> None:
-    check_killed_at_random(with_energies, tmp_path, Tied, 30)
-    for place in sorted(path for path in tmp_path.iterdir() if path.name.isdecimal()):
-        check_sampled_again(with_energies, Tied(place))
+    started = request.getfixturevalue(commands)
+    check_killed_at_random(started, tmp_path, place, 30)
+    for folder in sorted(path for path in tmp_path.iterdir() if path.name.isdecimal()):
+        check_sampled_again(started, place(folder))
 
 
 @pytest.mark.slow
@@ -486,9 +478,7 @@ BETWEEN = [
     [*MOMENTS, *(pytest.param(moment, marks=pytest.mark.slow) for moment in BETWEEN)],
     ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}",
 )
-def test_killed_at_a_chosen_moment(
-    understudy: Commands, site: Site, moment: tuple[str, int, str]
-) -> None:
+def test_killed_at_a_chosen_moment(understudy: Commands, site: Site, moment: Moment) -> None:
     check_killed_at(understudy, site, moment)
 
 

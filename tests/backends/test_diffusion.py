@@ -46,20 +46,27 @@ def test_a_network_without_image_conditioning_is_the_network_at_zeros() -> None:
     assert (other - want).abs().max() > 1e-3
 
 
+def loaded(kind: str, folder: Path, **options: Any) -> Any:
+    """The library's own pipeline of a folder."""
+    with quiet():
+        pipeline = getattr(diffusers, kind).from_pretrained(folder, **options)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def drawn(pipeline: Any, prompts: list[str], **options: Any) -> Any:
+    """What it draws in three steps, (n, h, w, 3) from 0 to 255."""
+    with without_numpy_notes():
+        made = pipeline(prompt=prompts, num_inference_steps=3, output_type="np", **options)
+    return made.images * 255
+
+
 def test_text_to_image_is_what_the_pipeline_draws(models: Path) -> None:
     folder = tiny.saved("sd15", models)
     made = load_model(Generator, f"hf:{folder}?steps=3&batch=2").generate(["a", "b", "c"], seed=7)
-    with quiet():
-        pipeline = diffusers.StableDiffusionPipeline.from_pretrained(folder)
-    pipeline.set_progress_bar_config(disable=True)
-    with without_numpy_notes():
-        want = pipeline(
-            ["a", "b", "c"],
-            generator=generators(7, range(3), "text"),
-            num_inference_steps=3,
-            output_type="np",
-        ).images
-    np.testing.assert_allclose(made, want * 255, atol=1)
+    pipeline = loaded("StableDiffusionPipeline", folder)
+    want = drawn(pipeline, ["a", "b", "c"], generator=generators(7, range(3), "text"))
+    np.testing.assert_allclose(made, want, atol=1)
 
 
 def test_unclip_is_what_the_pipeline_draws(models: Path) -> None:
@@ -67,22 +74,16 @@ def test_unclip_is_what_the_pipeline_draws(models: Path) -> None:
     decoder = load_decoder(f"hf:{folder}?steps=3&guidance=4", shape=SHAPE)
     rows = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
     made = decoder.decode_prompted(rows, ["a", "b", "c"], noise_level=30, seeds=np.arange(3))
-    with quiet():
-        pipeline = diffusers.StableUnCLIPImg2ImgPipeline.from_pretrained(
-            folder, feature_extractor=None
-        )
-    pipeline.set_progress_bar_config(disable=True)
-    with without_numpy_notes():
-        want = pipeline(
-            prompt=["a", "b", "c"],
-            image_embeds=torch.from_numpy(rows),
-            noise_level=30,
-            generator=seeded(np.arange(3), "decode"),
-            num_inference_steps=3,
-            guidance_scale=4.0,
-            output_type="np",
-        ).images
-    np.testing.assert_allclose(made, want * 255, atol=1)
+    pipeline = loaded("StableUnCLIPImg2ImgPipeline", folder, feature_extractor=None)
+    want = drawn(
+        pipeline,
+        ["a", "b", "c"],
+        image_embeds=torch.from_numpy(rows),
+        noise_level=30,
+        generator=seeded(np.arange(3), "decode"),
+        guidance_scale=4.0,
+    )
+    np.testing.assert_allclose(made, want, atol=1)
 
 
 def test_inpainting_is_what_the_pipeline_draws(models: Path) -> None:
@@ -92,23 +93,19 @@ def test_inpainting_is_what_the_pipeline_draws(models: Path) -> None:
     masks[:, 8:24, 4:20] = True
     images = pictures(2)
     made = generator.inpaint(images, masks, ["a", "b"], seed=7)
-    with quiet():
-        pipeline = diffusers.StableDiffusionInpaintPipeline.from_pretrained(folder)
-    pipeline.set_progress_bar_config(disable=True)
+    pipeline = loaded("StableDiffusionInpaintPipeline", folder)
     # Its posterior is sampled, with the generators; ours is not.
-    with without_numpy_notes():
-        want = pipeline(
-            ["a", "b"],
-            image=torch.from_numpy(images.transpose(0, 3, 1, 2) / np.float32(255)),
-            mask_image=torch.from_numpy(masks[:, None].astype(np.float32)),
-            masked_image_latents=_masked_latents(pipeline.vae, images, masks),
-            generator=generators(7, range(2), "inpainting"),
-            num_inference_steps=3,
-            height=32,
-            width=32,
-            output_type="np",
-        ).images
-    np.testing.assert_allclose(made[masks], want[masks] * 255, atol=1)
+    want = drawn(
+        pipeline,
+        ["a", "b"],
+        image=torch.from_numpy(images.transpose(0, 3, 1, 2) / np.float32(255)),
+        mask_image=torch.from_numpy(masks[:, None].astype(np.float32)),
+        masked_image_latents=_masked_latents(pipeline.vae, images, masks),
+        generator=generators(7, range(2), "inpainting"),
+        height=32,
+        width=32,
+    )
+    np.testing.assert_allclose(made[masks], want[masks], atol=1)
 
 
 def _masked_latents(vae: Any, images: np.ndarray, masks: np.ndarray) -> Any:
@@ -158,10 +155,8 @@ def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) ->
             return images
 
     name = f"hf:{folder}?steps=2"
-    with quiet():
-        parts = diffusers.StableUnCLIPImg2ImgPipeline.from_pretrained(
-            folder, feature_extractor=None
-        ).image_normalizer
+    pipeline = loaded("StableUnCLIPImg2ImgPipeline", folder, feature_extractor=None)
+    parts = pipeline.image_normalizer
     length = float((parts.mean**2 + parts.std**2).sum().sqrt().detach())
     rows = np.random.default_rng(0).normal(size=(2, 32)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

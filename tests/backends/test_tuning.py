@@ -117,6 +117,14 @@ class Stopped(Exception):
     pass
 
 
+def stop_after(step: int):
+    def stop(done: int, steps: int, loss: float) -> None:
+        if done == step:
+            raise Stopped
+
+    return stop
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
 def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
@@ -125,34 +133,20 @@ def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
     every = {"folder": tmp_path, "save_every": -1.0}
     settings = replace(settings, steps=4)
     lessons = [Lesson(latents, (PROMPT,))]
-
-    def stop(step: int, steps: int, loss: float) -> None:
-        if step == 2:
-            raise Stopped
-
     whole = train_denoiser(pipeline, lessons, settings, seed=3)
     with pytest.raises(Stopped):
-        train_denoiser(pipeline, lessons, settings, seed=3, progress=stop, **every)
+        train_denoiser(pipeline, lessons, settings, seed=3, progress=stop_after(2), **every)
     steps = []
-    resumed = train_denoiser(
-        pipeline,
-        lessons,
-        settings,
-        seed=3,
-        progress=lambda step, steps_in_all, loss: steps.append(step),
-        **every,
-    )
+    every["progress"] = lambda step, steps_in_all, loss: steps.append(step)
+    resumed = train_denoiser(pipeline, lessons, settings, seed=3, **every)
     assert steps == [2, 3, 4]
     assert same(weights(whole), weights(resumed))
 
 
 def test_a_tuning_does_not_resume_another_one(tuner: DreamBooth, tmp_path: Path) -> None:
-    def stop(step: int, steps: int, loss: float) -> None:
-        raise Stopped
-
     told = {"steps": 2, "rate": 1e-2}
     with pytest.raises(Stopped):
-        tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path, progress=stop)
+        tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path, progress=stop_after(1))
     with pytest.raises(BackendError, match="checkpoints of a tuning with other settings"):
         tuner.tune(255 - subject(), PROMPT, settings=told, folder=tmp_path)
     tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path)

@@ -29,7 +29,11 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 PRELOADED = (
     *(f"scipy.{part}" for part in ("fft", "linalg", "optimize", "sparse", "special")),
     *("jinja2", "pydantic", "pydantic.type_adapter", "rich.progress", "rich.table", "zoneinfo"),
-    *("understudy.run.synthesize", "understudy.cli.synthesize_command", "understudy.cli.show"),
+    *(
+        "understudy.run.synthesize",
+        "understudy.cli.synthesize_command",
+        "understudy.cli.ledger_command",
+    ),
     *("understudy.methods.clustering.algorithm", "understudy.backends.embedded.dct"),
     *("understudy.backends.option_reading", "understudy.release.run_file"),
     "understudy.run.select",

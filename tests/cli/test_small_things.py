@@ -237,6 +237,7 @@ def test_a_class_of_one_image_is_refused_unless_it_was_declared(kind, tmp_path):
     checked = understudy.check(source, progress="none")
     (problem,) = (one for one in checked.problems if one.kind == "one-image class")
     assert problem.blocking
+    assert not checked.ready
     assert checked.command is None
     assert planned(source, tmp_path, classes=list(sizes)).premises[0].origin == "declared"
 

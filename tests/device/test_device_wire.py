@@ -143,7 +143,6 @@ UNICORN = ["request", "--target", "unicorn", "--background", "room", "--classes"
         (["segment", "--leave-out", "two"], "numbers with commas"),
         (["status"], "nothing was sent yet"),
         (["preview"], "no model was asked for yet"),
-        (["add", "photos", "--fit", "round"], "crop, pad or stretch"),
     ],
 )
 def test_a_command_that_cannot_be_says_why(
@@ -155,6 +154,24 @@ def test_a_command_that_cannot_be_says_why(
     with pytest.raises(UnderstudyError, match=problem):
         Terminal(site.home.folder)(*words)
     assert words[0] != "request" or not site.home.path("request.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "choices"),
+    [
+        (["add", "photos", "--fit", "round"], ("crop", "pad", "stretch")),
+        (
+            ["request", "--target", "dog", "--background", "room", "--training", "other"],
+            ("classifier", "detector"),
+        ),
+    ],
+)
+def test_a_value_that_is_no_choice_is_refused_with_the_choices(
+    words: list[str], choices: tuple[str, ...]
+) -> None:
+    result = CliRunner().invoke(app, ["device", *words])
+    assert result.exit_code == 2
+    assert all(choice in result.output for choice in choices)
 
 
 def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:

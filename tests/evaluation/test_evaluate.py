@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from tests.backends.tiny_onnx import save as save_onnx
 from tests.run.blobs import SHAPE, blobs, folder_of
-from tests.run.samples import QUICK, class_folders, embeddings
+from tests.run.samples import class_folders, embeddings, quick_run
 
 import understudy
 from understudy.core.errors import ConfigError, InputError, RunError
@@ -46,14 +46,7 @@ def world(tmp_path_factory):
     again = [(name, changed(image, at % 4)) for at, (name, image) in enumerate(private[:200])]
     folder_of(place / "changed", again, release=True)
     folder_of(place / "held-out", others, release=True)
-    understudy.synthesize(
-        place / "real",
-        out=place / "dp",
-        ledger=str(place / "ledger.db"),
-        settings=QUICK,
-        epsilon=2.0,
-        count=200,
-    )
+    quick_run(place / "real", place, out=place / "dp", epsilon=2.0, count=200)
     return place
 
 
@@ -113,14 +106,8 @@ def test_everything_is_written_and_read_back(world):
 def test_a_release_alone_leaves_nothing_behind(world, tmp_path):
     shutil.copytree(world / "dp" / "release", tmp_path / "shared")
     before = sorted(tmp_path.rglob("*"))
-    found = understudy.evaluate(
-        tmp_path / "shared",
-        real=world / "real",
-        test=world / "test",
-        features="embedded:dct",
-        attacks=False,
-        rows=150,
-    )
+    options = {"features": "embedded:dct", "attacks": False, "rows": 150}
+    found = evaluate(world, tmp_path / "shared", **options)
     assert sorted(tmp_path.rglob("*")) == before
     assert not found.of("attack")
     assert "attacks" not in found.seconds
@@ -164,13 +151,7 @@ def vectors(tmp_path_factory):
     place = tmp_path_factory.mktemp("vectors")
     embeddings(place / "real.npz")
     embeddings(place / "test.npz", per_class=30, seed=5)
-    understudy.synthesize(
-        place / "real.npz",
-        out=place / "out",
-        epsilon=20.0,
-        count=90,
-        ledger=str(place / "ledger.db"),
-    )
+    quick_run(place / "real.npz", place, epsilon=20.0, count=90, settings={})
     return place
 
 
@@ -210,25 +191,15 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
 
 @pytest.mark.slow
 def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
-    understudy.synthesize(
-        world / "real",
-        out=tmp_path / "out",
-        ledger=str(tmp_path / "ledger.db"),
-        settings=QUICK,
-        decoder="none",
-        epsilon=50.0,
-        count=100,
-    )
-    found = understudy.evaluate(
-        tmp_path / "out", real=world / "real", test=world / "test", attacks=False
-    )
+    quick_run(world / "real", tmp_path, decoder="none", epsilon=50.0, count=100)
+    found = evaluate(world, tmp_path / "out", attacks=False)
     assert "embedded:dct" in found.settings["features"]
     assert found.find("Frechet distance").value > found.find("Frechet distance").baseline
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_measured(world, tmp_path):
     with pytest.raises(RunError, match="holds no release"):
-        understudy.evaluate(tmp_path, real=world / "real", test=world / "test")
+        evaluate(world, tmp_path)
     strange = class_folders(tmp_path / "strange", {"cat": 2, "yak": 2}, SHAPE)
     with pytest.raises(InputError, match="yak"):
         understudy.evaluate(world / "dp", real=world / "real", test=strange)
@@ -242,4 +213,4 @@ def test_what_does_not_fit_is_refused_before_anything_is_measured(world, tmp_pat
     shutil.copytree(world / "held-out", tmp_path / "broken")
     (tmp_path / "broken" / "release" / "privacy.json").write_text("{")
     with pytest.raises(RunError, match="JSON"):
-        understudy.evaluate(tmp_path / "broken", real=world / "real", test=world / "test")
+        evaluate(world, tmp_path / "broken")

@@ -12,7 +12,7 @@ from PIL import Image
 from scipy.spatial.distance import cdist
 from tests.first_warning import FirstWarning, Warned
 from tests.run.blobs import blobs, folder_of
-from tests.run.samples import QUICK, embeddings
+from tests.run.samples import embeddings, quick_run
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
@@ -38,7 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def evaluate(world: Path, name: str, **options: Any) -> Evaluation:
+def evaluate(world: Path, name: str | Path, **options: Any) -> Evaluation:
     usual = {"real": world / "real", "test": world / "test", "features": FEATURES}
     return understudy.evaluate(world / name, **{**usual, "progress": "none", **options})
 
@@ -118,14 +118,7 @@ def test_private_images_stored_anew_are_no_test_set(
 
 def test_private_embeddings_are_no_test_set(tmp_path: Path) -> None:
     source = embeddings(tmp_path / "private.npz")
-    understudy.synthesize(
-        source,
-        out=tmp_path / "out",
-        epsilon=1.0,
-        settings=QUICK,
-        ledger=str(tmp_path / "ledger.db"),
-        progress="none",
-    )
+    quick_run(source, tmp_path)
     with pytest.raises(ConfigError, match=r"180 of 180 rows .* records \(the first: row 0,"):
         understudy.evaluate(tmp_path / "out", real=source, test=source, progress="none")
 
@@ -150,9 +143,7 @@ def test_an_attack_below_a_half_is_asked_the_other_way_round(world: Path, tmp_pa
     to_private, to_others = (cdist(flat, rows).min(axis=1) for rows in (private, others))
     farthest = np.argsort(to_private / to_others)[-250:]
     folder_of(tmp_path / "far", [pool[row] for row in farthest], release=True)
-    evaluation = understudy.evaluate(
-        tmp_path / "far", real=world / "real", test=world / "test", features=FEATURES
-    )
+    evaluation = evaluate(world, tmp_path / "far")
     areas = [one.value for one in evaluation.values if one.metric.key.endswith("distance_auc")]
     assert all(area >= 0.5 for area in areas if area != areas[-1])
     attack = verdict(evaluation, "attack")
@@ -203,9 +194,7 @@ def test_a_set_without_a_statement_is_measured_and_its_claim_is_unverified(
             labels = np.array([name for name, _ in rows])
             np.savez(place, images=np.stack([image for _, image in rows]), labels=labels)
             place = tmp_path / "file.npz"
-        evaluation = understudy.evaluate(
-            place, real=world / "real", test=world / "test", features=FEATURES
-        )
+        evaluation = evaluate(world, place)
         assert "unverified" in evaluation.settings["claim"]
         assert verdict(evaluation, "leakage").grade == "poor"
         assert "40 of 120" in verdict(evaluation, "leakage").sentence
@@ -219,15 +208,7 @@ def test_a_statement_that_does_not_add_up_is_said_to_be_unverified(
     assert "unverified" in evaluate(world, "honest").settings["claim"]
     source = embeddings(tmp_path / "private.npz")
     test = embeddings(tmp_path / "test.npz", seed=4)
-    out = tmp_path / "out"
-    understudy.synthesize(
-        source,
-        out=out,
-        epsilon=1.0,
-        settings=QUICK,
-        ledger=str(tmp_path / "ledger.db"),
-        progress="none",
-    )
+    out = quick_run(source, tmp_path, epsilon=1.0).folder
     sound = understudy.evaluate(out, real=source, test=test, progress="none").settings["claim"]
     assert "epsilon 1" in sound
     assert "unverified" not in sound
@@ -247,7 +228,7 @@ def test_an_unfinished_run_and_a_missing_folder_are_not_evaluated(
     (tmp_path / "out" / "owner" / "start.json").write_text("{}")
     for place in (tmp_path / "out", tmp_path / "out" / "release", tmp_path / "none"):
         with pytest.raises(RunError, match="no release"):
-            understudy.evaluate(place, real=world / "real", test=world / "test")
+            evaluate(world, place)
 
 
 def test_what_takes_longer_than_a_minute_is_announced_before_it_begins(world: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.backends.tiny_onnx import save as save_onnx
 from tests.evaluation.test_holes import verdict
 from tests.run.blobs import blobs, folder_of
-from tests.run.samples import QUICK, embeddings
+from tests.run.samples import embeddings, quick_run
 
 import understudy
 from understudy.backends.classifier_file import ClassifierFile
@@ -29,25 +29,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("model")
     for seed, name in enumerate(("private", "test")):
         embeddings(place / f"{name}.npz", seed=seed)
-    understudy.synthesize(
-        place / "private.npz",
-        out=place / "out",
-        epsilon=20.0,  # at 4, one run in twenty loses a class of sixty records
-        settings=QUICK,
-        ledger=str(place / "ledger.db"),
-        progress="none",
-    )
+    # At epsilon 4, one run in twenty loses a class of sixty records.
+    quick_run(place / "private.npz", place, epsilon=20.0, count=None)
     train_classifier(place / "out", export=place / "model.onnx", epochs=10, progress="none")
     return place
 
 
+def evaluated(
+    site: Path, *release: Path, model: str = "model", real: str = "private", test: str = "test"
+) -> Evaluation:
+    sides = {"real": site / f"{real}.npz", "test": site / f"{test}.npz"}
+    return understudy.evaluate(*release, model=site / f"{model}.onnx", **sides, progress="none")
+
+
 def test_an_exported_classifier_is_tested_and_attacked(site: Path) -> None:
-    evaluation = understudy.evaluate(
-        model=site / "model.onnx",
-        real=site / "private.npz",
-        test=site / "test.npz",
-        progress="none",
-    )
+    evaluation = evaluated(site)
     accuracy = value(evaluation, ACCURACY.key)
     assert accuracy > 0.6
     recalls = [one.value for one in evaluation.values if one.metric.key == CLASS_RECALL.key]
@@ -58,13 +54,7 @@ def test_an_exported_classifier_is_tested_and_attacked(site: Path) -> None:
 
 
 def test_its_values_stand_beside_those_of_a_release(site: Path) -> None:
-    evaluation = understudy.evaluate(
-        site / "out",
-        model=site / "model.onnx",
-        real=site / "private.npz",
-        test=site / "test.npz",
-        progress="none",
-    )
+    evaluation = evaluated(site, site / "out")
     assert evaluation.settings["model"] == "model.onnx"
     assert {one.group for one in evaluation.values} >= {"fidelity", "leakage", "utility"}
     assert (site / "out" / "owner" / "evaluation.json").is_file()
@@ -82,12 +72,7 @@ def test_a_classifier_that_learnt_the_private_rows_by_heart_is_caught(site: Path
         site / "noise.npz", keep="100%", candidates_public=True, out=site / "same", progress="none"
     )
     train_classifier(site / "same", export=site / "heart.onnx", epochs=60, progress="none")
-    evaluation = understudy.evaluate(
-        model=site / "heart.onnx",
-        real=site / "noise.npz",
-        test=site / "others.npz",
-        progress="none",
-    )
+    evaluation = evaluated(site, model="heart", real="noise", test="others")
     assert verdict(evaluation, "attack").grade == "poor"
     assert value(evaluation, ACCURACY.key) < 0.5
 

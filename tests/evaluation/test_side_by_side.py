@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.run.samples import QUICK, embeddings
+from tests.run.samples import embeddings, quick_run
 from typer.testing import CliRunner
 
 import understudy
@@ -20,14 +20,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("private", "test")):
         embeddings(place / f"{name}.npz", seed=seed)
     for epsilon in (1, 8):
-        understudy.synthesize(
-            place / "private.npz",
-            out=place / f"epsilon-{epsilon}",
-            epsilon=epsilon,
-            settings=QUICK,
-            ledger=str(place / "ledger.db"),
-            progress="none",
-        )
+        out = place / f"epsilon-{epsilon}"
+        quick_run(place / "private.npz", place, out=out, epsilon=epsilon, count=None)
     shutil.copytree(place / "epsilon-8" / "release", place / "alone")
     return place
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from tests.independence.test_records import CASES, Case, few, gaps, needed, onnx_cases
+from tests.independence.test_records import CASES, Case, few, gaps, needed, of_codec, onnx_cases
 from tests.independence.worlds import Diverged, Notes, Records
 
 from understudy.methods import dp_estimators
@@ -28,38 +28,21 @@ pytestmark = pytest.mark.usefixtures("one_thread", "short_search")
 __all__ = ["onnx_cases"]
 
 UNLABELLED = {
-    "clustering, unlabelled images": Case(
-        CLUSTERING, few(), "embedded:dct", (8, 8, 3), decoder="embedded:dct", unlabelled=True
+    "clustering, unlabelled images": of_codec(
+        CLUSTERING, few(), "embedded:dct", (8, 8, 3), unlabelled=True
     ),
     "clustering, unlabelled embeddings": Case(CLUSTERING, few(), None, (9,), unlabelled=True),
-    "clustering, unlabelled images of a codec": Case(
-        CLUSTERING,
-        ClusteringParams(),
-        "embedded:energies",
-        (17, 19, 3),
-        decoder="embedded:energies",
-        unlabelled=True,
+    "clustering, unlabelled images of a codec": of_codec(
+        CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), unlabelled=True
     ),
-    "alignment, unlabelled": Case(
-        ALIGNMENT,
-        gaps(template="a photo"),
-        "embedded:dct",
-        (8, 8, 3),
-        decoder="embedded:dct",
-        base=True,
-        unlabelled=True,
+    "alignment, unlabelled": of_codec(
+        ALIGNMENT, gaps(template="a photo"), "embedded:dct", (8, 8, 3), base=True, unlabelled=True
     ),
 }
 
 ALL = CASES | UNLABELLED
 NETWORKS = (
-    "finetuning",
-    "studio",
-    "scattering",
-    "energies",
-    "labelling",
-    "codec",
-    "by a classifier",
+    *("finetuning", "studio", "scattering", "energies", "labelling", "codec", "by a classifier"),
 )
 QUICK = [name for name in ALL if not any(word in name for word in NETWORKS)]
 SELDOM = (

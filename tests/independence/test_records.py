@@ -140,6 +140,14 @@ def selected(**more: Any) -> SelectionParams:
     return SelectionParams(**{"rounds": 3, "steps": 10} | more)
 
 
+def of_codec(method: Any, params: Any, codec: str, shape: tuple[int, ...], **more: Any) -> Case:
+    """Images that are encoded and decoded by one codec."""
+    return Case(method, params, codec, shape, decoder=codec, **more)
+
+
+STUDIO = {"generator": lambda _: Painter(), "writer": lambda _: Pen()}
+LABELLED: dict[str, Any] = {"public": True, "world": of_shapes, "epsilon": 2000.0}
+
 CASES = {
     "finetuning": Case(
         FINETUNING,
@@ -150,31 +158,18 @@ CASES = {
         public=True,
         world=images,
     ),
-    "clustering, dct to images": Case(
-        CLUSTERING, few(), "embedded:dct", (8, 8, 1), decoder="embedded:dct"
-    ),
-    "clustering, dct, filtered": Case(
+    "clustering, dct to images": of_codec(CLUSTERING, few(), "embedded:dct", (8, 8, 1)),
+    "clustering, dct, filtered": of_codec(
         CLUSTERING,
         few(clusters=1, covariance="diagonal", filter="both", threshold=-99.0, oversample=1),
         "embedded:dct",
         (8, 8, 1),
-        decoder="embedded:dct",
     ),
-    "clustering, energies": Case(
-        CLUSTERING,
-        ClusteringParams(),
-        "embedded:energies",
-        (17, 19, 3),
-        decoder="embedded:energies",
-        count=6,
+    "clustering, energies": of_codec(
+        CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), count=6
     ),
-    "clustering, energies of grey images": Case(
-        CLUSTERING,
-        ClusteringParams(),
-        "embedded:energies",
-        (64, 64, 1),
-        decoder="embedded:energies",
-        count=6,
+    "clustering, energies of grey images": of_codec(
+        CLUSTERING, ClusteringParams(), "embedded:energies", (64, 64, 1), count=6
     ),
     "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
     "clustering, embeddings, labels by a classifier": Case(
@@ -190,9 +185,7 @@ CASES = {
         CLUSTERING, few(covariance="full"), "embedded:scattering?J=1&L=4", (8, 8, 3), public=True
     ),
     "clustering, studio, whitened": Case(CLUSTERING, few(), "embedded:studio", public=True),
-    "alignment, dct to images": Case(
-        ALIGNMENT, gaps(), "embedded:dct", (8, 8, 3), decoder="embedded:dct", base=True
-    ),
+    "alignment, dct to images": of_codec(ALIGNMENT, gaps(), "embedded:dct", (8, 8, 3), base=True),
     "alignment, embeddings": Case(ALIGNMENT, gaps(partition="public"), None, (21,), base=True),
     "alignment, studio, clustered by dct": Case(
         ALIGNMENT,
@@ -201,39 +194,22 @@ CASES = {
         base=True,
         context={"cluster_encoder": lambda shape: load_encoder("embedded:dct", shape=shape)},
     ),
-    "evolution, studio": Case(
-        EVOLUTION,
-        evolved(),
-        "embedded:studio",
-        context={"generator": lambda _: Painter(), "writer": lambda _: Pen()},
-    ),
+    "evolution, studio": Case(EVOLUTION, evolved(), "embedded:studio", context=STUDIO),
     "evolution, studio, votes of texts": Case(
         EVOLUTION,
         evolved(vote="text"),
         "embedded:studio",
-        context={
-            "generator": lambda _: Painter(),
-            "writer": lambda _: Pen(),
-            "captioner": studio_captioner,
-        },
+        context=STUDIO | {"captioner": studio_captioner},
     ),
     "labelling, scattering": Case(
         LABELLING,
         LabellingParams(),
         "embedded:scattering?J=2&L=4&log=10&coefficients=90",
         (16, 16, 1),
-        public=True,
-        world=of_shapes,
-        epsilon=2000.0,
+        **LABELLED,
     ),
     "labelling, dct": Case(
-        LABELLING,
-        LabellingParams(),
-        "embedded:dct?coefficients=80",
-        (16, 16, 3),
-        public=True,
-        world=of_shapes,
-        epsilon=2000.0,
+        LABELLING, LabellingParams(), "embedded:dct?coefficients=80", (16, 16, 3), **LABELLED
     ),
     "selection, embeddings": Case(SELECTION, selected(), None, (37,), candidates=True),
     "selection, dct": Case(

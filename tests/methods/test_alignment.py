@@ -4,9 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, save, with_manifest
+from tests.run.samples import class_folders, quick_run, save, with_manifest
 
-from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
@@ -56,17 +55,9 @@ def distance(rows, found, values, labels):
 
 
 def released(source, base, tmp_path, epsilon=MUCH, options=None, **settings):
-    made = synthesize(
-        source,
-        out=tmp_path / "out",
-        method="alignment",
-        epsilon=epsilon,
-        accept_epsilon=True,
-        base=str(base),
-        ledger=str(tmp_path / "ledger.db"),
-        settings=settings,
-        **(options or {}),
-    )
+    given = {"method": "alignment", "base": str(base), "settings": settings, "count": None}
+    given |= {"epsilon": epsilon, "accept_epsilon": True} | (options or {})
+    made = quick_run(source, tmp_path, **given)
     (batch,) = open_source(made.release).batches(5000)
     return batch.values, batch.labels, made
 
@@ -335,7 +326,7 @@ class Site:
         self.folder, self.source = folder, open_source(source)
         self.ledger = Ledger(folder / "ledger.db")
         self.dataset = self.ledger.register(self.source).id
-        self.generator, self.kept = Greys(), {}
+        self.generator, self.keep = Greys(), memory_store()
         encoder = load_encoder("embedded:dct", shape=SHAPE)
         self.context = Context(
             SHAPE,
@@ -347,14 +338,6 @@ class Site:
             phrases=("cat sleeping", "dog barking"),
             generator=self.generator,
         )
-
-    def keep(self, name, make):
-        if name not in self.kept:
-            self.kept[name] = make()
-        return self.kept[name]
-
-    def fit(self, images):
-        return images[:, :8, :8, :1]
 
     def materials(self, params, epsilon=8.0, **changes):
         plan = Plan.of(Budget(epsilon), weights_of(METHOD.stages(params, self.context)))
@@ -369,7 +352,7 @@ class Site:
             public=None,
             seed=0,
             progress=lambda words, total: lambda done: None,
-            fit=self.fit,
+            fit=lambda images: images[:, :8, :8, :1],
             keep=self.keep,
         )
         return dataclasses.replace(made, **changes)
@@ -482,6 +465,11 @@ def test_what_the_decoder_refuses_costs_nothing(site):
     assert site.charges() == []
 
 
+def nothing_was_charged(folder):
+    with Ledger(folder / "ledger.db") as ledger:
+        return not [row for row in ledger.rows() if row.kind == "charge"]
+
+
 # The plan
 
 
@@ -553,8 +541,7 @@ def test_a_base_set_with_next_to_nothing_of_a_class_is_refused(scans, tmp_path):
     base = class_folders(tmp_path / "base", {"cat": 20, "dog": 1}, SHAPE, seed=9)
     with pytest.raises(ConfigError, match=r"2 or more samples of each class.*dog \(1\)"):
         released(source, base, tmp_path, 1.0, DCT)
-    with Ledger(tmp_path / "ledger.db") as ledger:
-        assert not [row for row in ledger.rows() if row.kind == "charge"]
+    assert nothing_was_charged(tmp_path)
 
 
 @pytest.mark.parametrize("settings", [{}, {"clip_norm": 3.0, "clusters": 2}])
@@ -566,5 +553,4 @@ def test_a_base_set_that_is_all_alike_is_refused_before_anything_is_paid(tmp_pat
     np.savez(tmp_path / "base.npz", embeddings=alike, labels=names)
     with pytest.raises(ConfigError, match="all alike in each class"):
         released(source, tmp_path / "base.npz", tmp_path, 1.0, **settings)
-    with Ledger(tmp_path / "ledger.db") as ledger:
-        assert not [row for row in ledger.rows() if row.kind == "charge"]
+    assert nothing_was_charged(tmp_path)

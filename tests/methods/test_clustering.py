@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.backends.tiny_onnx import block_fill, block_means
-from tests.run.samples import class_folders, embeddings, save
+from tests.run.samples import class_folders, embeddings, quick_run, save
 
-from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
-from understudy.methods.base import Context, weights_of
+from understudy.methods.base import Context
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import leading_directions
 from understudy.methods.clustering.samplers.label_classifier import ClassifierSampler
@@ -45,18 +44,9 @@ def released(
     source, tmp_path, epsilon=MUCH, public=None, count=None, unit=None, encoder=None, **settings
 ):
     tmp_path.mkdir(exist_ok=True)
-    made = synthesize(
-        source,
-        out=tmp_path / "out",
-        epsilon=epsilon,
-        accept_epsilon=True,
-        ledger=str(tmp_path / "ledger.db"),
-        settings=settings,
-        public=public,
-        count=count,
-        unit=unit,
-        encoder=encoder or "auto",
-    )
+    options = {"public": public, "count": count, "unit": unit, "encoder": encoder or "auto"}
+    options |= {"epsilon": epsilon, "accept_epsilon": True, "settings": settings}
+    made = quick_run(source, tmp_path, **options)
     batches = list(open_source(made.release).batches(1000))
     rows = np.concatenate([batch.values for batch in batches])
     return rows, np.concatenate([batch.labels for batch in batches]), made
@@ -100,10 +90,9 @@ def test_units_of_several_records_have_the_moments_of_their_records(
         assert mine.var(axis=0).sum() == pytest.approx(true.var(axis=0).sum(), rel=0.2)
 
 
-@pytest.mark.parametrize("clusters", [2])
-def test_directions_are_kept_on_the_sphere(clouds, tmp_path, clusters):
+def test_directions_are_kept_on_the_sphere(clouds, tmp_path):
     path, values, labels, _ = clouds
-    rows, found, _ = released(path, tmp_path, clusters=clusters)
+    rows, found, _ = released(path, tmp_path, clusters=2)
     middle = values.mean(axis=0)
     for label in range(3):
         mean = rows[found == label].mean(axis=0) - middle
@@ -279,23 +268,21 @@ def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_
     assert not noisy[0].or_more
 
 
-def test_embeddings_and_images_have_their_own_defaults():
-    nothing = Context((512,), public=False, mu=0.3)
-    params = METHOD.settle(ClusteringParams(), nothing)
-    assert (params.clusters, params.covariance, params.normalise) == (1, "class", True)
-    assert set(weights_of(METHOD.stages(params, nothing))) == {
-        "scale", "centre", "radii", "class sizes", "means", "covariance", "cluster covariances",
-    }  # fmt: skip
-
-
 def test_too_many_dimensions_for_a_matrix_are_refused():
     with pytest.raises(ConfigError, match="covariance=diagonal"):
         METHOD.stages(ClusteringParams(), Context((2000,), public=False, mu=1.0))
     for clusters in (1, 10):
         params = ClusteringParams(covariance="diagonal", clusters=clusters)
         METHOD.stages(params, Context((2000,), public=False, mu=1.0))
-    with pytest.raises(ConfigError, match="come in no order"):
-        METHOD.stages(ClusteringParams(components=9), Context((2000,), public=False, mu=1.0))
+
+
+def test_components_of_the_encoders_own_numbers_are_refused_where_they_come_in_no_order():
+    of_public = Context((2000,), public=True, mu=1.0)
+    METHOD.stages(ClusteringParams(components=9), of_public)
+    alone = Context((2000,), public=False, mu=1.0)
+    for context, settings in ((alone, {}), (of_public, {"whiten": False})):
+        with pytest.raises(ConfigError, match="come in no order"):
+            METHOD.stages(ClusteringParams(components=9, **settings), context)
 
 
 def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
@@ -318,13 +305,6 @@ def test_covariances_of_more_numbers_than_a_run_may_release_are_refused_before_i
             METHOD.stages(ClusteringParams(components=460, **settings), many)
     for settings in ({"covariance": "tied"}, {"covariance": "diagonal"}, {"components": 400}):
         METHOD.stages(ClusteringParams(**{"components": 460, **settings}), many)
-
-
-def test_without_whitening_the_encoders_numbers_come_in_no_order():
-    context = Context((2000,), public=True, mu=1.0)
-    METHOD.stages(ClusteringParams(components=9), context)
-    with pytest.raises(ConfigError, match="come in no order"):
-        METHOD.stages(ClusteringParams(components=9, whiten=False), context)
 
 
 # Latents on a grid
@@ -371,11 +351,8 @@ def test_there_is_no_grid_without_public_pictures_or_a_decoder_or_with_a_linear_
     assert context_of(pair, public=False).grid is None
     dct = load_encoder("embedded:dct", shape=(16, 16, 3))
     linear = load_decoder("embedded:dct", shape=(16, 16, 3), encoder=dct)
-    assert Context((16, 16, 3), encoder=dct, decoder=linear, public=True, mu=1.0).grid is None
-    onto = context_of(pair)
-    assert (
-        Context((16, 16, 3), encoder=onto.encoder, decoder=linear, public=True, mu=1.0).grid is None
-    )
+    for encoder in (dct, context_of(pair).encoder):
+        assert replace(context_of(pair), encoder=encoder, decoder=linear).grid is None
 
 
 @pytest.fixture(scope="module")
@@ -412,16 +389,8 @@ def tile_moments(folder):
 def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_their_class(
     tiles, pair, tmp_path
 ):
-    made = synthesize(
-        tiles,
-        out=tmp_path / "out",
-        epsilon=MUCH,
-        accept_epsilon=True,
-        count=300,
-        ledger=str(tmp_path / "ledger.db"),
-        public="procedural:scenes?count=400",
-        **pair,
-    )
+    options = {"epsilon": MUCH, "accept_epsilon": True, "count": 300, "settings": {}, **pair}
+    made = quick_run(tiles, tmp_path, public="procedural:scenes?count=400", **options)
     stages = [stage.stage for stage in made.receipt.stages]
     assert stages == [
         "centre", "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",

@@ -9,14 +9,13 @@ import dataclasses
 import numpy as np
 import pytest
 from benchmarks.benches import ready
-from tests.run.samples import class_folders, embeddings
+from tests.run.samples import class_folders, embeddings, quick_run
 
-from understudy import synthesize
 from understudy.audit.bench import Bench, NullLedger
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Materials
+from understudy.methods.base import Materials, memory_store
 from understudy.methods.clustering.vote_filter import most_survivors
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
@@ -61,11 +60,6 @@ def run_of(bench, source, folder, **changes):
     cache = folder / "cache"
     cache.mkdir(parents=True)
     account = Account(NullLedger(), "test", bench.unit, bench.plan, folder / "stages")
-    kept = {}
-
-    def keep(name, make):
-        return kept.setdefault(name, None) or kept.update({name: make()}) or kept[name]
-
     materials = Materials(
         context=bench.context,
         vault=PrivateVault(source, account, LocalEngine(1), cache),
@@ -73,7 +67,7 @@ def run_of(bench, source, folder, **changes):
         seed=bench.seed,
         progress=lambda *_: lambda _: None,
         base=bench.base,
-        keep=keep,
+        keep=memory_store(),
     )
     return bench.method.run(dataclasses.replace(materials, **changes), bench.params)
 
@@ -131,15 +125,9 @@ def unbalanced(tmp_path):
     [(1.0, {"oversample": 4, "threshold": 0.5}), (8.0, {"oversample": 4}), (MUCH, {})],
 )
 def test_a_filter_keeps_the_count_and_the_class_shares(unbalanced, tmp_path, epsilon, settings):
-    result = synthesize(
-        unbalanced,
-        out=tmp_path / "out",
-        ledger=str(tmp_path / "ledger.db"),
-        epsilon=epsilon,
-        accept_epsilon=True,
-        count=600,
-        settings={"filter": "embeddings", "normalise": False, **settings},
-    )
+    settings = {"filter": "embeddings", "normalise": False, **settings}
+    options = {"epsilon": epsilon, "accept_epsilon": True, "count": 600, "settings": settings}
+    result = quick_run(unbalanced, tmp_path, **options)
     labels = np.concatenate([b.labels for b in open_source(result.release).batches(100)])
     assert result.facts["rows"] == len(labels) == 600
     shares = np.bincount(labels, minlength=3) / 600
@@ -150,15 +138,9 @@ def test_a_filter_keeps_the_count_and_the_class_shares(unbalanced, tmp_path, eps
 def test_samples_that_private_records_vote_for_are_taken(unbalanced, tmp_path):
     between = {}
     for kind in ("none", "embeddings"):
-        result = synthesize(
-            unbalanced,
-            out=tmp_path / kind,
-            ledger=str(tmp_path / f"{kind}.db"),
-            epsilon=MUCH,
-            accept_epsilon=True,
-            count=300,
-            settings={"filter": kind, "normalise": False, "clusters": 1, "oversample": 6},
-        )
+        settings = {"filter": kind, "normalise": False, "clusters": 1, "oversample": 6}
+        options = {"epsilon": MUCH, "accept_epsilon": True, "count": 300, "settings": settings}
+        result = quick_run(unbalanced, tmp_path, out=tmp_path / kind, **options)
         values = np.concatenate([b.values for b in open_source(result.release).batches(100)])
         labels = np.concatenate([b.labels for b in open_source(result.release).batches(100)])
         between[kind] = (np.abs(values[labels == 0, 1]) < 1.5).mean()
@@ -167,26 +149,19 @@ def test_samples_that_private_records_vote_for_are_taken(unbalanced, tmp_path):
 
 def test_a_threshold_that_few_can_reach_is_refused_before_anything_is_charged(tmp_path):
     source = embeddings(tmp_path / "vectors.npz")
-    options = {"out": tmp_path / "out", "ledger": str(tmp_path / "ledger.db"), "count": 100}
     settings = {"filter": "embeddings", "threshold": 6.0, "oversample": 6}
     with pytest.raises(ConfigError, match="lower the threshold"):
-        synthesize(source, epsilon=8.0, settings=settings, **options)
-    with Ledger(options["ledger"]) as ledger:
+        quick_run(source, tmp_path, count=100, settings=settings)
+    with Ledger(tmp_path / "ledger.db") as ledger:
         assert not [row for row in ledger.rows() if row.kind == "charge"]
     with pytest.raises(ConfigError, match="this run has no filter"):
-        synthesize(source, epsilon=1.0, settings={"threshold": 1.0}, **options)
+        quick_run(source, tmp_path, settings={"threshold": 1.0})
 
 
 def test_too_few_survivors_are_made_up_for_and_the_owner_is_told(tmp_path):
     source = embeddings(tmp_path / "vectors.npz", per_class=20)
-    result = synthesize(
-        source,
-        out=tmp_path / "out",
-        ledger=str(tmp_path / "ledger.db"),
-        epsilon=8.0,
-        count=2000,
-        settings={"filter": "embeddings", "threshold": 0.1},
-    )
+    settings = {"filter": "embeddings", "threshold": 0.1}
+    result = quick_run(source, tmp_path, count=2000, settings=settings)
     assert result.facts["rows"] == 2000
     assert result.facts["below_threshold"] > 0
     assert result.facts["kept"] == 2000 - result.facts["below_threshold"]

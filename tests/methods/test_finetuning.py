@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders
+from tests.run.samples import class_folders, quick_run
 
-from understudy import synthesize
 from understudy.core.errors import ConfigError
 from understudy.methods.finetuning.class_gaussians import ClassGaussians, public_gaussian
 from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
@@ -113,14 +112,5 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
     images = tmp_path / "public.npz"
     np.savez(images, images=np.random.default_rng(1).integers(0, most, (public, 8, 8), np.uint8))
     with pytest.raises(ConfigError, match=message):
-        synthesize(
-            source,
-            out=tmp_path / "out",
-            epsilon=4.0,
-            method="finetuning",
-            public=str(images),
-            settings=settings,
-            ledger=str(tmp_path / "ledger.db"),
-            progress="none",
-        )
+        quick_run(source, tmp_path, method="finetuning", public=str(images), settings=settings)
     assert not list(tmp_path.rglob("stages/*.npz"))

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 from tests.methods.test_clustering import MUCH, clouds, planned, released  # noqa: F401
-from tests.run.samples import embeddings
+from tests.run.samples import embeddings, quick_run
 
-from understudy import resample, synthesize
+from understudy import resample
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
@@ -103,13 +103,7 @@ def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeyp
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path, settings, problem):
-    source, ledger = embeddings(tmp_path / "small.npz"), tmp_path / "ledger.db"
+    source = embeddings(tmp_path / "small.npz")
     with pytest.raises(ConfigError, match=problem):
-        synthesize(
-            source,
-            out=tmp_path / "out",
-            epsilon=1.0,
-            ledger=str(ledger),
-            settings=CLASSIFIER | settings,
-        )
+        quick_run(source, tmp_path, settings=CLASSIFIER | settings)
     assert not (tmp_path / "out").exists()

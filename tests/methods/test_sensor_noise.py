@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.run.samples import save
+from tests.run.samples import quick_run, save
 
-from understudy import synthesize
 from understudy.data import open_source
 from understudy.methods.alignment.sensor_noise import noise_levels, with_sensor_noise
 
@@ -81,17 +80,9 @@ def level(homes, out, epsilon=20.0, **settings):
     """Mean noise levels of a release, and its stages."""
     private, base = homes
     out.mkdir(exist_ok=True)
-    made = synthesize(
-        private,
-        out=out / "out",
-        method="alignment",
-        encoder="embedded:dct",
-        decoder="embedded:dct",
-        epsilon=epsilon,
-        base=str(base),
-        ledger=str(out / "ledger.db"),
-        settings={"clusters": 1, **settings},
-    )
+    options = {"method": "alignment", "encoder": "embedded:dct", "decoder": "embedded:dct"}
+    options |= {"base": str(base), "count": None, "settings": {"clusters": 1, **settings}}
+    made = quick_run(private, out, epsilon=epsilon, **options)
     (batch,) = open_source(made.release).batches(1000)
     return noise_levels(batch.values).mean(axis=0), [stage.stage for stage in made.receipt.stages]
 

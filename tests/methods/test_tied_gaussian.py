@@ -275,7 +275,5 @@ def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:
     assert METHOD.roles(ClusteringParams(), frozenset())["encoder"] == "auto"
 
 
-def test_the_stages_take_the_whole_budget_and_have_names_of_their_own() -> None:
-    stages = METHOD.stages(ClusteringParams(), context())
-    assert stages == stages_of(TIED_STAGES)
-    assert sum(stage.weight for stage in stages) == 100
+def test_its_stages_are_those_of_the_default_for_images() -> None:
+    assert METHOD.stages(ClusteringParams(), context()) == stages_of(TIED_STAGES)

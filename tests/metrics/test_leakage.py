@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.metrics.test_fingerprints import pictures
 
 from understudy.core.errors import InputError
 from understudy.metrics.leakage import closeness, mutual_information, regional_mutual_information
@@ -36,13 +37,6 @@ def test_a_few_copies_are_found_and_named(blur):
 def test_a_release_that_is_the_private_data_is_all_copies():
     found = closeness(PRIVATE, PRIVATE, HELD_OUT)
     assert (found.closer, found.median_ratio) == (1, 0)
-
-
-def pictures(seed, count=40, shape=(48, 40, 3)):
-    """Smooth random pictures."""
-    rng = np.random.default_rng(seed)
-    coarse = rng.uniform(0, 255, size=(count, 12, 10, shape[2]))
-    return coarse.repeat(4, axis=1).repeat(4, axis=2).astype(np.uint8)
 
 
 def test_mutual_information_is_the_entropy_of_a_copy_and_nothing_of_a_stranger():

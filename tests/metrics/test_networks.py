@@ -1,5 +1,8 @@
 """Every network takes every size and colour it promises, and says so where it does not."""
 
+from collections.abc import Callable
+
+import pytest
 import torch
 
 from understudy.metrics import networks
@@ -29,24 +32,24 @@ def weights(model: torch.nn.Module) -> int:
     return sum(part.numel() for part in model.parameters())
 
 
-def test_the_deep_networks_are_the_papers() -> None:
-    """He et al. 2016, Simonyan and Zisserman 2015: torchvision's counts, less what we say."""
+@pytest.mark.parametrize(
+    ("build", "side", "classes", "count"),
+    [
+        # torchvision's counts (He et al. 2016; Simonyan and Zisserman 2015, where batch
+        # normalisation stands for biases, and a single layer is behind the convolutions).
+        (networks.resnet50, 224, 1000, 25_557_032),
+        (networks.vgg11, 224, 1000, 9_220_480 + 2_752 * 2 - 2_752 + 512 * 1000 + 1000),
+        (networks.mobilenet_v2, 224, 1000, 3_504_872),
+        # The usual counts for CIFAR-10.
+        (networks.wide_resnet, 32, 10, 8_949_210),
+        (networks.convnet, 32, 10, 320_010),
+    ],
+)
+def test_the_networks_are_the_published_ones(
+    build: Callable[..., torch.nn.Module], side: int, classes: int, count: int
+) -> None:
     with torch.device("meta"):
-        found = weights(networks.resnet50((224, 224, 3), 1000))
-        convolutions = weights(networks.vgg11((224, 224, 3), 1000)) - (512 * 1000 + 1000)
-    assert found == 25_557_032
-    assert convolutions == 9_220_480 + 2_752 * 2 - 2_752  # no biases, batch normalisation instead
-
-
-def test_the_new_networks_are_the_published_ones() -> None:
-    """torchvision's MobileNetV2 at 1,000 classes; the usual counts for CIFAR-10 of the others."""
-    with torch.device("meta"):
-        mobile = weights(networks.mobilenet_v2((224, 224, 3), 1000))
-        wide = weights(networks.wide_resnet((32, 32, 3), 10))
-        distilled = weights(networks.convnet((32, 32, 3), 10))
-    assert mobile == 3_504_872
-    assert wide == 8_949_210
-    assert distilled == 320_010
+        assert weights(build((side, side, 3), classes)) == count
 
 
 def test_the_convnet_mixes_no_rows() -> None:

@@ -121,13 +121,18 @@ def test_drawn_homes_are_checked_by_the_options_of_their_name() -> None:
         checked("scans?homes=2")
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
+def in_cases(folder: Path) -> None:
+    """Class folders of images whose names say whose they are, three of each."""
     for label in ("a", "b"):
-        (tmp_path / label).mkdir()
+        (folder / label).mkdir()
         for number in range(12):
             image = np.full((8, 8, 1), number + 99 * (label == "b"), np.uint8)
-            save(image, tmp_path / label / f"case_{number // 3:04d}_{number % 3}.png")
+            save(image, folder / label / f"case_{number // 3:04d}_{number % 3}.png")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
+    in_cases(tmp_path)
     options = {"unit_from_name": r"case_(\d+)"} if named else {}
     result = checked(tmp_path, **options)
     assert ("grouped names" in kinds(result)) is not named
@@ -135,12 +140,9 @@ def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
 
 
 def test_a_pattern_that_misses_files_is_told_and_not_proposed(tmp_path: Path) -> None:
-    for label in ("a", "b"):
-        (tmp_path / label).mkdir()
-        for number in range(12):
-            image = np.full((8, 8, 1), number + 99 * (label == "b"), np.uint8)
-            save(image, tmp_path / label / f"case_{number // 3:04d}_{number % 3}.png")
-        save(image // 2, tmp_path / label / "plain.png")
+    in_cases(tmp_path)
+    for grey, label in enumerate(("a", "b")):
+        save(np.full((8, 8, 1), 50 + grey, np.uint8), tmp_path / label / "plain.png")
     result = checked(tmp_path)
     warning = {problem.kind: problem.message for problem in result.problems}["grouped names"]
     assert "--unit-from-name 'case_(\\d+)', once names give a unit to 2 more files" in warning
@@ -230,12 +232,6 @@ def test_folders_of_people_that_hold_classes_are_told(tmp_path: Path) -> None:
                 save(np.full((8, 8, 1), 10 * one + other, np.uint8), place / "x.png")
     assert kinds(checked(tmp_path / "people", unit_from="folder"))["folders"] == 2
     assert "folders" not in kinds(checked(tmp_path / "classes", unit_from="folder"))
-
-
-def test_no_command_is_said_to_fit_where_a_class_has_one_image(tmp_path: Path) -> None:
-    result = checked(class_folders(tmp_path, {"many": 6, "single": 1}))
-    assert not result.ready
-    assert result.command is None
 
 
 @pytest.mark.parametrize("column", ["owner", "patient"])  # the second is proposed as the unit

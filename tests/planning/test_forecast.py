@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.processes import Commands
-from tests.run.samples import class_folders, embeddings, tree, with_manifest
+from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -344,14 +344,6 @@ def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: boo
         config.changed(roles={"encoder": "embedded:dct"}), replace(check, units=units)
     )
     assert "embedded:energies" not in (named.command or "")
-
-
-def test_units_are_counted_as_they_are_declared_or_proposed(tmp_path: Path) -> None:
-    scans = with_manifest(tmp_path / "scans", per_unit=4)
-    given = {"source": str(scans), "out": "out", "epsilon": 1.0, "label": "label"}
-    proposed = check_source(make_config(given))
-    assert (proposed.images, proposed.units, proposed.options["unit"]) == (72, 18, "patient")
-    assert check_source(make_config({**given, "unit": "patient"})).units == 18
 
 
 def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) -> None:

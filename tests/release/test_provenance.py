@@ -129,17 +129,9 @@ def test_one_private_image_among_public_ones_is_named(site: Path) -> None:
 
 
 def test_unrelated_images_of_the_same_kind_pass(site: Path) -> None:
-    result = select(
-        site / "others",
-        private=site / "private",
-        keep="50%",
-        epsilon=1.0,
-        candidates_public=True,
-        settings={"steps": 20},
-        out=site / "out",
-        ledger=str(site / "ledger.db"),
-        **SILENT,
-    )
+    dp = {"private": site / "private", "keep": "50%", "epsilon": 1.0, "candidates_public": True}
+    places = {"out": site / "out", "ledger": str(site / "ledger.db")}
+    result = select(site / "others", settings={"steps": 20}, **dp, **places, **SILENT)
     assert verify(result.release).sound
 
 
@@ -151,15 +143,8 @@ def test_images_of_another_dataset_of_the_ledger_are_not_public(site: Path, chan
     dp = {"private": site / "private", "keep": "50%", "epsilon": 1.0, "candidates_public": True}
     match = rf"others \(id [0-9a-f]{{16}} in the ledger\), \d+ by {CHANGES[change][1]}"
     check_refused(site, match, select, pool, settings={"steps": 20}, **dp)
-    check_refused(
-        site,
-        match,
-        synthesize,
-        site / "private",
-        epsilon=1.0,
-        encoder="embedded:dct",
-        public=str(pool),
-    )
+    run = {"epsilon": 1.0, "encoder": "embedded:dct", "public": str(pool)}
+    check_refused(site, match, synthesize, site / "private", **run)
 
 
 def test_private_embeddings_are_no_candidates_in_another_file_or_precision(tmp_path: Path) -> None:

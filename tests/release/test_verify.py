@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.run.samples import QUICK, class_folders, embeddings
+from tests.run.samples import class_folders, embeddings, quick_run
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
@@ -30,7 +30,6 @@ from understudy.report import read_record
 from understudy.report.verdict_table import guarantee_card
 from understudy.run.resample import resample
 from understudy.run.select import select
-from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
 Content = dict[str, Any]
@@ -40,20 +39,12 @@ Content = dict[str, Any]
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small release of images, one of embeddings, and what is made of them."""
     site = tmp_path_factory.mktemp("site")
-    given: dict[str, Any] = {"ledger": str(site / "ledger.db"), "settings": QUICK, **SILENT}
     source = class_folders(site / "scans", {"cat": 30, "dog": 30})
-    synthesize(
-        source,
-        out=site / "images",
-        epsilon=1.0,
-        count=6,
-        licence="cc-by-4.0",
-        contact="Data office <data@hospital.example>",
-        publish_total=True,
-        **given,
-    )
-    embeddings(site / "private.npz")
-    synthesize(site / "private.npz", out=site / "embeddings", epsilon=1.0, **given)
+    stated = {"licence": "cc-by-4.0", "contact": "Data office <data@hospital.example>"}
+    stated |= {"publish_total": True, "epsilon": 1.0, "count": 6}
+    quick_run(source, site, out=site / "images", **stated)
+    private = embeddings(site / "private.npz")
+    quick_run(private, site, out=site / "embeddings", epsilon=1.0, count=None)
     resample(site / "embeddings", count=50, out=site / "more", **SILENT)
     both = {"reference": site / "embeddings", "keep": 20, **SILENT}
     select(site / "embeddings", out=site / "chosen", keep="50%", **SILENT)
@@ -263,11 +254,9 @@ def test_licence_contact_and_the_total_stand_in_the_documents(finished: Path) ->
 
 
 def test_the_total_counts_earlier_releases(site: Path) -> None:
-    options: dict[str, Any] = {"ledger": str(site / "ledger.db"), "settings": QUICK, **SILENT}
+    options = {"publish_total": True, "epsilon": 0.5, "count": None}
     for name in ("two", "three"):
-        made = synthesize(
-            site / "private.npz", out=site / name, publish_total=True, epsilon=0.5, **options
-        )
+        made = quick_run(site / "private.npz", site, out=site / name, **options)
     total = json.loads((made.release / "privacy.json").read_text())["total"]
     assert total["releases"] == 3
     assert total["epsilon"] > 1.2

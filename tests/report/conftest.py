@@ -68,24 +68,16 @@ def record(receipt: Receipt) -> RunRecord:
 
 @pytest.fixture
 def owner() -> OwnerRecord:
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (5, 4, 6, 1), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 1), dtype=np.uint8)
+    recalls = Recall("Ankle boot", 0.4377, 0.8812), Recall("Trouser", 0.9869, 0.9562)
+    figures = (0.7123, 0.9187, 0.9321, 0.9954, 0.5, 0.9146)
     return OwnerRecord(
         dataset="ward-seven-photos",
         rows=48_613,
         skipped=17,
         spending=BudgetState(epsilon=3.25, delta=1e-5, spent=1.6234, remaining=1.4711),
         scores=(
-            ModelScore(
-                "small CNN",
-                0.7123,
-                0.9187,
-                0.9321,
-                0.9954,
-                0.5,
-                0.9146,
-                recalls=(Recall("Ankle boot", 0.4377, 0.8812), Recall("Trouser", 0.9869, 0.9562)),
-            ),
+            ModelScore("small CNN", *figures, recalls=recalls),
             ModelScore("ResNet-9", 0.6984),
         ),
         sheets=(
@@ -100,70 +92,28 @@ def owner() -> OwnerRecord:
 def evaluation() -> Evaluation:
     """What an evaluation may look like: every group, classes, curves, verdicts, a confusion."""
     x = tuple(np.linspace(0, 1, 201).tolist())
+    rates, roots = ("false positive rate", "true positive rate"), tuple(v**0.5 for v in x)
+    dct, part = {"measured": "features embedded:dct"}, {"better": "higher", "unit": "%"}
+    limits = {"low": 11.9, "high": 12.8, "baseline": 0.41, "better": "lower"}
+    cnn = {"measured": "small CNN", "baseline": 0.79}
+    rate = {"better": "lower", "unit": "%"}
+    classes, counts = ["Trouser", "Ankle boot"], [[90, 10], [25, 75]]
+    confusion = {"name": "small CNN", "classes": classes, "counts": counts}
     return Evaluation(
         values=(
-            metric_value(
-                "fidelity",
-                "Frechet distance",
-                12.3456,
-                low=11.9,
-                high=12.8,
-                baseline=0.41,
-                measured="features embedded:dct",
-                better="lower",
-            ),
-            metric_value(
-                "fidelity",
-                "recall",
-                0.4031,
-                measured="features embedded:dct",
-                better="higher",
-                unit="%",
-            ),
-            metric_value(
-                "fidelity",
-                "recall",
-                0.61,
-                measured="features embedded:dct",
-                label="Trouser",
-                better="higher",
-                unit="%",
-            ),
-            metric_value(
-                "fidelity",
-                "recall",
-                0.2222,
-                measured="features embedded:dct",
-                label="Ankle boot",
-                better="higher",
-                unit="%",
-            ),
-            metric_value(
-                "utility",
-                "accuracy",
-                0.7481,
-                baseline=0.79,
-                measured="small CNN",
-                better="higher",
-                unit="%",
-            ),
+            metric_value("fidelity", "Frechet distance", 12.3456, **limits, **dct),
+            metric_value("fidelity", "recall", 0.4031, **dct, **part),
+            metric_value("fidelity", "recall", 0.61, label="Trouser", **dct, **part),
+            metric_value("fidelity", "recall", 0.2222, label="Ankle boot", **dct, **part),
+            metric_value("utility", "accuracy", 0.7481, **cnn, **part),
             metric_value("leakage", "DCR, median", 0.9, baseline=0.91, measured="pixels"),
             metric_value("attack", "AUC of distance", 0.503, low=0.49, high=0.516, better="lower"),
-            metric_value(
-                "attack", "TPR at 0.1 % FPR of distance", 0.0012, better="lower", unit="%"
-            ),
+            metric_value("attack", "TPR at 0.1 % FPR of distance", 0.0012, **rate),
             metric_value("audit", "lower bound on epsilon", math.nan, kind="dp"),
         ),
         curves=(
-            Curve("attack", "ROC of distance", "false positive rate", "true positive rate", x, x),
-            Curve(
-                "attack",
-                "ROC of DOMIAS",
-                "false positive rate",
-                "true positive rate",
-                x,
-                tuple(v**0.5 for v in x),
-            ),
+            Curve("attack", "ROC of distance", *rates, x, x),
+            Curve("attack", "ROC of DOMIAS", *rates, x, roots),
             Curve("utility", "release", "rows", "accuracy", (100, 1000, 6000), (0.5, 0.7, 0.748)),
         ),
         verdicts=(
@@ -172,13 +122,7 @@ def evaluation() -> Evaluation:
         ),
         settings={
             "features": "embedded:dct",
-            "confusion": [
-                {
-                    "name": "small CNN",
-                    "classes": ["Trouser", "Ankle boot"],
-                    "counts": [[90, 10], [25, 75]],
-                }
-            ],
+            "confusion": [confusion],
         },
         seconds={"fidelity": 3.0},
     )

@@ -2,8 +2,10 @@
 
 import csv
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,13 @@ def quick_run(source: Path, folder: Path, **options: Any) -> Result:
     usual = {"epsilon": 8.0, "count": 30, "settings": QUICK, "progress": "none"}
     places = {"out": folder / "out", "ledger": str(folder / "ledger.db")}
     return understudy.synthesize(source, **{**usual, **places, **options})
+
+
+@contextmanager
+def killed_at(function: str, error: BaseException | None = None) -> Iterator[None]:
+    """Whatever calls the function within ends there: with an interruption, or this error."""
+    with patch(function, side_effect=error or InterruptedError()):
+        yield
 
 
 def pictures(

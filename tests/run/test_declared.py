@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import QUICK, SIZES, class_folders, embeddings, pictures, save
+from tests.run.samples import QUICK, SIZES, class_folders, embeddings, killed_at, pictures, save
 
 import understudy
 from understudy.core.errors import ConfigError, SourceError
@@ -222,15 +222,8 @@ def test_a_colour_image_does_not_steer_a_run_with_declared_channels(
 
 def test_a_held_out_part_is_no_part_of_the_run(tmp_path: Path, ledger: str) -> None:
     vectors = embeddings(tmp_path / "vectors.npz", per_class=200)
-    made = run(
-        vectors,
-        tmp_path / "a",
-        ledger,
-        epsilon=EXACT,
-        accept_epsilon=True,
-        hold_out="20%",
-        count=None,
-    )
+    options = {"epsilon": EXACT, "accept_epsilon": True, "hold_out": "20%", "count": None}
+    made = run(vectors, tmp_path / "a", ledger, **options)
     hold_out = read_hold_out(made.owner)
     assert hold_out is not None
     members, held_out = split(open_source(vectors), hold_out)
@@ -274,24 +267,17 @@ def test_without_a_test_set_and_a_held_out_part_there_is_nothing_to_compare_with
         understudy.evaluate(tmp_path / "a", real=scans)
 
 
-def test_a_resumed_run_holds_out_the_same(
-    tmp_path: Path, ledger: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_holds_out_the_same(tmp_path: Path, ledger: str) -> None:
     vectors = embeddings(tmp_path / "vectors.npz")
-    with monkeypatch.context() as patch:
-        patch.setattr("understudy.run.session.write_release", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(vectors, tmp_path / "a", ledger, hold_out="20%")
+    killed = killed_at("understudy.run.session.write_release", KeyboardInterrupt())
+    with killed, pytest.raises(KeyboardInterrupt):
+        run(vectors, tmp_path / "a", ledger, hold_out="20%")
     before = (tmp_path / "a" / "owner" / FILE).read_bytes()
     made = run(vectors, tmp_path / "a", ledger, hold_out="20%", resume=True)
     assert (made.owner / FILE).read_bytes() == before
     with Ledger(ledger) as book:
         (dataset,) = book.datasets()
         assert book.spent(dataset.id).epsilon == pytest.approx(1.0, abs=1e-3)
-
-
-def _killed(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_number_of_images_where_their_number_is_public(tmp_path: Path, ledger: str) -> None:

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, save
+from tests.run.samples import class_folders, quick_run, save
 
-from understudy import synthesize
 from understudy.backends.phrase_grammar import read_phrases
 from understudy.cli.show_run import whole_plan
 from understudy.core.types import Vocabulary
@@ -105,15 +104,8 @@ def test_the_playhouse_is_what_the_studio_was_taught():
 
 def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base, capsys):
     source = class_folders(tmp_path / "scans", {"cat": 60, "dog": 60}, SHAPE)
-    made = synthesize(
-        source,
-        out=tmp_path / "out",
-        epsilon=1.0,
-        method="alignment",
-        base=str(base),
-        ledger=str(tmp_path / "ledger.db"),
-        **DCT,
-    )
+    options = {"method": "alignment", "base": str(base), "settings": {}, "progress": "plain"}
+    made = quick_run(source, tmp_path, epsilon=1.0, **options, **DCT)
     (warning,) = (words for words in made.warnings if "nearest to that class" in words)
     assert f"note: {warning}" in capsys.readouterr().err
     (fit,) = json.loads((made.owner / "run.json").read_text())["fit"]

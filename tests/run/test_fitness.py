@@ -5,7 +5,14 @@ import json
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, embeddings, noisy_values, quick_run, with_manifest
+from tests.run.samples import (
+    class_folders,
+    embeddings,
+    killed_at,
+    noisy_values,
+    quick_run,
+    with_manifest,
+)  # fmt: skip
 
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import RunStopped
@@ -32,19 +39,17 @@ def scans(tmp_path_factory):
 def folder(scans, tmp_path_factory):
     """Of a run that was stopped by a full disk before its documents, and resumed."""
     place = tmp_path_factory.mktemp("measured")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.release.documents.write_release_documents", full)
-        with pytest.raises(RunStopped, match=r"epsilon 8 was charged before this.*--resume"):
-            run(scans, place)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with (
+        killed_at("understudy.release.documents.write_release_documents", full),
+        pytest.raises(RunStopped, match=r"epsilon 8 was charged before this.*--resume"),
+    ):
+        run(scans, place)
     answers = noisy_values(place / "out")
     run(scans, place, resume=True)
     assert noisy_values(place / "out").keys() == answers.keys()
     assert all((noisy_values(place / "out")[stage] == answers[stage]).all() for stage in answers)
     return place
-
-
-def full(*_):
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_it_is_a_stage_of_its_own_and_everything_is_charged_once(folder):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.run.samples import killed_at
 
 pytest.importorskip("openai")
 
@@ -20,7 +21,6 @@ from understudy.cli.show_run import RunPrinter
 from understudy.core.errors import BackendError, ConfigError, InputError, RunStopped
 from understudy.core.roles import MODEL_ROLES
 from understudy.planning.dry import planned_run
-from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report.record import RunRecord
 from understudy.run.config import make_config
@@ -392,7 +392,7 @@ def facts_of(release: Path) -> RunRecord:
 
 
 def test_what_a_server_is_asked_depends_on_released_answers_alone(
-    server: StubServer, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: StubServer, site: Site, tmp_path: Path
 ) -> None:
     """Adjacent datasets with the same noisy answers: the server sees the same, in that order.
 
@@ -405,14 +405,9 @@ def test_what_a_server_is_asked_depends_on_released_answers_alone(
     server.log.clear()
     data = private_images(tmp_path / "other", RECORDS + 1)
     adjacent = Site(tmp_path / "adjacent", data)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Account, "_store", stop)
-        with pytest.raises(KeyboardInterrupt):
-            adjacent.run(models, settings=settings)
+    killed = killed_at("understudy.privacy.account.Account._store", KeyboardInterrupt())
+    with killed, pytest.raises(KeyboardInterrupt):
+        adjacent.run(models, settings=settings)
     for path in stages.iterdir():
         shutil.copy(path, adjacent.out / "owner" / "stages" / path.name)
     adjacent.run(models, settings=settings, resume=True)

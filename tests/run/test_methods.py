@@ -1,7 +1,6 @@
 """Methods of this package and of others, found by the names that they register."""
 
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -66,9 +65,3 @@ def test_what_is_no_method_is_named(site: Path, name: str, value: str, message: 
     register(site, name, value)
     with pytest.raises(ConfigError, match=message):
         method(name)
-
-
-def test_the_project_declares_its_own_methods(repository: Path) -> None:
-    """The entry points that an installation registers are the ones a source tree falls back on."""
-    declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
-    assert declared["project"]["entry-points"][METHODS] == BUILT_IN[METHODS]

@@ -4,7 +4,7 @@ import pytest
 from tests.backends.tiny_onnx import block_fill, block_means, channel_means
 from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
-from understudy.core.errors import BackendError, ConfigError, SourceError
+from understudy.core.errors import ConfigError, SourceError
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
@@ -82,13 +82,7 @@ def test_a_test_set_is_brought_to_the_size_of_the_private_images(images, tmp_pat
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"method": "clusterin"}, ConfigError, "Did you mean 'clustering'"),
-        ({"encoder": "embedded:dtc"}, BackendError, "dtc"),
-        ({"encoder": "onnx:absent.onnx"}, BackendError, r"absent\.onnx"),
-        ({"decoder": "embedded:scattering"}, BackendError, "scattering"),
-        ({"settings": {"cluster": 3}}, ConfigError, "Did you mean 'clusters'"),
         ({"settings": {"filter": "images"}, "decoder": "none"}, ConfigError, "needs a decoder"),
-        ({"test": "no-such-place"}, SourceError, "no such file or folder"),
         ({"public": "no-such-place"}, SourceError, "no such file or folder"),
     ],
 )
@@ -112,18 +106,6 @@ def test_directions_need_an_order_or_public_images(vectors, tmp_path):
         prepared(vectors, tmp_path, settings={"components": 3})
     public = embeddings(tmp_path / "public.npz", seed=5)
     assert prepared(vectors, tmp_path, settings={"components": 3}, public=str(public)).public
-
-
-def test_the_plan_depends_on_public_facts_alone(tmp_path):
-    """Defect 7 of the field: class sizes used as if they were public."""
-    plans = [
-        prepared(class_folders(tmp_path / name, sizes, seed=seed), tmp_path).plan.shares
-        for name, sizes, seed in [
-            ("few", {"cat": 2, "dog": 2}, 0),
-            ("many", {"cat": 90, "dog": 3}, 1),
-        ]
-    ]
-    assert plans[0] == plans[1]
 
 
 def test_shapes_of_images_must_agree_without_size(tmp_path):

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.run.samples import class_folders
+from tests.run.samples import class_folders, quick_run
 
-from understudy import synthesize
 from understudy.core.errors import InputError
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
@@ -37,19 +36,12 @@ def test_a_model_is_fitted_to_a_named_dataset_and_written(tmp_path):
 def go(tmp_path):
     """Runs of clustering on noisy images of 32 x 32, decoded by ``embedded:dct``."""
     source = class_folders(tmp_path / "scans", {"cat": 40, "dog": 20}, (32, 32, 1))
+    usual = {"settings": {"clusters": 1, "covariance": "diagonal"}, "count": 24}
+    usual |= {"epsilon": 4000.0, "accept_epsilon": True}
 
-    def run(out="out", source=source, **options):
-        settings = {"clusters": 1, "covariance": "diagonal"}
-        options = {"count": 24, "settings": settings, **options}
-        ledger = str(tmp_path / f"{out}.db")
-        return synthesize(
-            source,
-            out=tmp_path / out,
-            ledger=ledger,
-            epsilon=4000.0,
-            accept_epsilon=True,
-            **options,
-        )
+    def run(out="out", **options):
+        places = {"out": tmp_path / out, "ledger": str(tmp_path / f"{out}.db")}
+        return quick_run(source, tmp_path, **usual | places | options)
 
     return run
 
@@ -99,12 +91,10 @@ def test_niqe_is_fitted_to_the_public_images_of_the_run_or_read_from_a_file(go, 
     [
         ({"quality_threshold": 20.0}, "--quality-threshold says how to choose by --quality"),
         ({"images_per_embedding": 2}, "--images-per-embedding says how to choose by --quality"),
-        ({"quality": "brisque", "quality_threshold": 1.0}, "quality is piqe, niqe or niqe:FILE"),
         ({"quality": "piqe"}, "one image of each embedding, which is no choice"),
         ({"quality": "piqe", "images_per_embedding": 2}, "draws one image of an embedding"),
         ({"quality": "piqe", "quality_threshold": 20.0, "decoder": "none"}, "embeddings alone"),
         ({"quality": "niqe", "quality_threshold": 5.0}, "NIQE needs public images"),
-        ({"quality": "niqe:nowhere.npz", "quality_threshold": 5.0}, "there is no such file"),
         ({"quality": "piqe", "quality_threshold": 20.0, "size": 8}, "at least 16 x 16 pixels"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import QUICK, class_folders
+from tests.run.samples import class_folders, quick_run
 from tests.run.stripes import CLASSES, SHAPE, striped_npz, stripes
 
 pytest.importorskip("torch")
@@ -27,7 +27,6 @@ from understudy.run.progress import reporting  # noqa: E402
 from understudy.run.released_classifier import released_classifier  # noqa: E402
 from understudy.run.report import load  # noqa: E402
 from understudy.run.run_result import Result  # noqa: E402
-from understudy.run.synthesize import synthesize  # noqa: E402
 from understudy.run.trained_model import train_classifier  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -38,16 +37,9 @@ SILENT: dict[str, Any] = {"progress": "none"}
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory, quick_networks: None) -> Result:
     place = tmp_path_factory.mktemp("stripes")
-    given: dict[str, Any] = {"ledger": str(place / "ledger.db"), **SILENT}
-    return synthesize(
-        striped_npz(place / "private.npz"),
-        out=place / "out",
-        epsilon=20,
-        count=45,
-        test=striped_npz(place / "test.npz", 90, seed=5),
-        test_rows=30,
-        **given,
-    )
+    test = striped_npz(place / "test.npz", 90, seed=5)
+    options: dict[str, Any] = {"epsilon": 20, "count": 45, "settings": {}, "test_rows": 30}
+    return quick_run(striped_npz(place / "private.npz"), place, test=test, **options)
 
 
 def onnx_scores(file: Path, images: np.ndarray) -> np.ndarray:
@@ -202,16 +194,7 @@ def assert_refused(
 
 def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) -> None:
     given: dict[str, Any] = {"from_": "statistics"}
-    source = class_folders(tmp_path / "scans", shape=(16, 16, 1))
-    other = synthesize(
-        source,
-        out=tmp_path / "dct",
-        epsilon=50,
-        count=12,
-        ledger=str(tmp_path / "ledger.db"),
-        settings=QUICK,
-        **SILENT,
-    )
+    other = quick_run(class_folders(tmp_path / "scans", shape=(16, 16, 1)), tmp_path, count=12)
     words = r"it worked with embedded:dct\): understudy train .* --from samples"
     assert_refused(ConfigError, words, other, tmp_path, **given)
     alone = tmp_path / "alone"
@@ -226,8 +209,7 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
 
 def test_statistics_of_one_class_tell_nothing_apart(tmp_path: Path) -> None:
     np.savez(tmp_path / "private.npz", images=stripes(60, seed=0)[0])
-    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "label": "none", **SILENT}
-    one = synthesize(tmp_path / "private.npz", out=tmp_path / "out", epsilon=50, count=3, **given)
+    one = quick_run(tmp_path / "private.npz", tmp_path, count=3, settings={}, label="none")
     with (
         reporting("none") as events,
         pytest.raises(ConfigError, match="its statistics tell no classes apart"),
@@ -245,8 +227,7 @@ def test_images_too_large_for_it_train_the_small_cnn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20}, (16, 16, 1))
-    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "settings": QUICK, **SILENT}
-    wide = synthesize(source, out=tmp_path / "out", epsilon=50, count=12, **given).release
+    wide = quick_run(source, tmp_path, count=12).release
     facts = json.loads((wide / "privacy.json").read_text())
     facts["data"]["image_shape"] = [16, 260, 1]  # which its images are read at
     (wide / "privacy.json").write_text(json.dumps(facts))

@@ -13,9 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.metric_values import metric_value
 from tests.report.pages import Page, pictures, pixels
-from tests.run.samples import QUICK, class_folders, embeddings, save
+from tests.run.samples import class_folders, embeddings, quick_run, save
 
-import understudy
 from understudy.core.errors import LedgerError, RunError
 from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
@@ -53,14 +52,7 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs on it, made once."""
     place = tmp_path_factory.mktemp("runs")
     for epsilon in (1.0, 4.0, 8.0):
-        understudy.synthesize(
-            source,
-            out=place / f"run-{epsilon:g}",
-            epsilon=epsilon,
-            settings=QUICK,
-            count=30,
-            ledger=str(place / "ledger.db"),
-        )
+        quick_run(source, place, out=place / f"run-{epsilon:g}", epsilon=epsilon)
     return place
 
 
@@ -225,14 +217,7 @@ def test_runs_on_the_same_dataset_make_a_curve(runs: Path, marked: NDArray[np.ui
 
 
 def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:
-    understudy.synthesize(
-        embeddings(tmp_path / "v.npz"),
-        out=tmp_path / "out",
-        epsilon=1.0,
-        settings={"clusters": 1},
-        count=30,
-        ledger=str(tmp_path / "ledger.db"),
-    )
+    quick_run(embeddings(tmp_path / "v.npz"), tmp_path, settings={"clusters": 1})
     assert pictures(report.refresh(tmp_path / "out").read_text()) == []
     page = report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
     assert "30 synthetic embeddings" in Page(page).words

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.methods.colour_world import Site, Squares, nearest_colours, rows_of
-from tests.run.samples import QUICK, class_folders, embeddings
+from tests.run.samples import QUICK, class_folders, embeddings, killed_at
 
 import understudy
 from understudy.core.errors import ConfigError, RunError
@@ -105,18 +105,10 @@ def test_images_are_decoded_anew(tmp_path: Path) -> None:
     assert (more.owner / "report.html").is_file()
 
 
-def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(site: Path) -> None:
     release_of(site)
-
-    def killed(*_: object, **__: object) -> None:
-        raise InterruptedError
-
-    monkeypatch.setattr("understudy.run.resample.write_release", killed)
-    with pytest.raises(InterruptedError):
+    with killed_at("understudy.run.resample.write_release"), pytest.raises(InterruptedError):
         resample(site / "out", count=20, **SILENT)
-    monkeypatch.undo()
     with pytest.raises(RunError, match="cannot resume with other settings: count"):
         resample(site / "out", count=21, **SILENT)
     resample(site / "out", count=20, **SILENT)

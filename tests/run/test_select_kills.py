@@ -1,6 +1,7 @@
-"""A selection that is killed, anywhere, and resumed: the same choice, disclosed and charged once.
+"""A selection without noise that is killed, anywhere, and resumed: the same choice, disclosed once.
 
-Acceptance: 30 kills (SIGKILL) at random moments, each resumed.
+Acceptance: 30 kills (SIGKILL) at random moments, each resumed. Under differential privacy it is a
+run like others, which tests/test_kills.py kills.
 """
 
 import csv
@@ -13,29 +14,24 @@ import pytest
 from tests.cli.processes import Commands
 from tests.run.samples import embeddings
 
-from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 
 KILLS = 30
 KILLS_A_RUN = 6
-FORMS = {
-    "no guarantee": ["--no-guarantee", "--reference", "others.npz"],
-    "differential privacy": ["--epsilon", "1", "--candidates-public", "--set", "steps=20"],
-}
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Private embeddings with a budget for one run, and candidates."""
+    """Private embeddings, candidates and a reference."""
     embeddings(tmp_path / "private.npz")
     embeddings(tmp_path / "candidates.npz", seed=1)
     embeddings(tmp_path / "others.npz", seed=2)
     return tmp_path
 
 
-def words(site: Path, form: str, out: Path, ledger: Path) -> list[object]:
+def words(site: Path, out: Path, ledger: Path) -> list[object]:
     data = [site / "candidates.npz", "--private", site / "private.npz", "--keep", "20%"]
-    own = [site / word if word.endswith(".npz") else word for word in FORMS[form]]
+    own = ["--no-guarantee", "--reference", site / "others.npz"]
     return ["select", *data, "--out", out, "--ledger", ledger, *own]
 
 
@@ -67,8 +63,8 @@ def test_a_selection_killed_there_is_resumed(
     understudy: Commands, site: Path, death: tuple[str, int, str]
 ) -> None:
     ledger, out = site / "ledger.db", site / "out"
-    assert understudy.run(*words(site, "no guarantee", out, ledger), die=death).code == -9
-    done = understudy.run(*words(site, "no guarantee", out, ledger), "--resume")
+    assert understudy.run(*words(site, out, ledger), die=death).code == -9
+    done = understudy.run(*words(site, out, ledger), "--resume")
     assert done.code == 0, done.err
     check_once(ledger)
     with Ledger(str(ledger)) as book:
@@ -98,11 +94,10 @@ def resumed(understudy: Commands, command: list[object], chance: random.Random, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", list(FORMS))
-def test_thirty_kills_at_random_moments(understudy: Commands, site: Path, form: str) -> None:
+def test_thirty_kills_at_random_moments(understudy: Commands, site: Path) -> None:
     chance = random.Random(13)
     start = time.monotonic()
-    whole = understudy.run(*words(site, form, site / "whole", site / "whole.db"))
+    whole = understudy.run(*words(site, site / "whole", site / "whole.db"))
     longest = time.monotonic() - start
     assert whole.code == 0, whole.err
     killed = runs = 0
@@ -110,23 +105,14 @@ def test_thirty_kills_at_random_moments(understudy: Commands, site: Path, form: 
         runs += 1
         assert runs <= 4 * KILLS, "runs end before they are killed"
         ledger, out = site / f"{runs}.db", site / str(runs)
-        if form == "differential privacy":
-            from understudy.data import open_source
-
-            with Ledger(str(ledger)) as book:
-                dataset = book.register(open_source(site / "private.npz"))
-                book.set_budget(dataset.id, Budget(1.0))
         begun = time.monotonic()
-        kills = resumed(understudy, words(site, form, out, ledger), chance, longest)
+        kills = resumed(understudy, words(site, out, ledger), chance, longest)
         if kills == 0:  # the machine may be less busy than it was
             longest = min(longest, time.monotonic() - begun)
         killed += kills
         check_once(ledger)
         with Ledger(str(ledger)) as book:
             spent = [book.spent(one.id) for one in book.datasets()]
-        if form == "no guarantee":
-            assert [len(one.disclosures) for one in spent] == [1, 1, 1]
-            assert choice(out) == choice(site / "whole")
-        else:
-            assert [one.epsilon <= 1.0 for one in spent] == [True]
+        assert [len(one.disclosures) for one in spent] == [1, 1, 1]
+        assert choice(out) == choice(site / "whole")
         assert (out / "release" / "privacy.json").is_file()

@@ -53,17 +53,17 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def choose(site: Path, **options: Any) -> Any:
+def choose(site: Path, kind: str = "", **options: Any) -> Any:
     usual: dict[str, Any] = {
-        "private": site / "private",
-        "reference": site / "others",
+        "private": site / f"private{kind}",
+        "reference": site / f"others{kind}",
         "out": site / "out",
         "keep": 8,
         "no_guarantee": True,
         "ledger": str(site / "ledger.db"),
         "progress": "none",
     }
-    return select(site / "candidates", **{**usual, **options})
+    return select(site / f"candidates{kind}", **{**usual, **options})
 
 
 def images(folder: Path) -> NDArray[np.uint8]:
@@ -107,13 +107,5 @@ def test_what_it_cannot_be_asked_for_is_refused(site: Path, network: Path) -> No
     for seed, name in enumerate(("private", "candidates", "others")):
         embeddings(site / f"{name}.npz", seed=seed)
     with pytest.raises(ConfigError, match="no looks: leave out --lpips"):
-        select(
-            site / "candidates.npz",
-            private=site / "private.npz",
-            keep=9,
-            no_guarantee=True,
-            out=site / "vectors",
-            lpips=network,
-            progress="none",
-        )
+        choose(site, ".npz", keep=9, out=site / "vectors", lpips=network)
     assert not (site / "ledger.db").exists()

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 from tests.first_warning import FirstWarning, Warned
-from tests.run.samples import QUICK, save
+from tests.run.samples import killed_at, quick_run, save
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, RunStopped
 from understudy.metrics.attacks import by_distance_ratio
 from understudy.metrics.fingerprints import record_digests
 from understudy.metrics.roc import roc
@@ -23,7 +23,6 @@ from understudy.release.verify import verify
 from understudy.run.run_result import Result
 from understudy.run.select import select
 from understudy.run.select_leak import Fingerprints, copies_of
-from understudy.run.synthesize import synthesize
 
 CLASSES = np.array(["a", "b", "c"])
 MIDDLES = 1.5 * np.random.default_rng(5).normal(size=(3, 12))
@@ -340,16 +339,10 @@ def test_candidates_that_were_stored_anew_are_the_same_pool(tmp_path: Path, how:
     choose(tmp_path, "third", candidates=tmp_path / "others.npz", **given)
 
 
-def test_a_resumed_selection_and_other_candidates_do_not_warn(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unread(*_: object) -> None:
-        raise InterruptedError
-
-    monkeypatch.setattr("understudy.run.select.steering_of", unread)
-    with pytest.raises(Exception, match="--resume"):
+def test_a_resumed_selection_and_other_candidates_do_not_warn(site: Path) -> None:
+    stopped = pytest.raises(RunStopped, match="--resume")
+    with killed_at("understudy.run.select.steering_of"), stopped:
         choose(site)
-    monkeypatch.undo()
     choose(site, resume=True, progress=FirstWarning())
     store(site / "new.npz", *people(7), "embeddings")
     choose(site, "other", candidates=site / "new.npz", progress=FirstWarning())
@@ -378,14 +371,7 @@ def test_a_private_selection_does_not_say_that_none_is_a_copy(site: Path) -> Non
 
 
 def test_a_selection_of_a_private_release_covers_its_candidates(site: Path) -> None:
-    synthesize(
-        site / "private.npz",
-        out=site / "dp",
-        epsilon=1.0,
-        settings=QUICK,
-        ledger=str(site / "ledger.db"),
-        progress="none",
-    )
+    quick_run(site / "private.npz", site, out=site / "dp")
     result = select(site / "dp", keep="50%", out=site / "half", progress="none")
     text = documents(result.release)
     assert "none is a copy" not in text

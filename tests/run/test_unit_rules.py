@@ -2,13 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import save
+from tests.run.samples import quick_run, save
 
-import understudy
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.run.books import set_dataset_budget
 
@@ -33,17 +31,7 @@ def test_a_run_by_folders_is_evaluated_without_naming_them(
 ) -> None:
     ledger = str(tmp_path / "ledger.db")
     account = set_dataset_budget(f"{scans}?folders=all", 3, 1e-5, ledger)
-    options: dict[str, Any] = {"settings": {"clusters": 1, "components": 8}, "count": 20}
-    result = understudy.synthesize(
-        scans,
-        out=tmp_path / "out",
-        epsilon=1.0,
-        unit_from="folder",
-        hold_out=hold_out,
-        ledger=ledger,
-        progress="none",
-        **options,
-    )
+    result = quick_run(scans, tmp_path, epsilon=1.0, unit_from="folder", hold_out=hold_out)
     assert result.receipt.unit == "rows sharing 'its folder'"
     record = json.loads((result.owner / "run.json").read_text())
     assert record["dataset_id"] == account.dataset.id

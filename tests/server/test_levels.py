@@ -100,14 +100,18 @@ def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
     assert len(result.directions) == 2
 
 
+def signed_model(folder: Path, epochs: int, job: Submitted) -> tuple[wire.ModelResult, bytes]:
+    """What a device has of its job once the server has done it."""
+    one = server(folder, epochs)
+    sent = Device(one.client(), one.token()).send(job)
+    assert one.work()
+    return decode_model(one.service.model(one.store.job(sent)), one.service.keys.public_key)
+
+
 @pytest.mark.slow
 def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None:
-    one = server(tmp_path, 60)
-    device = Device(one.client(), one.token())
-    job = device.send(disclosed("classifier", ("sitting", "sleeping"), 48))
-    assert one.work()
-    row = one.store.job(job)
-    result, model = decode_model(one.service.model(row), one.service.keys.public_key)
+    job = disclosed("classifier", ("sitting", "sleeping"), 48)
+    result, model = signed_model(tmp_path, 60, job)
     assert (result.kind, result.label_classes) == ("classifier", ("sitting", "sleeping"))
     assert result.pipeline == "SpinML, all levels"
     assert result.validation > 0.7
@@ -122,12 +126,7 @@ def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_detector_comes_back_signed(tmp_path: Path) -> None:
-    one = server(tmp_path, 1)
-    device = Device(one.client(), one.token())
-    job = device.send(disclosed("detector", ("dog",), 8))
-    assert one.work()
-    row = one.store.job(job)
-    result, model = decode_model(one.service.model(row), one.service.keys.public_key)
+    result, model = signed_model(tmp_path, 1, disclosed("detector", ("dog",), 8))
     assert (result.kind, result.label_classes) == ("detector", ("dog",))
     assert len(model) <= 1e6
     pixels = np.zeros((2, 3, SIDE, SIDE), np.float32)

@@ -100,17 +100,18 @@ def kill_everywhere(server: Server, device: Device, points: range) -> tuple[int,
     return kills, models
 
 
-def test_a_killed_worker_s_job_goes_on_with_the_same_result(server: Server, device: Device) -> None:
-    kills, models = kill_everywhere(server, device, range(20, 81, 30))
-    assert kills == 3
-    assert len(models) == 1
-
-
-@pytest.mark.slow
-def test_a_worker_killed_at_each_of_its_steps(server: Server, device: Device) -> None:
-    kills, models = kill_everywhere(server, device, range(1, 201, 2))
-    print(f"{kills} kills of workers")
-    assert kills >= 50
+@pytest.mark.parametrize(
+    ("points", "least"),
+    [
+        (range(20, 81, 30), 3),
+        pytest.param(range(1, 201, 2), 50, marks=pytest.mark.slow),  # each of its steps
+    ],
+)
+def test_a_killed_worker_s_job_goes_on_with_the_same_result(
+    server: Server, device: Device, points: range, least: int
+) -> None:
+    kills, models = kill_everywhere(server, device, points)
+    assert kills >= least
     assert len(models) == 1
 
 
@@ -146,15 +147,9 @@ def kill_the_server(server: Server, step: int) -> int:
     return kills
 
 
-def test_a_server_that_is_killed_makes_one_job_of_it(server: Server) -> None:
-    assert kill_the_server(server, 13) >= 2
-
-
-@pytest.mark.slow
-def test_a_server_killed_at_each_of_its_steps(server: Server) -> None:
-    kills = kill_the_server(server, 1)
-    print(f"{kills} kills of the server")
-    assert kills >= 30
+@pytest.mark.parametrize(("step", "least"), [(13, 2), pytest.param(1, 30, marks=pytest.mark.slow)])
+def test_a_server_that_is_killed_makes_one_job_of_it(server: Server, step: int, least: int) -> None:
+    assert kill_the_server(server, step) >= least
 
 
 def test_stages_that_are_on_disk_are_not_run_again(server: Server, device: Device) -> None:

@@ -21,7 +21,7 @@ from understudy.metrics.noise_checks import shared_confidence
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import Plan
 from understudy.privacy.unit import Adjacency
-from understudy.run.config import ReadingOptions, make_config, source_name, unknown
+from understudy.run.config import ReadingOptions, make_config, require_known, source_name
 from understudy.run.prepare import prepare
 from understudy.run.progress import ProgressMode, reporting
 
@@ -77,13 +77,10 @@ def audit(
     Raises:
         InputError: What `synthesize` would refuse, or too few runs.
     """
-    if how not in _USUAL:
-        raise unknown("audit", how, list(_USUAL))
+    require_known("audit", [how], _USUAL)
     runs = _USUAL[how] if runs is None else runs
     _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
-    names = AuditOptions.__optional_keys__
-    for name in options.keys() - names:
-        raise unknown("option", name, list(names))
+    require_known("option", options, AuditOptions.__optional_keys__)
     given = {name: value for name, value in options.items() if value is not None}
     usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
     named = {"source": source_name("source", source), "epsilon": epsilon}

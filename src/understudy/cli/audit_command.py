@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from understudy.cli.option_values import Progress, Settings, options_of_a_run
 from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
 from understudy.core.errors import ConfigError
 from understudy.core.roles import ROLES
 from understudy.run.config import parse_settings
@@ -92,9 +92,7 @@ def _write(evaluations: list[Evaluation], out: Path) -> None:
 
 def _show(evaluation: Evaluation) -> None:
     """An audit's metric values and its verdict."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("audit (owner only)", "", "interval", "measured on"):
-        table.add_column(column, overflow="fold")
+    table = _table("audit (owner only)", "", "interval", "measured on")
     for one in evaluation.values:
         ends = ["" if end is None else f"{end:.3f}" for end in (one.low, one.high)]
         interval = "" if one.high is None else " to ".join(ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -57,9 +57,9 @@ def add_command(
         bool, typer.Option("--labelled", help="One folder a class: they never leave.")
     ] = False,
     side: Annotated[int | None, typer.Option(help="Pixels a side: 16, 32, 64, 128 or 256.")] = None,
-    fit: Annotated[str, typer.Option(help="Photos that are no squares: crop, pad or stretch.")] = (
-        "crop"
-    ),
+    fit: Annotated[
+        Literal["crop", "pad", "stretch"], typer.Option(help="Photos that are no squares.")
+    ] = "crop",
     ledger: Annotated[
         str | None, typer.Option("--ledger", help="Path or URL of the ledger, when first added.")
     ] = None,
@@ -67,10 +67,8 @@ def add_command(
     """Add photos: decoded, upright, without EXIF, at the size that is sent."""
     from understudy.device.photo_store import add_photos, photo_files
 
-    if fit not in ("crop", "pad", "stretch"):
-        raise ConfigError(f"--fit is crop, pad or stretch, found {fit!r}")
     files = [file for place in photos for file in photo_files(place, labelled=labelled)]
-    added = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)  # type: ignore[arg-type]
+    added = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)
     were = count_words(added.known, "was", "were")
     typer.echo(f"{count_words(added.added, 'photo')} added, {were} there before")
     for fault in added.faults:
@@ -118,7 +116,9 @@ def request_command(
     classes: Annotated[
         str | None, typer.Option(metavar="NAME,NAME", help="What the model tells apart.")
     ] = None,
-    training: Annotated[str, typer.Option(help="classifier or detector.")] = "classifier",
+    training: Annotated[
+        Literal["classifier", "detector"], typer.Option(help="What the model does.")
+    ] = "classifier",
     level: Annotated[
         list[str] | None,
         typer.Option(
@@ -142,8 +142,6 @@ def request_command(
     from understudy.device.photo_domain import segmenter_lines
     from understudy.device.preferences import make_preferences
 
-    if training not in ("classifier", "detector"):
-        raise ConfigError(f"--training is classifier or detector, found {training!r}")
     pairs = [one.partition("=") for one in level or []]
     for noun, equals, value in pairs:
         if not (noun and equals and value):
@@ -153,7 +151,7 @@ def request_command(
         targets=target,
         background=background,
         classes=_names(classes or ""),
-        training=training,  # type: ignore[arg-type]  # checked above
+        training=training,
         levels={noun: value for noun, _, value in pairs},
         references=references,
         images_per_class=images,
@@ -197,22 +195,22 @@ def segment_command(
     from understudy.device.review import segment_photos
 
     place = _home(home)
-    reviewed = segment_photos(
+    review = segment_photos(
         place,
         stored_preferences(place),
         segmenter,
         None if leave_out is None else _numbers(leave_out),
         _corrections(hide or [], belongs or []),
     )
-    for one in reviewed.corrections:
+    for one in review.corrections:
         words = f"is {one.noun}, too" if one.noun else "stays home"
         typer.echo(f"photo {one.photo}: {', '.join(one.cells)} {words}")
-    for noun, missing in reviewed.without:
-        count = len(reviewed.photos.ids)
+    for noun, missing in review.without:
+        count = len(review.photos.ids)
         typer.echo(f"{noun}: in {count - missing} of {count} photos")
-    if (problem := reviewed.domain_problem()) is not None:
+    if (problem := review.domain_problem()) is not None:
         typer.echo(f"nothing of these photos can be previewed: {problem}")
-    typer.echo(f"look at {reviewed.sheet}")
+    typer.echo(f"look at {review.sheet}")
     typer.echo("where it is wrong: understudy device segment --leave-out, --hide or --belongs")
 
 
@@ -220,14 +218,14 @@ def _corrections(hide: Sequence[str], belongs: Sequence[str]) -> list[Correction
     """What was typed; each option takes its own kind."""
     from understudy.device.corrections import Correction
 
-    read = [Correction.read(text) for text in (*hide, *belongs)]
-    for one in read[: len(hide)]:
+    corrections = [Correction.read(text) for text in (*hide, *belongs)]
+    for one in corrections[: len(hide)]:
         if one.noun:
             raise ConfigError(f"hidden cells are no object's: --hide {one.photo}=B2, or --belongs")
-    for one in read[len(hide) :]:
+    for one in corrections[len(hide) :]:
         if not one.noun:
             raise ConfigError(f"--belongs names the object: {one.photo}:dog=B2")
-    return read
+    return corrections
 
 
 def _names(text: str) -> list[str]:
@@ -270,9 +268,9 @@ def preview_command(
     place = _home(home)
     preferences = stored_preferences(place)
     current = model_index(place).current
-    known = None
+    current_facts = None
     if current is not None and current.accuracy is not None:
-        known = (current.origin, current.accuracy, current.labelled)
+        current_facts = (current.origin, current.accuracy, current.labelled)
     labelled = sum(photo.label is not None for photo in stored_photos(place))
     checks = CheckSettings(
         second_look=tuple(second_look or ()),
@@ -281,11 +279,11 @@ def preview_command(
         homes=compare_with,
         measure=measure,
     )
-    advice = more_disclosure_advice(preferences, known, labelled)
-    shown = preview(place, preferences, checks, server=server, advice=advice)
-    typer.echo(shown.text.rstrip())
-    if shown.sheet is not None:
-        typer.echo(f"Look at {shown.sheet} before you agree.")
+    advice = more_disclosure_advice(preferences, current_facts, labelled)
+    disclosure = preview(place, preferences, checks, server=server, advice=advice)
+    typer.echo(disclosure.text.rstrip())
+    if disclosure.sheet is not None:
+        typer.echo(f"Look at {disclosure.sheet} before you agree.")
 
 
 @device_app.command("send")
@@ -350,11 +348,11 @@ def status_command(
 
     outbox = Outbox(place := _home(home))
     attempt = _attempt(place, code)
-    state, said = outbox.status(attempt), ""
+    state, line = outbox.status(attempt), ""
     while True:
         stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
-        if said != (said := f"{state.state}{stages}"):
-            typer.echo(f"{said}; deleted in {state.expires_in // 60} minutes")
+        if line != (line := f"{state.state}{stages}"):
+            typer.echo(f"{line}; deleted in {state.expires_in // 60} minutes")
         if not wait or state.state not in ("open", "queued", "running"):
             break
         state = outbox.status(attempt, wait=True)
@@ -387,10 +385,10 @@ def model_command(
     request = stored_parcel(place, attempt.parcel).request
     parts = request.parts
     levels = ", ".join(f"{part.noun} L{part.level}" for part in (*parts[1:], parts[0]))
-    offered = DeviceModel(
+    candidate = DeviceModel(
         "", f"server, {levels}", result.kind, result.label_classes, result.side, result.validation
     )
-    _say_model(offer_model(place, data, offered, wish=install))
+    _say_model(offer_model(place, data, candidate, wish=install))
     if (similarity := synthetic_similarity(place, request, result)) is not None:
         typer.echo(
             "how alike what the server drew and your photos are (SIM, 1: the same; for you alone): "
@@ -431,20 +429,20 @@ def delete_command(home: _Home = None, code: _Code = None, server: _Server = Non
     from understudy.device.disclosures import receipt_path
     from understudy.device.outbox import Outbox, ServerRefused
 
-    place, refused = _home(home), None
+    place, refusal = _home(home), None
     attempts = [_attempt(place, code)] if server is None else _attempts_at(place, server, code)
     for attempt in attempts:
         try:
             receipt = Outbox(place).delete(attempt)
         except ServerRefused as error:  # the others are deleted all the same
-            refused = error
+            refusal = error
             continue
         typer.echo(
             f"deleted: {receipt.item_bytes:,} bytes of items and all that was made of them "
             f"({receipt.reason}); the signed receipt is {receipt_path(place, attempt)}"
         )
-    if refused is not None:
-        raise refused
+    if refusal is not None:
+        raise refusal
 
 
 def _attempt(home: DeviceHome, code: str | None) -> DisclosureAttempt:

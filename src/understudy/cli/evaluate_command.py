@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -145,9 +144,9 @@ def _table(head: str, values: list[MetricValue]) -> Table:
     for column in ("release", "95 % interval", "baseline"):
         table.add_column(column, justify="right")
     table.add_column("baseline of", style="dim", overflow="fold")
-    for measured, rows in _by_measured(values):
+    for measured in dict.fromkeys(value.measured for value in values):
         table.add_row(f"with {measured}:", style="dim")
-        for value in rows:
+        for value in (one for one in values if one.measured == measured):
             interval, baseline, source = "", "", ""
             if value.low is not None and value.high is not None:
                 interval = f"{_number(value.low, value)} to {_number(value.high, value)}"
@@ -157,12 +156,6 @@ def _table(head: str, values: list[MetricValue]) -> Table:
             number = _number(value.value, value)
             table.add_row(f"  {value.name}{kind}", number, interval, baseline, source)
     return table
-
-
-def _by_measured(values: list[MetricValue]) -> Iterator[tuple[str, list[MetricValue]]]:
-    """Values that were measured with the same thing, together."""
-    for measured in dict.fromkeys(value.measured for value in values):
-        yield measured, [value for value in values if value.measured == measured]
 
 
 def _number(number: float, value: MetricValue) -> str:

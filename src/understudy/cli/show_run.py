@@ -17,7 +17,6 @@ from understudy.core.errors import Declined, count_words
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.core.remote_models import PlannedCalls
     from understudy.core.types import Receipt
-    from understudy.methods.base import ClassCapacity
     from understudy.report import Premise
     from understudy.run.accuracy import Accuracy
     from understudy.run.run_plan import RunPlan, StagePlan
@@ -40,7 +39,15 @@ class RunPrinter:
         if self.verbose:
             whole_plan(plan)
         else:
-            self._print_plan(plan)
+            stages = count_words(len(plan.stages), "stage")
+            self._print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
+            self._print(f"ledger:    {_ledger_words(plan)}")
+            if plan.calls:
+                self._print(f"requests:  {_all_calls(plan.calls)}")
+            notes = list(plan.notes)
+            if options := _undeclared(plan.premises):
+                notes.insert(1, options)  # only one of the notes on spending matters more
+            self._print_notes(notes, _NOTES_OF_PLAN - bool(plan.calls))
         if self.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return
         name = plan.dataset or "this dataset"
@@ -50,17 +57,6 @@ class RunPrinter:
             raise Declined from abort
         if not agreed:
             raise Declined
-
-    def _print_plan(self, plan: RunPlan) -> None:
-        stages = count_words(len(plan.stages), "stage")
-        self._print(f"plan:      {_budget_words(plan)}; {stages} (all of it: --verbose)")
-        self._print(f"ledger:    {_ledger_words(plan)}")
-        if plan.calls:
-            self._print(f"requests:  {_all_calls(plan.calls)}")
-        notes = list(plan.notes)
-        if options := _undeclared(plan.premises):
-            notes.insert(1, options)  # only one of the notes on spending matters more
-        self._print_notes(notes, _NOTES_OF_PLAN - bool(plan.calls))
 
     def _print(self, line: str) -> None:
         _console.print(line)
@@ -165,7 +161,11 @@ def plan_alone(dry: RunPlan) -> None:
 def whole_plan(dry: RunPlan) -> None:
     """All that is known of what a run is about to do and to spend."""
     costs(dry)
-    _capacity_table(dry.carried)
+    if dry.carried:
+        table = _table("a class of about", *dry.carried[0].columns)
+        for one in dry.carried:
+            table.add_row(f"{one.size:,} images", *one.columns.values())
+        _console.print(table)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
     _premises(dry.premises)
     if dry.held_out is not None:
@@ -275,16 +275,6 @@ def _short(value: object) -> str:
         return " x ".join(map(str, value))
     names = [str(part) for part in value] if isinstance(value, list) else [str(value)]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _capacity_table(capacities: Sequence[ClassCapacity]) -> None:
-    """What classes of several sizes can carry at this epsilon; nothing where that is not known."""
-    if not capacities:
-        return
-    table = _table("a class of about", *capacities[0].columns)
-    for one in capacities:
-        table.add_row(f"{one.size:,} images", *one.columns.values())
-    _console.print(table)
 
 
 def whole_result(result: Result) -> None:

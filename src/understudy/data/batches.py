@@ -20,12 +20,7 @@ def batch_size(source: Source) -> int:
 
 
 def nothing_left(bad: Sequence[tuple[str, str]], records: str) -> str:
-    """What is said of a dataset with no record that can be used: (location, reason) of the first.
-
-    Args:
-        bad: Of each bad record.
-        records: What they are called.
-    """
+    """What is said of a dataset without usable records; each bad one: (location, reason)."""
     if not bad:
         return f"has no {records}"
     location, reason = bad[0]

@@ -29,7 +29,8 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
     """
     require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")
-    names = _release_classes(root / CLASSES_FILE)
+    listed = root / CLASSES_FILE
+    names = release_classes(listed.read_bytes(), listed) if listed.is_file() else None
     labels = {entry.name: entry.name for entry in visible(folder) if entry.is_dir()}
     if names is not None:
         labels |= {safe: name for name, safe in names.items() if safe in labels}
@@ -38,7 +39,9 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
     nested = options.unit is not None or not options.labelled or options.reading.nested
 
     def records() -> Iterator[Record]:
-        yield from _stray_files(folder)
+        for entry in _entries(folder):  # what lies beside the folders of classes and is none
+            if (is_litter(entry.name) or not entry.is_dir()) and entry.name != CLASSES_FILE:
+                yield _stray(Path(entry.path))
         for sub, label in sorted(labels.items()):
             yield from _ClassFolder(folder, label, root, nested, int(options.labelled)).records(
                 folder / sub, may_be_empty=lenient
@@ -149,13 +152,6 @@ def _stray(path: Path) -> Record:
     return Record(str(path), b"", stray=True)
 
 
-def _stray_files(folder: Path) -> Iterator[Record]:
-    """What lies beside the folders of classes and is none."""
-    for entry in _entries(folder):
-        if (is_litter(entry.name) or not entry.is_dir()) and entry.name != CLASSES_FILE:
-            yield _stray(Path(entry.path))
-
-
 @dataclass(frozen=True, slots=True)
 class _ClassFolder:
     """The images of one class."""
@@ -238,11 +234,6 @@ def inside(path: Path, root: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
     except ValueError:  # a NUL in the path
         return False
-
-
-def _release_classes(path: Path) -> dict[str, str] | None:
-    """As `release_classes`; None where there is no such file."""
-    return release_classes(path.read_bytes(), path) if path.is_file() else None
 
 
 def release_classes(content: bytes, path: Path) -> dict[str, str]:

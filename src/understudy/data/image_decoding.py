@@ -298,15 +298,11 @@ def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:
     if mode == "F":
         return Image.fromarray(_scale_floats(np.asarray(image)))
     if mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        return _on_white(image)
+        grey = image.mode in _GREY
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, layer).convert("L" if grey else "RGB")
     return image.convert("RGB")
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    grey = image.mode in _GREY
-    layer = image.convert("RGBA")
-    white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, layer).convert("L" if grey else "RGB")
 
 
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:

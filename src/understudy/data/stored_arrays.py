@@ -266,7 +266,8 @@ class ArraySource:
         if self._units is not None:
             faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
-            faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
+            infinite = _find(self._values, lambda rows: not_finite(as_float32(rows)))
+            faults |= dict.fromkeys(infinite, _NOT_FINITE)
         if self._scaled:
             faults |= dict.fromkeys(_find(self._values, _beyond), _NOT_IN_RANGE)
         for row in sorted(faults):
@@ -376,10 +377,6 @@ def _empty(units: NDArray[Any]) -> NDArray[np.int64]:
 def _beyond(values: NDArray[Any]) -> NDArray[np.int64]:
     flat = as_float32(values).reshape(len(values), -1)
     return np.flatnonzero(~((flat >= -_ROUNDING) & (flat <= 1 + _ROUNDING)).all(axis=1))
-
-
-def _infinite(values: NDArray[Any]) -> NDArray[np.int64]:
-    return not_finite(as_float32(values))
 
 
 def regroup(batches: Iterator[Batch], size: int) -> Iterator[Batch]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 from understudy.core.errors import count_words
 from understudy.device.disclosures import (
     DisclosureAttempt,
@@ -46,7 +43,13 @@ def _disclosure_lines(home: DeviceHome, attempt: DisclosureAttempt, name: str) -
     code, key = attempt.code[:CODE_DIGITS], attempt.server[:SERVER_DIGITS]
     again = "" if attempt.number == 1 else f"  attempt {attempt.number}"
     lines = [f"{attempt.time[:16]}  {code}  to {name}{key}{again}  {_state(home, attempt)}"]
-    lines += [f"    {line}" for line in _part_lines(attempt.details)]
+    for part in attempt.details["parts"]:
+        measured = part["measured"].get("information")
+        figure = "" if measured is None else f", {measured[0]:.1%} of what its pixels hold"
+        lines.append(
+            f"    {part['noun']}: L{part['level']}, {part['kind']}, {part['items']} items, "
+            f"{part['bytes']:,} bytes{figure}"
+        )
     return lines
 
 
@@ -62,13 +65,3 @@ def _state(home: DeviceHome, attempt: DisclosureAttempt) -> str:
     if job is None or not is_whole(home, attempt):
         return f"not sent to its end; {arrived} there"
     return str(job["state"])
-
-
-def _part_lines(details: Mapping[str, Any]) -> Iterator[str]:
-    for part in details["parts"]:
-        measured = part["measured"].get("information")
-        figure = "" if measured is None else f", {measured[0]:.1%} of what its pixels hold"
-        yield (
-            f"{part['noun']}: L{part['level']}, {part['kind']}, {part['items']} items, "
-            f"{part['bytes']:,} bytes{figure}"
-        )

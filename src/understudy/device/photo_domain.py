@@ -63,12 +63,7 @@ class PhotoDomain:
     remedy: str = "Leave these out"
 
     def problem(self, numbers: tuple[int, ...], segmenter: str) -> str | None:
-        """What is wrong, and what to do; None where nothing is.
-
-        Args:
-            numbers: Of the photos on the sheets.
-            segmenter: Name of the model.
-        """
+        """What is wrong, and what to do; None where nothing is."""
         if not self.unknown.any():
             return None
         which, remedy = f"the photos ({len(numbers)}) are", "Name"

@@ -173,7 +173,10 @@ def add_photos(
             dataset = book.register(_PhotoRecords(home, index, settled.side)).id
         home.write("settings.json", asdict(replace(settled, dataset=dataset)))
         home.write(_INDEX, [asdict(photo) for photo in index])
-        _remove_unknown(home, index)
+        names = {photo.id for photo in index}  # others a process left that was killed before this
+        for path in home.path("photos").glob("*"):
+            if path.name not in names:
+                path.unlink()
     added = len(index) - count
     labelled = sum(photo.label is not None for photo in index)
     known_before = len(files) - len(faults) - added
@@ -215,14 +218,6 @@ def decoded_photo(data: bytes, side: int, fit: ImageFit) -> Images:
     except DeepImage as error:
         problem = "has grey values of 16 bits or more, and photos have 8: save it with 8 bits"
         raise BadImage(problem) from error
-
-
-def _remove_unknown(home: DeviceHome, index: Sequence[StoredPhoto]) -> None:
-    """Remove photos that a process left which was killed before it had written the index."""
-    known = {photo.id for photo in index}
-    for path in home.path("photos").glob("*"):
-        if path.name not in known:
-            path.unlink()
 
 
 def _decoded(file: PhotoFile, side: int, fit: ImageFit, key: bytes) -> tuple[StoredPhoto, bytes]:

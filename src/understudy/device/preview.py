@@ -153,73 +153,75 @@ def preview(
         basis = offer_basis(home)
     target = Recipient(home, server)
     if preferences.request.disclosed:
-        parcel, shown = _of_photos(home, preferences, checks, target)
+        parcel, sheet = _of_photos(home, preferences, checks, target)
     else:
         home.path("preview", "sheet.png").unlink(missing_ok=True)
         parcel = pack(preferences.request, {})
         lines = ["", "Nothing of any photo leaves: mutual information 0."]
-        shown = _Sheet(lines, {}, {}, None, ())
-    lines = [*_content_lines(preferences, parcel), *target.lines(), *shown.lines, *advice]
+        sheet = _Sheet(lines, {}, {}, None, ())
+    lines = [*_content_lines(preferences, parcel), *target.lines(), *sheet.lines, *advice]
     text = "\n".join([*lines, *_end_lines(parcel, target.server)]) + "\n"
     page = home.path("preview", "preview.txt")
     write_file(page, text.encode())
-    report = {"parts": shown.figures, "photos": shown.photos, "hole": shown.hole, "text": text}
+    report = {"parts": sheet.figures, "photos": sheet.photos, "hole": sheet.hole, "text": text}
     offer_parcel(home, parcel, report, target.server, basis)
-    return DisclosurePreview(parcel, target.server, text, shown.sheet, page, shown.held_back)
+    return DisclosurePreview(parcel, target.server, text, sheet.sheet, page, sheet.held_back)
 
 
 def _of_photos(
     home: DeviceHome, preferences: Preferences, checks: CheckSettings, target: Recipient
 ) -> tuple[Parcel, _Sheet]:
     """The bytes, and all that is shown of them, where something of photos would leave."""
-    reviewed = reviewed_photos(home, preferences)
+    review = reviewed_photos(home, preferences)
     sanitizers = {part: preferences.sanitizer(part) for part in preferences.request.disclosed}
-    used = reviewed.used()
-    if (problem := reviewed.domain_problem()) is not None:
+    references = review.used()
+    if (problem := review.domain_problem()) is not None:
         raise ConfigError(problem)
-    ids = [reviewed.photos.ids[number - 1] for number in used.numbers]
-    seeds = noise_seeds(reviewed.photos.images, home.noise_key())
-    used_seeds = [seeds[number - 1] for number in used.numbers]
+    ids = [review.photos.ids[number - 1] for number in references.numbers]
+    seeds = noise_seeds(review.photos.images, home.noise_key())
+    used_seeds = [seeds[number - 1] for number in references.numbers]
     # Copies of a photo have one seed, and what was hidden in one stays hidden in all.
     copies = [
-        photo for photo, seed in zip(reviewed.photos.ids, seeds, strict=True) if seed in used_seeds
+        photo for photo, seed in zip(review.photos.ids, seeds, strict=True) if seed in used_seeds
     ]
     messages = camera_messages(
-        used.images,
-        used.segments,
+        references.images,
+        references.segments,
         preferences,
         sanitizers,
-        _second_look(preferences, checks, reviewed.segmenter),
+        _second_look(preferences, checks, review.segmenter),
         seeds=used_seeds,
         count=preferences.request.references,
         hole=target.all.hole(copies, preferences.request.side),
     )
-    rows = _chosen_rows(preferences, used, messages, len(reviewed.left_out))
-    items = {part: [messages.items[part][row] for row in chosen] for part, chosen in rows.items()}
-    packed = {part: [one for one in row if one is not None] for part, row in items.items()}
-    parcel = pack(preferences.request, packed)
+    rows = _chosen_rows(preferences, references, messages, len(review.left_out))
+    items = {
+        part: [messages.items[part][row] for row in part_rows] for part, part_rows in rows.items()
+    }
+    part_items = {part: [one for one in row if one is not None] for part, row in items.items()}
+    parcel = pack(preferences.request, part_items)
     photos = {
         item_digest(encode_item(item)): ids[row]
-        for part, chosen in rows.items()
-        for row, item in zip(chosen, packed[part], strict=True)
+        for part, part_rows in rows.items()
+        for row, item in zip(part_rows, part_items[part], strict=True)
     }
-    lines, figures = _photo_lines(used, messages, rows), dict[str, Any]()
+    lines, figures = _photo_lines(references, messages, rows), dict[str, Any]()
     if checks.measure:
-        public = public_homes(preferences, sanitizers, reviewed.segmenter, checks.homes)
-        sent: dict[str, list[Images]] = {}
-        for part, chosen in rows.items():
-            for row in chosen:
-                sent.setdefault(ids[row], []).append(messages.drawn[part][row])
-        own = {part: messages.drawn[part][chosen] for part, chosen in rows.items()}
-        measured = _Measured(preferences, public, reviewed, {*sent, *target.all.drawn})
-        lines += measured.lines(own, sent, target, figures)
-        lines += _words_lines(used.images, preferences)
+        public = public_homes(preferences, sanitizers, review.segmenter, checks.homes)
+        photo_messages: dict[str, list[Images]] = {}
+        for part, part_rows in rows.items():
+            for row in part_rows:
+                photo_messages.setdefault(ids[row], []).append(messages.drawn[part][row])
+        part_messages = {part: messages.drawn[part][part_rows] for part, part_rows in rows.items()}
+        exposure = _Measured(preferences, public, review, {*photo_messages, *target.all.drawn})
+        lines += exposure.lines(part_messages, photo_messages, target, figures)
+        lines += _words_lines(references.images, preferences)
     else:
         lines += ["", "What a server would learn from it was not measured (--no-measure)."]
-    lines += ["", *segmenter_lines(reviewed.segmenter)]
+    lines += ["", *segmenter_lines(review.segmenter)]
     sheet = home.path("preview", "sheet.png")
-    write_file(sheet, _drawn_preview(preferences, used, messages, rows))
-    held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))
+    write_file(sheet, _drawn_preview(preferences, references, messages, rows))
+    held_back = tuple(references.numbers[row] for row in np.flatnonzero(messages.held_back))
     hole = None if messages.hole is None else packed_mask(messages.hole)
     return parcel, _Sheet(lines, figures, photos, sheet, held_back, hole)
 
@@ -231,46 +233,46 @@ class _Measured:
         self,
         preferences: Preferences,
         public: PublicHomes,
-        reviewed: ReviewedPhotos,
+        review: ReviewedPhotos,
         ids: Collection[str],
     ) -> None:
-        rows = [row for row, photo in enumerate(reviewed.photos.ids) if photo in ids]
+        rows = [row for row, photo in enumerate(review.photos.ids) if photo in ids]
         self._preferences, self._public = preferences, public
-        self._ids = [reviewed.photos.ids[row] for row in rows]
-        self._images = reviewed.photos.images[rows]
-        segments = reviewed.segments
+        self._ids = [review.photos.ids[row] for row in rows]
+        self._images = review.photos.images[rows]
+        segments = review.segments
         self._segments = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
 
     def lines(
         self,
-        own: Mapping[int, Images],
-        sent: Mapping[str, Sequence[Images]],
+        part_messages: Mapping[int, Images],
+        photo_messages: Mapping[str, Sequence[Images]],
         target: Recipient,
         figures: dict[str, Any],
     ) -> list[str]:
         """What the page says; the figures of each part are put into ``figures``."""
         preferences, shape = self._preferences, self._images.shape[1:]
-        layers = joint_layers(self._ids, shape, sent, target.own.drawn)
+        layers = joint_layers(self._ids, shape, photo_messages, target.own.drawn)
         parts = preferences.request.parts
-        measured = {
+        part_exposures = {
             part: exposure.at_least(target.own, parts[part].noun)
             for part, exposure in exposures(
-                self._images, self._segments, layers, own, preferences, self._public
+                self._images, self._segments, layers, part_messages, preferences, self._public
             ).items()
         }
-        figures |= {str(part): exposure.as_json() for part, exposure in measured.items()}
+        figures |= {str(part): exposure.as_json() for part, exposure in part_exposures.items()}
         before = " with what it has from before" if target.own.attempts else ""
         heading = f"What a curious server would learn{before} (95 % intervals)"
-        lines = ["", heading, *_measured_lines(preferences, measured)]
+        lines = ["", heading, *_measured_lines(preferences, part_exposures)]
         if target.others_know:
             lines += ["", "What all servers would learn together, if they compared"]
-            layers = joint_layers(self._ids, shape, sent, target.all.drawn)
-            for part, exposure in measured.items():
+            layers = joint_layers(self._ids, shape, photo_messages, target.all.drawn)
+            for part, exposure in part_exposures.items():
                 one = disclosed_part(self._images, self._segments, layers, self._public, part)
                 together = PartExposure(one, exposure.status, exposure.home)
-                measured[part] = together.at_least(target.all, parts[part].noun)
-                figures[str(part)]["together"] = measured[part].as_json()
-            lines += _measured_lines(preferences, measured)
+                part_exposures[part] = together.at_least(target.all, parts[part].noun)
+                figures[str(part)]["together"] = part_exposures[part].as_json()
+            lines += _measured_lines(preferences, part_exposures)
         return lines
 
 
@@ -307,8 +309,8 @@ def _rooms(preferences: Preferences, source: str | None) -> Images:
     """A few public photos that never held the objects of the request."""
     side = preferences.request.side
     if source is None:
-        named = {noun.split()[-1] for noun in preferences.nouns}
-        targets = [name for name in _ROOM_TARGETS if name not in named]
+        words = {noun.split()[-1] for noun in preferences.nouns}
+        targets = [name for name in _ROOM_TARGETS if name not in words]
         source = PUBLIC_ROOMS.format(targets=",".join(targets[:3]), side=side)
     data = open_source(source, size=side, channels=3)
     images = next(data.batches(3)).values
@@ -318,23 +320,23 @@ def _rooms(preferences: Preferences, source: str | None) -> Images:
 
 
 def _chosen_rows(
-    preferences: Preferences, used: UsedPhotos, messages: CameraMessages, left_out: int
+    preferences: Preferences, references: UsedPhotos, messages: CameraMessages, left_out: int
 ) -> dict[int, list[int]]:
     """The photos of which an item of each part is sent: as many as the request states."""
-    wanted, rows = preferences.request.references, {}
+    count, rows = preferences.request.references, {}
     for part in preferences.request.disclosed:
         usable = np.flatnonzero(messages.usable(part))
-        if len(usable) < wanted:
+        if len(usable) < count:
             noun = preferences.request.parts[part].noun
             empty = sum(item is None for item in messages.items[part])
             raise InputError(
-                f"the request states {wanted} references, and {len(usable)} of "
-                f"{len(used.numbers) + left_out} photos can be one of {noun}: "
+                f"the request states {count} references, and {len(usable)} of "
+                f"{len(references.numbers) + left_out} photos can be one of {noun}: "
                 f"{int(messages.held_back.sum())} are held back, in {empty} there is nothing of "
                 f"it, {left_out} were left out. Add photos, or ask again with "
                 f"--references {len(usable)}"
             )
-        rows[part] = usable[:wanted].tolist()
+        rows[part] = usable[:count].tolist()
     return rows
 
 
@@ -361,13 +363,13 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
 
 
 def _photo_lines(
-    used: UsedPhotos, messages: CameraMessages, rows: Mapping[int, Sequence[int]]
+    references: UsedPhotos, messages: CameraMessages, rows: Mapping[int, Sequence[int]]
 ) -> list[str]:
-    held_back = [used.numbers[row] for row in np.flatnonzero(messages.held_back)]
-    lines = ["", f"Of {len(used.numbers)} photos:"]
-    for part, chosen in rows.items():
-        numbers = ", ".join(str(used.numbers[row]) for row in chosen)
-        name = "the background" if part == 0 else used.segments.nouns[part - 1]
+    held_back = [references.numbers[row] for row in np.flatnonzero(messages.held_back)]
+    lines = ["", f"Of {len(references.numbers)} photos:"]
+    for part, part_rows in rows.items():
+        numbers = ", ".join(str(references.numbers[row]) for row in part_rows)
+        name = "the background" if part == 0 else references.segments.nouns[part - 1]
         lines.append(f"  {name} of {numbers}")
     if held_back:
         numbers = ", ".join(map(str, held_back))
@@ -380,10 +382,12 @@ def _photo_lines(
     return lines
 
 
-def _measured_lines(preferences: Preferences, measured: Mapping[int, PartExposure]) -> list[str]:
+def _measured_lines(
+    preferences: Preferences, part_exposures: Mapping[int, PartExposure]
+) -> list[str]:
     lines = []
     for part in [*range(1, len(preferences.request.parts)), 0]:
-        exposure, noun = measured[part], preferences.request.parts[part].noun
+        exposure, noun = part_exposures[part], preferences.request.parts[part].noun
         if exposure.information is None:
             lines.append(f"  {noun}: in no photo, so nothing could be measured")
             continue
@@ -421,12 +425,14 @@ def _attack_line(what: str, attack: AttackAccuracy) -> str:
 
 def _drawn_preview(
     preferences: Preferences,
-    used: UsedPhotos,
+    references: UsedPhotos,
     messages: CameraMessages,
     rows: Mapping[int, Sequence[int]],
 ) -> bytes:
     """Each photo, which stays, and what would leave of it, drawn from the bytes."""
-    columns: dict[str, list[NDArray[np.uint8] | None]] = {"photo (stays here)": list(used.images)}
+    columns: dict[str, list[NDArray[np.uint8] | None]] = {
+        "photo (stays here)": list(references.images)
+    }
     parts = preferences.request.parts
     for part in (*(one for one in rows if one), *(one for one in rows if not one)):
         heading = f"{parts[part].noun}: {preferences.sanitizers[part]}"
@@ -434,15 +440,15 @@ def _drawn_preview(
             image if row in rows[part] else None for row, image in enumerate(messages.drawn[part])
         ]
     names = []
-    for row, number in enumerate(used.numbers):
-        sent = any(row in chosen for chosen in rows.values())
-        word = "held back" if messages.held_back[row] else "" if sent else "not sent"
+    for row, number in enumerate(references.numbers):
+        is_sent = any(row in part_rows for part_rows in rows.values())
+        word = "held back" if messages.held_back[row] else "" if is_sent else "not sent"
         names.append(f"{number}\n{word}")
     return sheet_bytes(columns, names, np.flatnonzero(messages.held_back).tolist())
 
 
 def more_disclosure_advice(
-    preferences: Preferences, installed: tuple[str, float, int] | None, owner_labels: int
+    preferences: Preferences, current_facts: tuple[str, float, int] | None, owner_labels: int
 ) -> list[str]:
     """What is known of whether more disclosure helps, before any is agreed to.
 
@@ -459,8 +465,8 @@ def more_disclosure_advice(
             lines.append(LITTLE_FROM_EDGES)
     elif request.disclosed:
         lines.append(LITTLE_FOR_DETECTORS)
-    if installed is not None and request.disclosed:
-        origin, accuracy, count = installed
+    if current_facts is not None and request.disclosed:
+        origin, accuracy, count = current_facts
         lines.append(
             f"The installed model ({origin}) is right in {accuracy:.0%} of {count} labelled "
             f"photos: more disclosure can gain {1 - accuracy:.0%} at most."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from understudy.core.one_ahead import results_ahead
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,15 +41,5 @@ class LocalEngine:
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of the items; the first error ends the map."""
-        pending: deque[Future[R]] = deque()
-        try:
-            with self._blas.limit(limits=1, user_api="blas"):
-                for item in items:
-                    pending.append(self._pool.submit(function, item))
-                    if len(pending) > 2 * self._threads:
-                        yield pending.popleft().result()
-                while pending:
-                    yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+        with self._blas.limit(limits=1, user_api="blas"):
+            yield from results_ahead(self._pool, function, items, 2 * self._threads)

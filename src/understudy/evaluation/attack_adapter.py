@@ -171,13 +171,6 @@ def attack_trained_model(
 
     The loss knows a row's class, so the blind attack knows it as well. Of too few rows nothing is
     said.
-
-    Args:
-        model: Rows to class probabilities.
-        private: The members.
-        non_members: Real rows that took no part.
-        classes: The classes of the model.
-        measured: What model it is.
     """
     if min(len(private.labels), len(non_members.labels)) < _LEAST:
         return AttackResults()

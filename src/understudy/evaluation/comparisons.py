@@ -80,14 +80,7 @@ class NearestPairs:
         test: EmbeddedDataset,
         closeness: Closeness,
     ) -> NearestPairs:
-        """Read their images.
-
-        Args:
-            private: The private records.
-            release: The release.
-            test: Held-out real records.
-            closeness: Nearest private records by pixels.
-        """
+        """Read their images."""
         rows = min(len(closeness.ratios), len(closeness.baseline_ratios))
         ours = _smallest(closeness.ratios, rows)
         theirs = _smallest(closeness.baseline_ratios, rows)

@@ -40,12 +40,7 @@ def announced(seconds: Mapping[str, float]) -> str:
 
 
 def estimated_seconds(inputs: Inputs, options: EvaluationOptions) -> dict[str, float]:
-    """Seconds of each part of an evaluation, by what a few rows take.
-
-    Args:
-        inputs: Everything opened.
-        options: What is to be measured.
-    """
+    """Seconds of each part of an evaluation, by what a few rows take."""
     sides = (inputs.release, inputs.real, inputs.test)
     rows = [len(side) for side in sides]
     real = next(iter(inputs.real.batches(_PROBED)))

@@ -146,22 +146,17 @@ def _write(
             why = f"`understudy verify` finds faults: {subject.faults[0]}"
         yield f"{REGISTRY_FILE}: not written, as {why}"
     _text(own / "index.html", pages.owner_page(subject, owner, risk))
-    _text(own / "hipaa" / "results.md", _results(risk))
-    _text(own / FACTS_FILE, facts_text(facts))
-    yield from _as_pdf([shared / "index.html", own / "index.html"])
-    write_checksums(shared)
-    close_to_others(own)
-
-
-def _results(risk: MeasuredRisk | None) -> str:
-    """What attacks gave, as Markdown, for the expert."""
     lines = ["# Results of attacks", "", "**Owner only**: measured on private records.", ""]
     for section in pages.measured_sections(risk):
         lines += [f"## {section.title}", "", markdown(section.text), ""]
         if section.rows:
             lines += [_line(section.head), _line(["---"] * len(section.head))]
             lines += [*map(_line, section.rows), ""]
-    return "\n".join(lines)
+    _text(own / "hipaa" / "results.md", "\n".join(lines))
+    _text(own / FACTS_FILE, facts_text(facts))
+    yield from _as_pdf([shared / "index.html", own / "index.html"])
+    write_checksums(shared)
+    close_to_others(own)
 
 
 def _line(cells: Sequence[str]) -> str:

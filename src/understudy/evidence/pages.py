@@ -63,7 +63,9 @@ def shared_sections(subject: Subject, facts: OwnerFacts) -> list[PackSection]:
         head = ("attacked", "attack", "members named at 1 % false alarms", "area under the ROC")
         text = "The release has no guarantee, and states what attacks on it gained:"
         sections.append(PackSection("Attacks that the release states", text, head, rows))
-    sections += [_access(subject), _retention(subject, facts), *_limits(record)]
+    rule = f"The publisher's rule: {facts.retention}"
+    stores = PackSection("Retention", rule, ("what", "where", "until when"), subject.stored)
+    sections += [_access(subject), stores, *_limits(record)]
     sections += [_proofs(subject), _review(subject, facts)]
     return sections
 
@@ -112,11 +114,6 @@ def _access(subject: Subject) -> PackSection:
     rows = tuple((one.name, one.received, one.until) for one in subject.hosts or ())
     head = ("host", "received", "stores it until") if rows else ()
     return PackSection("Who saw the data, and hosts called", text, head, rows)
-
-
-def _retention(subject: Subject, facts: OwnerFacts) -> PackSection:
-    text = f"The publisher's rule: {facts.retention}"
-    return PackSection("Retention", text, ("what", "where", "until when"), subject.stored)
 
 
 def _limits(record: RunRecord | None) -> list[PackSection]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from understudy.core.errors import RunError
 from understudy.core.version import understudy_version
@@ -249,7 +249,13 @@ def _device(home: DeviceHome) -> tuple[Subject, OwnerSide]:
     disclosures = []
     for one in attempts:
         for part in one.details["parts"]:
-            figures |= _measured_figures(part)
+            for name, value in part.get("measured", {}).items():
+                values = value if isinstance(value, list) else [value]
+                figures |= {
+                    f"{part['noun']}: {name} {place}": float(one)
+                    for place, one in enumerate(values)
+                    if isinstance(one, int | float)
+                }
             disclosures.append((one.time, one.code, json.dumps(part, ensure_ascii=False)))
     settings = home.settings
     facts = (("photos", f"{len(photos):,}"), ("ledger", settings.ledger or "the owner's own"),
@@ -288,19 +294,6 @@ def _until(home: DeviceHome, attempt: DisclosureAttempt) -> str:
     if attempt.withdrawn is not None:
         return f"consent withdrawn {attempt.withdrawn[:16]}"
     return "24 hours after it was sent, at most"
-
-
-def _measured_figures(part: Mapping[str, Any]) -> dict[str, float]:
-    """Exact numbers about photos that a disclosure's preview measured."""
-    numbers: dict[str, float] = {}
-    for name, value in part.get("measured", {}).items():
-        values = value if isinstance(value, list) else [value]
-        numbers |= {
-            f"{part['noun']}: {name} {place}": float(one)
-            for place, one in enumerate(values)
-            if isinstance(one, int | float)
-        }
-    return numbers
 
 
 _SERVER_STORES = (

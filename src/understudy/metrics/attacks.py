@@ -49,12 +49,8 @@ def by_calibrated_distance(
 ) -> Vector:
     """How much nearer the release is than a reference set drawn like the candidates.
 
-    Rows in dense places are near everything; the reference takes that out (GAN-Leaks, calibrated).
-
-    Args:
-        candidates: (n, d).
-        release: (m, d).
-        reference: (r, d) real records that were not in the private data.
+    Rows in dense places are near everything; the reference, (r, d) real records that were not
+    in the private data, takes that out (GAN-Leaks, calibrated).
     """
     return by_distance(candidates, release) - by_distance(candidates, reference)
 

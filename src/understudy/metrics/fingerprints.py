@@ -42,9 +42,6 @@ def pixel_digests(images: Images) -> Digests:
     """16 bytes of each image that any change of a pixel changes; blank images have none (zeros).
 
     An image of one colour holds nothing of anybody, and equals every other of that colour.
-
-    Args:
-        images: (n, height, width, channels) uint8.
     """
     rows = np.ascontiguousarray(images).reshape(len(images), -1)
     blank = (images == images[:, :1, :1]).all(axis=(1, 2, 3))
@@ -115,9 +112,6 @@ def perceptual_hashes(images: Images) -> Hashes:
     """64 bits of each image that small changes leave alone (pHash, Zauner 2010).
 
     Which of the 8 x 8 lowest frequencies of the 32 x 32 luminance lie above their median.
-
-    Args:
-        images: (n, height, width, channels) uint8.
     """
     small = area_means(images, _HASH_OF).mean(axis=3)
     basis = _low_frequencies()

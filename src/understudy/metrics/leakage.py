@@ -174,12 +174,7 @@ def _two_nearest(
 def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
     """Mutual information of two images' luminances in bits, pair by pair (SpinML, MI).
 
-    From the joint histogram of the luminances at the same places.
-
-    Args:
-        a: (n, height, width, channels) uint8.
-        b: The same shape.
-        bins: Of each side of the histogram.
+    From the joint histogram, of ``bins`` a side, of the luminances at the same places.
 
     Raises:
         InputError: Other shapes.
@@ -199,10 +194,6 @@ def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
 
 def regional_mutual_information(a: Images, b: Images) -> Vector:
     """`mutual_information` of each part of a grid, averaged: shapes that stayed in place count.
-
-    Args:
-        a: (n, height, width, channels) uint8.
-        b: The same shape.
 
     Raises:
         InputError: Other shapes, or images smaller than the grid.

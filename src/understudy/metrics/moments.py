@@ -56,9 +56,6 @@ class MomentSums:
     where the mean is large beside the spread. Any division into batches gives the same up to
     float64's rounding.
 
-    Args:
-        dim: d, the length of a row.
-
     Attributes:
         count: Rows seen.
         mean: (d,) of them.

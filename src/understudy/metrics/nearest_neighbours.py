@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from understudy.core.errors import InputError
+from understudy.core.one_ahead import results_ahead
 from understudy.core.results import Metric, Thresholds
 from understudy.core.types import Labels, Vector
 
@@ -50,18 +50,8 @@ def side_by_side(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     if threads == 1:
         yield from map(function, items)
         return
-    pending: deque[Future[R]] = deque()
     with ThreadPoolExecutor(threads) as pool, blas.limit(limits=1):
-        try:
-            for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) > 2 * threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+        yield from results_ahead(pool, function, items, 2 * threads)
 
 
 class Cloud:
@@ -137,10 +127,6 @@ def kth_squares(cloud: Cloud, k: int) -> FloatRows:
 
     Every pair of blocks is computed once and read in both directions.
 
-    Args:
-        cloud: The rows.
-        k: Which of the nearest.
-
     Raises:
         InputError: Not more than ``k`` rows.
     """
@@ -189,12 +175,6 @@ def nearest_rows(
     queries: Cloud, rows: Cloud, count: int = 1, progress: RowProgress = lambda done: None
 ) -> tuple[Labels, Vector]:
     """The nearest rows of each query, nearest first, and the distances to them: (n, count) each.
-
-    Args:
-        queries: What to find neighbours of.
-        rows: Where to find them.
-        count: How many.
-        progress: Told of queries.
 
     Raises:
         InputError: Fewer than ``count`` rows.
@@ -268,12 +248,7 @@ class Coverage:
 def coverage(
     real: NDArray[Any], synthetic: NDArray[Any], *, k: int = NEAREST_NEIGHBOURS
 ) -> Coverage:
-    """Improved precision and recall, density and coverage, as ``prdc`` computes them.
-
-    Args:
-        real: (n, d).
-        synthetic: (m, d).
-        k: Neighbours that make a ball.
+    """Improved precision and recall, density and coverage, of k neighbours, as ``prdc`` has them.
 
     Raises:
         InputError: Not more than k rows a side, or embeddings that do not compare.

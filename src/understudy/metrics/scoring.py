@@ -17,11 +17,6 @@ _LEAST = 1e-12
 def confusion(truth: Labels, predicted: Labels, classes: int) -> NDArray[np.int64]:
     """How often each class was taken for each: (classes, classes), rows the truth.
 
-    Args:
-        truth: (n,) classes.
-        predicted: (n,) what the classifier said.
-        classes: Number of classes.
-
     Raises:
         InputError: Not as many answers as rows, or a class out of range.
     """

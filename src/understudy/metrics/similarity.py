@@ -19,10 +19,6 @@ _ROWS = 256
 def mse(a: Images, b: Images) -> Vector:
     """Mean squared difference of each pair, over pixels and colours, 0 to 255 squared.
 
-    Args:
-        a: (n, height, width, channels) uint8.
-        b: The same shape.
-
     Raises:
         InputError: Other shapes.
     """

@@ -8,12 +8,7 @@ from understudy.core.types import Labels
 
 
 def some(rows: int, most: int | None, seed: int = 0) -> Labels | slice:
-    """What to index an array of ``rows`` rows with to have ``most`` of them, chosen at random.
-
-    Args:
-        rows: Rows in all.
-        most: Rows wanted; None: all.
-        seed: Of the choice.
+    """What to index an array of ``rows`` rows with to have ``most`` of them at random (None: all).
 
     Returns:
         (most,) int64 in ascending order; where there are no more rows, a slice of all of them,

@@ -293,11 +293,7 @@ def fit(
 
 
 class ScoredClassifier(Protocol):
-    """What tells classes apart: a trained network, or a file of one.
-
-    Attributes:
-        network: What it is called.
-    """
+    """What tells classes apart: a trained network, or a file of one."""
 
     @property
     def network(self) -> str:

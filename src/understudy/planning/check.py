@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any, Unpack
 
 from understudy.core.errors import BackendError, InputError, SourceError, count_words
@@ -157,18 +156,13 @@ def checked_dataset(
         step.finish()
         if place is not None and result.shape is not None:
             step = events.step("drawing the contact sheet")
-            _write_sheet(config.changed(**result.options), place)
+            readable = open_private(config.changed(**result.options), skip_bad=True)
+            if readable.kind == "images":
+                pairs = ((batch.labels, batch.values) for batch in readable.batches(_SHEET_IMAGES))
+                images = first_of_each(pairs, len(readable.classes), _SHEET_IMAGES)
+                write_whole(place, contact_sheet_of(images))
             step.finish()
     return result
-
-
-def _write_sheet(config: RunConfig, place: Path) -> None:
-    """A few images of each class as a run reads them, a row a class, for the owner alone."""
-    source = open_private(config, skip_bad=True)
-    if source.kind == "images":
-        pairs = ((batch.labels, batch.values) for batch in source.batches(_SHEET_IMAGES))
-        images = first_of_each(pairs, len(source.classes), _SHEET_IMAGES)
-        write_whole(place, contact_sheet_of(images))
 
 
 def check_source(config: RunConfig) -> SourceCheck:

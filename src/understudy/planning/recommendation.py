@@ -198,6 +198,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     options = {"method": name, **roles, **check.options, **asked}
     explained = None if prepared is None else explanation(prepared, _class_units(check))
     rules = () if explained is None else tuple(explained.expectations)
+    proposed = {choice.option for choice in choices}
     result = Recommendation(
         source=check.source,
         facts=facts,
@@ -210,7 +211,11 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         notes=(
             *(problem.message for problem in check.problems if problem.kind == "units"),
             *(() if plan is None else plan.notes),
-            *_declared_losses(choices, check),
+            *[
+                f"{option}: {loss} (owner only)"
+                for option, loss in check.losses.items()
+                if option not in proposed
+            ],
             *_class_notes(check, epsilon),
         ),
         expectations=rules,
@@ -245,16 +250,6 @@ def _instead(
 
 
 _STATISTICS = "understudy train out/ --from statistics"
-
-
-def _declared_losses(choices: Sequence[Choice], check: SourceCheck) -> list[str]:
-    """What images lose by options that are not proposed: the owner declared them, or left open."""
-    proposed = {choice.option for choice in choices}
-    return [
-        f"{option}: {loss} (owner only)"
-        for option, loss in check.losses.items()
-        if option not in proposed
-    ]
 
 
 def _asked(config: RunConfig) -> dict[str, Any]:

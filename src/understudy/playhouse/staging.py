@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from understudy.core.phrases import EMPTY
 from understudy.playhouse import colours
@@ -56,7 +57,7 @@ def sample_scene(
     wall = _wall(attributes, "wall" in asked, key, look)
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)
-    stage, actors = _cast(attributes, plan, looks, vary, (wall, ground))
+    stage, actors = _cast(_Staging(attributes, plan, vary, (wall, ground)), looks)
     pieces = arrange(attributes, plan, stage, actors[0].at[2])
     room = _room(attributes, plan, (wall, ground), pieces)
     return Scene(
@@ -155,18 +156,25 @@ def _recoloured(plan: ScenePlan, key: Colour, dice: Dice) -> ScenePlan:
     return ScenePlan(plan.horizon, plan.window_x, plan.curtain, plan.side, painted, plan.large_x)
 
 
-def _cast(
-    attributes: Mapping[str, str],
-    plan: ScenePlan,
-    looks: Mapping[str, Look],
-    dice: Dice,
-    behind: tuple[Colour, Colour],
-) -> tuple[list[Piece], tuple[Actor, ...]]:
+_Cast = tuple[list[Piece], tuple[Actor, ...]]
+"""What stands on the stage, and the targets."""
+
+
+class _Staging(NamedTuple):
+    """What targets are placed by; ``behind`` are the colours that they stand out from."""
+
+    attributes: Mapping[str, str]
+    plan: ScenePlan
+    dice: Dice
+    behind: tuple[Colour, Colour]
+
+
+def _cast(staging: _Staging, looks: Mapping[str, Look]) -> _Cast:
     if "dog" in looks:
-        return _dog(attributes, plan, looks["dog"], dice, behind)
+        return _dog(staging, looks["dog"])
     if "person" in looks:
-        return _person(attributes, plan, looks["person"], dice, behind)
-    return _things(attributes, plan, looks, dice, behind)
+        return _person(staging, looks["person"])
+    return _things(staging, looks)
 
 
 def _contrast(look: Look, behind: tuple[Colour, ...]) -> bool:
@@ -175,13 +183,8 @@ def _contrast(look: Look, behind: tuple[Colour, ...]) -> bool:
     return max(key) < 100 and any(max(colour) < 130 for colour in behind)
 
 
-def _dog(
-    attributes: Mapping[str, str],
-    plan: ScenePlan,
-    look: Look,
-    dice: Dice,
-    behind: tuple[Colour, Colour],
-) -> tuple[list[Piece], tuple[Actor, ...]]:
+def _dog(staging: _Staging, look: Look) -> _Cast:
+    attributes, plan, dice, behind = staging
     small = attributes["size"] == "small"
     scale = dice.between(0.40, 0.46) if small else dice.between(0.53, 0.60)
     status, place = attributes["status"], attributes["place"]
@@ -204,13 +207,8 @@ def _dog(
     return stage, (Actor("dog", status, look, at, contrast),)
 
 
-def _person(
-    attributes: Mapping[str, str],
-    plan: ScenePlan,
-    look: Look,
-    dice: Dice,
-    behind: tuple[Colour, Colour],
-) -> tuple[list[Piece], tuple[Actor, ...]]:
+def _person(staging: _Staging, look: Look) -> _Cast:
+    attributes, plan, dice, behind = staging
     status, place = attributes["status"], attributes["place"]
     stage: list[Piece] = []
     scale, x = dice.between(0.63, 0.79), dice.between(0.42, 0.58)
@@ -229,13 +227,8 @@ def _person(
     return stage, (Actor("person", status, look, at, _contrast(look, behind), seated),)
 
 
-def _things(
-    attributes: Mapping[str, str],
-    plan: ScenePlan,
-    looks: Mapping[str, Look],
-    dice: Dice,
-    behind: tuple[Colour, Colour],
-) -> tuple[list[Piece], tuple[Actor, ...]]:
+def _things(staging: _Staging, looks: Mapping[str, Look]) -> _Cast:
+    attributes, plan, dice, behind = staging
     stage: dict[str, Piece] = {}
     actors: list[Actor] = []
     taken: list[float] = []

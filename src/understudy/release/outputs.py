@@ -307,14 +307,7 @@ def open_release(folder: Path, shape: Shape | None) -> Source:
 
 
 def write_images(folder: Path, shape: Shape, out: Path, format: ReleaseFormat) -> None:
-    """Write the images of a release once more, in another format.
-
-    Args:
-        folder: The release.
-        shape: Of its images.
-        out: A new folder.
-        format: As of `understudy.data.write_release`.
-    """
+    """Write the images of a release once more, in another format."""
     from understudy.data import write_release
 
     source = open_release(folder, shape)

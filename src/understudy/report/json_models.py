@@ -205,15 +205,11 @@ class DataEntry(_Model):
     contact: str = Field("", description="Whom to ask about the release; empty: not said.")
 
 
-def _iso_day(text: str) -> str:
-    return date.fromisoformat(text).isoformat()
-
-
 class PrivacyFile(_Model):
     """``privacy.json``: the guarantee of a release. Public."""
 
     form: Literal["understudy-privacy/1"] = Field(alias="schema")
-    date: Annotated[str, AfterValidator(_iso_day)]
+    date: Annotated[str, AfterValidator(lambda day: date.fromisoformat(day).isoformat())]
     software: SoftwareEntry
     guarantee: GuaranteeEntry
     mechanism: dict[str, str]

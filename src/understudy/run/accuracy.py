@@ -36,7 +36,7 @@ from understudy.metrics.utility import (
 )
 from understudy.metrics.verdicts import judge_utility
 from understudy.report import ModelScore, read_score
-from understudy.run.config import RunConfig, unknown
+from understudy.run.config import RunConfig, require_known
 from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import Bars, duration
 
@@ -190,9 +190,7 @@ def usual_networks(release: Source) -> Sequence[Network]:
 def require_networks(networks: Sequence[str] | None) -> list[Network]:
     """The networks by their names, all of which exist."""
     known: dict[str, Network] = {name: name for name in WORDS}
-    for name in networks or ():
-        if name not in known:
-            raise unknown("network", name, list(WORDS))
+    require_known("network", networks or (), known)
     return [known[name] for name in networks or ()]
 
 

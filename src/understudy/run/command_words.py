@@ -67,12 +67,7 @@ def option_words(name: str, value: Any) -> list[str]:
 
 
 def same_command(config: RunConfig, **changes: Any) -> str:
-    """The command line of a run as it was asked, with some options changed.
-
-    Args:
-        config: What was asked.
-        changes: Options, by their names.
-    """
+    """The command line of a run as it was asked, with some options changed."""
     defaults = option_defaults()
     values = config.as_options()
     asked = {

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import os
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -144,9 +144,12 @@ class PrivacyOptions:
 
         if isinstance(self.epsilon, str):
             _ = part_of_budget(self.epsilon), Budget(1.0, self.delta)
-        else:
-            _ = self.budget
-            self._require_meant(self.epsilon)
+        elif self.budget.epsilon > LARGE_EPSILON and not self.accept_epsilon:
+            raise ConfigError(
+                f"epsilon {self.epsilon:g} protects next to nothing: an attacker may be right as "
+                f"good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
+                "--accept-epsilon says that it is meant"
+            )
         if self.delta > LARGE_DELTA and not self.accept_epsilon:
             raise ConfigError(
                 f"delta {self.delta:g} allows that a record is exposed outright with that "
@@ -160,14 +163,6 @@ class PrivacyOptions:
             raise ConfigError(
                 f"quality_share is {_MOST_QUALITY:.0%} at most, found {self.quality_share}: what "
                 "is measured has to be made first; 2% is usual"
-            )
-
-    def _require_meant(self, epsilon: float) -> None:
-        if epsilon > LARGE_EPSILON and not self.accept_epsilon:
-            raise ConfigError(
-                f"epsilon {epsilon:g} protects next to nothing: an attacker may be right as "
-                f"good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
-                "--accept-epsilon says that it is meant"
             )
 
     @property
@@ -388,11 +383,19 @@ def source_name(what: str, source: object) -> str:
     )
 
 
-def unknown(what: str, name: str, known: list[str]) -> ConfigError:
+def unknown(what: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that does not exist, with the nearest that does."""
-    near = difflib.get_close_matches(name, known, n=1)
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"unknown {what} {name!r}.{hint} There are: {', '.join(sorted(known))}")
+    return ConfigError(f"unknown {what} {name!r}.{hint} There are: {', '.join(names)}")
+
+
+def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse the first name that does not exist."""
+    for name in names:
+        if name not in known:
+            raise unknown(what, name, known)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -406,9 +409,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: expected 'name: value' lines, found {type(content).__name__}")
     known = run_options()
     options = {str(key).replace("-", "_"): value for key, value in content.items()}
-    for name in options:
-        if name not in known:
-            raise unknown(f"key in {path}:", name, list(known))
+    require_known(f"key in {path}:", options, known)
     if options.get("settings") is not None:
         options["settings"] = _read("settings", options["settings"], known)
     return options
@@ -421,9 +422,7 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
         ConfigError: An unknown or missing option, or a value of the wrong type or out of range.
     """
     known = run_options()
-    for name in options:
-        if name not in known:
-            raise unknown("option", name, list(known))
+    require_known("option", options, known)
     for name, remedy in _NEEDED.items():
         if options.get(name) in (None, ""):
             raise ConfigError(f"{name} is missing: {remedy}")
@@ -455,9 +454,7 @@ def make_params(params: type[Any], settings: Mapping[str, Any]) -> Any:
         ConfigError: An unknown setting, or a value of the wrong type or out of range.
     """
     known = declared_options(params)
-    for name in settings:
-        if name not in known:
-            raise unknown("setting", name, list(known))
+    require_known("setting", settings, known)
     return params(**{name: _read(name, value, known) for name, value in settings.items()})
 
 

@@ -308,8 +308,13 @@ def open_private(
         raise SourceError(f"{error}. {_size_remedy(config)}") from error
     if (column := config.privacy.unit_column) is not None and not source.has_units:
         raise SourceError(f"has no column {column!r} that says whose row it is", config.data.source)
-    if observer is None:  # a check says it beside all else
-        _require_declared_size(config, source.shape)
+    if observer is None and lacks_size(config, source.shape):  # a check says it beside all else
+        height, width = source.shape[:2]
+        raise ConfigError(
+            f"the images are {height} x {width} (height x width): no sum under noise carries so "
+            "many pixels, and samples would take minutes each. Ask for fewer with --size. "
+            f"{_size_remedy(config)}"
+        )
     return source
 
 
@@ -321,17 +326,6 @@ def lacks_size(config: RunConfig, shape: Shape) -> bool:
     """Whether a run that names no model would decode too large images, for want of a size."""
     undeclared = config.data.size is None and not _DECIDES_SIZE & set(named_roles(config.models))
     return undeclared and len(shape) == 3 and max(shape[:2]) > max(PROPOSED_SIDES)
-
-
-def _require_declared_size(config: RunConfig, shape: Shape) -> None:
-    """Refuse images that are too large to be released as they are, where no size is declared."""
-    if lacks_size(config, shape):
-        height, width = shape[:2]
-        raise ConfigError(
-            f"the images are {height} x {width} (height x width): no sum under noise carries so "
-            "many pixels, and samples would take minutes each. Ask for fewer with --size. "
-            f"{_size_remedy(config)}"
-        )
 
 
 def _size_remedy(config: RunConfig) -> str:

@@ -16,7 +16,7 @@ from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import home_path, write_whole
 from understudy.core.option import list_of_names
 from understudy.data.open_source import paths_of
-from understudy.run.config import make_config, parse_settings, read_config, unknown
+from understudy.run.config import make_config, parse_settings, read_config, require_known, unknown
 from understudy.run.select_config import make_select_config
 from understudy.run.yaml_files import read_yaml
 
@@ -109,14 +109,16 @@ def read_steps(
     steps: list[RecipeStep] = []
     for number, (command, options) in enumerate(_entries(path), 1):
         name = f"step {number} ({command})"
-        if command not in COMMANDS:
-            raise unknown(f"command in {path}:", command, list(COMMANDS))
+        require_known(f"command in {path}:", [command], COMMANDS)
         words = _words(name, commands[command], options)
         if any(one.name == "progress" for one in commands[command].params):
             words += ("--progress", progress)
         if yes and any(one.name == "yes" for one in commands[command].params):
             words += ("--yes",)
-        step = RecipeStep(name, command, options, words, _place(name, command, options))
+        key = "folder" if command in _AGAIN else "out"
+        if not options.get(key):
+            raise ConfigError(f"{name} names no {key}: say where it lies")
+        step = RecipeStep(name, command, options, words, home_path(str(options[key])))
         _check_line(step, commands[command])
         _check_inputs(step, steps)
         _check_place(step, steps)
@@ -178,14 +180,6 @@ def _value_words(parameter: Any, value: Any) -> list[str]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
-    """The folder that a step writes to."""
-    key = "folder" if command in _AGAIN else "out"
-    if not options.get(key):
-        raise ConfigError(f"{name} names no {key}: say where it lies")
-    return home_path(str(options[key]))
 
 
 def _check_line(step: RecipeStep, command: Any) -> None:

@@ -47,7 +47,14 @@ def connect_remote(context: Context, config: RunConfig, *, captioned: bool) -> R
     remote = remote_models(context)
     for role, model in remote.items():
         if reads_private(role):
-            _require_permitted(role, model, permitted)
+            if not model.loopback and model.host != permitted:
+                raise ConfigError(
+                    f"{flag_of(role)} {model.name} would send the private images, or what is said "
+                    f"of them, to {model.host}, which is not this machine. Nothing was sent and "
+                    "nothing was spent. Take a server on this machine (http://127.0.0.1:PORT/v1); "
+                    "or, knowing that no guarantee holds towards that host, add "
+                    f"--allow-remote-private {model.host}"
+                )
             if config.output.engine != "local":
                 raise ConfigError(
                     f"with --engine {config.output.engine} every worker would ask the server of "
@@ -69,17 +76,6 @@ def connect_remote(context: Context, config: RunConfig, *, captioned: bool) -> R
             "that host: leave it out"
         )
     return calls
-
-
-def _require_permitted(role: str, model: RemoteModel, permitted: str | None) -> None:
-    if model.loopback or model.host == permitted:
-        return
-    raise ConfigError(
-        f"{flag_of(role)} {model.name} would send the private images, or what is said of them, to "
-        f"{model.host}, which is not this machine. Nothing was sent and nothing was spent. Take a "
-        "server on this machine (http://127.0.0.1:PORT/v1); or, knowing that no guarantee holds "
-        f"towards that host, add --allow-remote-private {model.host}"
-    )
 
 
 def disclosed_to(context: Context) -> dict[str, str]:

@@ -152,13 +152,7 @@ def run_selection(
     *,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
-    """Carry out a configuration (see `select`).
-
-    Args:
-        config: What to do.
-        plan: With ``epsilon``: as for `understudy.run.synthesize.run`.
-        progress: Where events go, as for `understudy.synthesize`.
-    """
+    """Carry out a configuration (see `select`), shown as `understudy.run.synthesize.run` does."""
     if config.form == "differential privacy":
         return run(config.run, plan, progress=progress)
     with reporting(progress) as events:

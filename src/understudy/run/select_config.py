@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from understudy.core.entry_points import SELECTION_METHOD
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option
-from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
+from understudy.run.config import RunConfig, make_config, make_params, require_known, run_options
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from understudy.methods.base import Method
@@ -181,9 +181,7 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     from understudy.backends.option_reading import read_value
 
     known = select_options()
-    for name in options:
-        if name not in known:
-            raise unknown("option", name, list(known))
+    require_known("option", options, known)
     for name in ("candidates", "out", "keep"):
         if options.get(name) is None:
             raise ConfigError(f"{name} is missing: understudy select CANDIDATES --keep 50% --out D")

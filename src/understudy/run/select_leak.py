@@ -259,13 +259,6 @@ def copies_of(
     second nearest is as small as that of one private record in a hundred beside the others; or lies
     four times nearer to a private record than such records usually do to their nearest other one.
     How often a private record is as near to another one says what chance gives.
-
-    Args:
-        samples: Of the release, n.
-        embeddings: (n, d).
-        private: Of all private records, p.
-        private_embeddings: (p, d).
-        space: What the embeddings are, in words.
     """
     exact = copied(samples.digests, private.digests)
     asked = np.arange(len(private_embeddings))[some(len(private_embeddings), _ASKED)]

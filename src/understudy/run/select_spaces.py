@@ -161,12 +161,6 @@ def nearest_distances(
     A perceptual distance is too slow for all pairs: of each candidate the few records that are
     nearest in the space of the distances are compared, and the least counts. The images of the
     records that are compared are in memory at once; those of the candidates are read in turn.
-
-    Args:
-        candidates: All rows of their source.
-        records: Private ones, or non-members.
-        perceptual: What measures; None: the space itself.
-        events: Progress.
     """
     if perceptual is None:
         return -by_distance(candidates.distance, records.distance)

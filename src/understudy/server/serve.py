@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,6 +24,7 @@ from understudy.core.errors import ConfigError, InputError, packages_for
 from understudy.core.files import write_whole
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.core.types import Shape
+from understudy.core.version import understudy_version
 from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
 from understudy.methods.sanitize.pairing_code import PairingCode, is_private
@@ -163,10 +163,6 @@ class ServerOptions:
 
     def __call__(self) -> JobService:
         """Everything opened, the models loaded: what a worker process does first."""
-        try:
-            program = f"understudy {version('understudy')}"
-        except PackageNotFoundError:
-            program = "understudy"
         return JobService(
             self.store(),
             JobFolders(self.folder),
@@ -174,7 +170,7 @@ class ServerOptions:
             self.pipeline(),
             quotas=self.quotas,
             retention=self.retention_hours * 3600,
-            version=program,
+            version=f"understudy {understudy_version()}",
         )
 
 

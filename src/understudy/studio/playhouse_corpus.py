@@ -15,8 +15,7 @@ from functools import partial
 import numpy as np
 
 from understudy.core.phrases import EMPTY
-from understudy.core.types import Images
-from understudy.playhouse import DrawnImage, World
+from understudy.playhouse import World
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.grammar import describe
 from understudy.steps.hints import LIMBS, edges, skeleton
@@ -48,19 +47,6 @@ def playhouse_row(side: int, seed: int) -> CorpusRow:
     dice = Dice("captions", seed)
     more = [describe(image.attributes, dice) for _ in range(_CAPTIONS - 1)]
     room = {**image.attributes, "target": EMPTY}
-    return CorpusRow(
-        image=image.image,
-        captions=[image.caption, *more],
-        segments=image.segments,
-        edges=edges(image.image[None])[0],
-        pose=_skeletons(image),
-        attributes=image.attributes,
-        surroundings=[describe(room, dice) for _ in range(_SURROUNDINGS)],
-    )
-
-
-def _skeletons(image: DrawnImage) -> Images:
-    """The skeletons of all targets that have one."""
     poses = np.zeros_like(image.image)
     for instance in image.instances:
         if instance.name in LIMBS and instance.keypoints is not None:
@@ -68,4 +54,12 @@ def _skeletons(image: DrawnImage) -> Images:
                 instance.keypoints, instance.names, instance.name, image.image.shape[:2]
             )
             poses = np.maximum(poses, drawn)
-    return poses
+    return CorpusRow(
+        image=image.image,
+        captions=[image.caption, *more],
+        segments=image.segments,
+        edges=edges(image.image[None])[0],
+        pose=poses,
+        attributes=image.attributes,
+        surroundings=[describe(room, dice) for _ in range(_SURROUNDINGS)],
+    )

@@ -131,7 +131,7 @@ def paced(
         start = now = time.monotonic()
         for passes in (_PASSES_BEFORE, _PASSES_TIMED):
             start = time.monotonic()
-            train_network(task, replace(schedule, steps=passes), machine, report=_unreported)
+            train_network(task, replace(schedule, steps=passes), machine, report=lambda *_: None)
             now = time.monotonic()
         stage.network.load_state_dict(before)
         speed = _PASSES_TIMED / (now - start)
@@ -139,10 +139,6 @@ def paced(
         file.write_text(json.dumps(max(1, int(_MARGIN * speed * (until - now)))))
     steps = int(json.loads(file.read_text()))
     return replace(schedule, steps=steps, warmup=min(schedule.warmup, max(1, steps // 5)))
-
-
-def _unreported(stage: str, step: int, steps: int, losses: dict[str, float]) -> None:
-    """Passes that are timed are no part of the training."""
 
 
 class StudioTrainer:

@@ -102,7 +102,7 @@ class ChildJobs:
         self.folder = folder
         self._lock = threading.RLock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._asked: dict[str, ChildJob] = {}  # as read; what was asked never changes
+        self._jobs: dict[str, ChildJob] = {}  # as read; what was asked never changes
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tend, name="jobs", daemon=True)
 
@@ -122,10 +122,12 @@ class ChildJobs:
         """Ask for a command; where the same was asked for, with the same stamp, it is that job."""
         id = self.id_of(kind, words, stamp)
         with self._lock:
-            if (known := self.get(id)) is not None:
-                return known
+            if (earlier := self.get(id)) is not None:
+                return earlier
             job = ChildJob(id, kind, tuple(words), queue, about, time.time())
-            self._prune()
+            over = [one for one in self.all() if self._is_over(one)]
+            for one in over[: max(0, len(over) - _MOST_STORED)]:
+                shutil.rmtree(self.folder / one.id, ignore_errors=True)
             place = self.folder / id
             place.mkdir(mode=0o700, exist_ok=True)
             write_whole(place / "job.json", json.dumps(asdict(job)).encode())
@@ -142,13 +144,13 @@ class ChildJobs:
         if len(id) != 16 or not set(id) <= set("0123456789abcdef"):
             return None
         if not (self.folder / id / "job.json").exists():
-            self._asked.pop(id, None)
+            self._jobs.pop(id, None)
             return None
         try:
-            if id not in self._asked:
+            if id not in self._jobs:
                 values = read_json(self.folder / id / "job.json")
-                self._asked[id] = ChildJob(**{**values, "words": tuple(values["words"])})
-            return self._asked[id]
+                self._jobs[id] = ChildJob(**{**values, "words": tuple(values["words"])})
+            return self._jobs[id]
         except (RunError, TypeError, KeyError):
             return None
 
@@ -185,17 +187,17 @@ class ChildJobs:
             (one for one in reversed(lines) if str(one.get("event", "")).startswith("step_")), {}
         )
         fraction, took = step.get("fraction"), step.get("took", 0.0)
-        left = took * (1 / fraction - 1) if fraction and fraction < 1 and took > 1 else None
+        seconds_left = took * (1 / fraction - 1) if fraction and fraction < 1 and took > 1 else None
         notes = [str(one["message"]) for one in lines if one.get("event") == "warning"]
-        said = [str(one["text"]) for one in lines if "text" in one]
+        texts = [str(one["text"]) for one in lines if "text" in one]
         return JobReport(
             state,
             str(step.get("step", "")),
             1.0 if state == "finished" else fraction,
             float(lines[-1].get("seconds", 0.0)) if lines else 0.0,
-            left if state == "running" else None,
+            seconds_left if state == "running" else None,
             tuple(notes),
-            "\n".join(said[-20:]).removeprefix("understudy: ") if state == "failed" else "",
+            "\n".join(texts[-20:]).removeprefix("understudy: ") if state == "failed" else "",
             sum(self._is_before(one, job) for one in self.all()) if state == "queued" else 0,
         )
 
@@ -288,11 +290,6 @@ class ChildJobs:
     def _note_end(self, job: ChildJob, code: int | None) -> None:
         text = json.dumps({"code": -signal.SIGTERM if code is None else code})
         write_whole(self.folder / job.id / "end.json", text.encode())
-
-    def _prune(self) -> None:
-        over = [job for job in self.all() if self._is_over(job)]
-        for job in over[: max(0, len(over) - _MOST_STORED)]:
-            shutil.rmtree(self.folder / job.id, ignore_errors=True)
 
 
 def _tail(path: Path) -> str:

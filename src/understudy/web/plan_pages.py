@@ -240,7 +240,10 @@ class PlanPages:
             budget_bar=budget_bar(plan["spent"], plan["after"], plan["budget"]) if plan else (),
             values=options,
             shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
-            waits=sum(not studio.jobs.report(one).is_over for one in self._queued()),
+            waits=sum(
+                one.queue == studio.ledger_queue and not studio.jobs.report(one).is_over
+                for one in studio.jobs.all()
+            ),
             out=studio.roots.place(place),
             taken=_is_taken(place),
             back=link("/plan", *options.items()),
@@ -275,9 +278,6 @@ class PlanPages:
                 stamp=str(len(before)),
             )
         return moved("/run", run=studio.roots.place(place))
-
-    def _queued(self) -> list[ChildJob]:
-        return [job for job in self.studio.jobs.all() if job.queue == self.studio.ledger_queue]
 
     def _dry(
         self, source: str, values: Mapping[str, str], epsilon: float

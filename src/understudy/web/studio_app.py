@@ -230,10 +230,6 @@ class _Refusals:
 def serve_web(options: WebOptions, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; runs that were begun go on.
 
-    Args:
-        options: How.
-        announce: Given each line for the owner.
-
     Raises:
         ConfigError: The port is in use, or the host is not this machine.
     """

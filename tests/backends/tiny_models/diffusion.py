@@ -60,6 +60,14 @@ from understudy.backends.hub.pretrained import quiet
 
 SIZE = 32
 EMBEDDING = 32  # numbers of an image embedding
+TRANSFORMER = {
+    "hidden_size": 32,
+    "intermediate_size": 37,
+    "projection_dim": EMBEDDING,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+}
+BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 CARD = "---\nlicense: apache-2.0\n---\n# Random weights, for tests\n"
 
 
@@ -73,20 +81,8 @@ def tokenizer() -> CLIPTokenizer:
 
 
 def text_config(**changes: Any) -> CLIPTextConfig:
-    return CLIPTextConfig(
-        **{
-            "vocab_size": 514,
-            "bos_token_id": 512,
-            "eos_token_id": 513,
-            "pad_token_id": 513,
-            "hidden_size": 32,
-            "intermediate_size": 37,
-            "num_attention_heads": 4,
-            "num_hidden_layers": 2,
-            "projection_dim": 32,
-            **changes,
-        }
-    )
+    tokens = {"vocab_size": 514, "bos_token_id": 512, "eos_token_id": 513, "pad_token_id": 513}
+    return CLIPTextConfig(**{**tokens, **TRANSFORMER, **changes})
 
 
 def vae(latent: int = 4, **changes: Any) -> AutoencoderKL:
@@ -162,40 +158,33 @@ def controlnet(of: UNet2DConditionModel) -> ControlNetModel:
 
 
 def solver(**changes: Any) -> DPMSolverMultistepScheduler:
-    return DPMSolverMultistepScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, **changes
-    )
+    return DPMSolverMultistepScheduler(**BETAS, steps_offset=1, **changes)
 
 
 def scheduler() -> EulerDiscreteScheduler:
-    return EulerDiscreteScheduler(
-        beta_start=0.00085,
-        beta_end=0.012,
-        beta_schedule="scaled_linear",
-        steps_offset=1,
-        timestep_spacing="leading",
-    )
+    return EulerDiscreteScheduler(**BETAS, steps_offset=1, timestep_spacing="leading")
 
 
 def image_encoder() -> CLIPVisionModelWithProjection:
-    return CLIPVisionModelWithProjection(
-        CLIPVisionConfig(
-            hidden_size=32,
-            projection_dim=EMBEDDING,
-            intermediate_size=37,
-            num_attention_heads=4,
-            num_hidden_layers=2,
-            image_size=SIZE,
-            patch_size=8,
-        )
-    )
+    config = CLIPVisionConfig(**TRANSFORMER, image_size=SIZE, patch_size=8)
+    return CLIPVisionModelWithProjection(config)
+
+
+def texts() -> dict[str, Any]:
+    """The parts of a pipeline that read a prompt."""
+    return {"text_encoder": CLIPTextModel(text_config()), "tokenizer": tokenizer()}
+
+
+def projected(number: str = "", **changes: Any) -> dict[str, Any]:
+    """The same with a projection, for a pipeline that has several."""
+    encoder = CLIPTextModelWithProjection(text_config(**changes))
+    return {f"text_encoder{number}": encoder, f"tokenizer{number}": tokenizer()}
 
 
 def stable_diffusion() -> StableDiffusionPipeline:
     return StableDiffusionPipeline(
         vae=vae(),
-        text_encoder=CLIPTextModel(text_config()),
-        tokenizer=tokenizer(),
+        **texts(),
         unet=unet(),
         scheduler=scheduler(),
         safety_checker=None,
@@ -212,10 +201,8 @@ def inpainting() -> StableDiffusionInpaintPipeline:
 def sdxl() -> StableDiffusionXLPipeline:
     return StableDiffusionXLPipeline(
         vae=vae(),
-        text_encoder=CLIPTextModel(text_config()),
-        text_encoder_2=CLIPTextModelWithProjection(text_config(hidden_act="gelu")),
-        tokenizer=tokenizer(),
-        tokenizer_2=tokenizer(),
+        **texts(),
+        **projected("_2", hidden_act="gelu"),
         unet=unet(
             cross_attention_dim=64,
             addition_embed_type="text_time",
@@ -239,8 +226,7 @@ def unclip() -> StableUnCLIPImg2ImgPipeline:
         image_encoder=image_encoder(),
         image_normalizer=normalizer,
         image_noising_scheduler=DDPMScheduler(beta_schedule="squaredcos_cap_v2"),
-        tokenizer=tokenizer(),
-        text_encoder=CLIPTextModel(text_config()),
+        **texts(),
         unet=unclip_unet(),
         scheduler=solver(prediction_type="v_prediction"),
         vae=vae(),
@@ -283,13 +269,15 @@ def kandinsky_prior() -> KandinskyV22PriorPipeline:
     return KandinskyV22PriorPipeline(
         prior=prior,
         image_encoder=image_encoder(),
-        text_encoder=CLIPTextModelWithProjection(text_config()),
-        tokenizer=tokenizer(),
+        **projected(),
         scheduler=UnCLIPScheduler(
             variance_type="fixed_small_log", prediction_type="sample", clip_sample_range=10.0
         ),
         image_processor=None,
     )
+
+
+FLOW = {"shift_factor": 0.06, "use_quant_conv": False, "use_post_quant_conv": False}
 
 
 def sd3() -> StableDiffusion3Pipeline:
@@ -307,11 +295,9 @@ def sd3() -> StableDiffusion3Pipeline:
             out_channels=16,
         ),
         scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=vae(16, shift_factor=0.06, use_quant_conv=False, use_post_quant_conv=False),
-        text_encoder=CLIPTextModelWithProjection(text_config()),
-        tokenizer=tokenizer(),
-        text_encoder_2=CLIPTextModelWithProjection(text_config()),
-        tokenizer_2=tokenizer(),
+        vae=vae(16, **FLOW),
+        **projected(),
+        **projected("_2"),
         text_encoder_3=None,
         tokenizer_3=None,
     )
@@ -333,9 +319,8 @@ def flux() -> FluxPipeline:
     t5 = T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=37, num_layers=1, num_heads=4)
     return FluxPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=vae(16, shift_factor=0.06, use_quant_conv=False, use_post_quant_conv=False),
-        text_encoder=CLIPTextModel(text_config()),
-        tokenizer=tokenizer(),
+        vae=vae(16, **FLOW),
+        **texts(),
         text_encoder_2=T5EncoderModel(t5),
         tokenizer_2=t5_tokenizer(),
         transformer=FluxTransformer2DModel(

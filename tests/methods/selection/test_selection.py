@@ -76,16 +76,17 @@ def test_a_penalty_keeps_a_candidate_out():
     assert result.warnings == ()
 
 
-def test_a_pool_that_runs_dry_is_told():
-    penalties = Penalties(reconstruction=np.full(len(LABELS), 4.0))
-    result = select_candidates(proxy(), LABELS, BUDGETS, REFERENCE, penalties=penalties)
-    assert any("penalised the most" in warning for warning in result.warnings)
-
-
-def test_a_proxy_that_still_learns_is_told():
-    slow = proxy(steps=5, learning_rate=0.01)
-    result = select_candidates(slow, LABELS, BUDGETS, REFERENCE)
-    assert any("still falling" in warning for warning in result.warnings)
+@pytest.mark.parametrize(
+    ("settings", "penalty", "words"),
+    [
+        ({}, 4.0, "penalised the most"),  # the pool runs dry
+        ({"steps": 5, "learning_rate": 0.01}, 0.0, "still falling"),  # the proxy still learns
+    ],
+)
+def test_what_went_short_is_told(settings, penalty, words):
+    penalties = Penalties(reconstruction=np.full(len(LABELS), penalty))
+    result = select_candidates(proxy(**settings), LABELS, BUDGETS, REFERENCE, penalties=penalties)
+    assert any(words in warning for warning in result.warnings)
 
 
 def test_classes_that_run_short_are_told():
@@ -252,33 +253,25 @@ def test_candidates_of_other_classes_are_refused_by_name(tmp_path):
     check_refused(tmp_path, "yak", SourceError, candidates=others)
 
 
-def test_candidates_without_labels_are_refused(tmp_path):
+def test_candidates_without_labels_or_of_another_length_are_refused(tmp_path):
     np.savez(tmp_path / "bare.npz", embeddings=np.ones((9, 6), np.float32))
     check_refused(tmp_path, "no labels", SourceError, candidates=str(tmp_path / "bare.npz"))
-
-
-def test_candidates_of_another_length_are_refused(tmp_path):
     others = str(embeddings(tmp_path / "others.npz", dim=4))
     check_refused(tmp_path, "embeddings of 4 numbers", SourceError, candidates=others)
 
 
-def test_more_than_there_are_is_refused_before_anything_is_paid(tmp_path):
-    with pytest.raises(ConfigError, match="more than the 180 candidates"):
-        synthesize(**options(tmp_path, count=181))
-    assert not list((tmp_path / "out").rglob("*.npz"))
-
-
-def test_one_sample_is_no_share(tmp_path):
-    """--count 1 asks for one sample, and three classes need three."""
-    with pytest.raises(ConfigError, match="1 samples for 3 classes"):
-        synthesize(**options(tmp_path, count=1))
-
-
-def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
-    settings = {"rounds": 2, "learning_rate": 1e30}
-    with pytest.raises(ConfigError, match="smaller learning_rate"), np.errstate(all="ignore"):
-        synthesize(**options(tmp_path, settings=settings))
-    assert not list((tmp_path / "out" / "owner").rglob("stages/*.npz"))
+@pytest.mark.parametrize(
+    ("changes", "words", "unwritten"),
+    [
+        ({"count": 181}, "more than the 180 candidates", "*.npz"),
+        ({"count": 1}, "1 samples for 3 classes", "*.npz"),  # one sample, and no share of all
+        ({"settings": {"rounds": 2, "learning_rate": 1e30}}, "smaller learning", "stages/*.npz"),
+    ],
+)
+def test_what_is_refused_before_anything_is_paid(tmp_path, changes, words, unwritten):
+    with pytest.raises(ConfigError, match=words), np.errstate(all="ignore"):
+        synthesize(**options(tmp_path, **changes))
+    assert not list((tmp_path / "out").rglob(unwritten))
 
 
 @pytest.mark.parametrize(

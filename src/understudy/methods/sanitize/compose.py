@@ -156,10 +156,10 @@ class Composer:
             images, truth = self._in_rounds(
                 lambda missing: self._as_drawn(class_name, missing, rng), self._whole_images(count)
             )
-        composed, boxes = self._in_rounds(
+        more_images, more_truth = self._in_rounds(
             lambda missing: self._batch(class_name, missing, rng), count - len(images)
         )
-        images, truth = images + composed, truth + boxes
+        images, truth = images + more_images, truth + more_truth
         if not images:
             raise RunError(
                 "no image came out without a second object: the generator draws what it is not "
@@ -178,8 +178,8 @@ class Composer:
             missing, batch = count - len(images), self._settings.batch
             for start in range(0, missing, batch):
                 self._beat()
-                drawn, boxes = make(min(batch, missing - start))
-                images += drawn
+                batch_images, boxes = make(min(batch, missing - start))
+                images += batch_images
                 truth += boxes
             if len(images) == count:
                 break
@@ -259,11 +259,11 @@ class Composer:
             self._pools[part] = self._pool(part, rng)
         pool = self._pools[part]
         cutout = pool[int(rng.integers(len(pool)))]
-        known = self._material.references.get(part)
+        references = self._material.references.get(part)
         low, high = self._settings.scale
         share = cutout.share * rng.uniform(low, high)
-        if known is not None and len(known.boxes):
-            box = known.boxes[int(rng.integers(len(known.boxes)))] / self._side
+        if references is not None and len(references.boxes):
+            box = references.boxes[int(rng.integers(len(references.boxes)))] / self._side
             share = float(max(box[2:] - box[:2]))
         return self._sized(cutout, share, rng)
 
@@ -280,11 +280,11 @@ class Composer:
         Raises:
             RunError: The segmenter finds it in none of them.
         """
-        known = self._material.references.get(part)
-        if known is not None and len(known.images) and part not in self._material.tuned:
-            pairs = zip(known.images, known.masks, strict=True)
-            own = [Cutout.of(image, mask) for image, mask in pairs]
-            usable = [one for one in own if one is not None]
+        references = self._material.references.get(part)
+        if references is not None and len(references.images) and part not in self._material.tuned:
+            pairs = zip(references.images, references.masks, strict=True)
+            cutouts = [Cutout.of(image, mask) for image, mask in pairs]
+            usable = [one for one in cutouts if one is not None]
             if self._request.parts[part].level == 1:
                 usable += self._cutouts(part, None, len(usable), rng)
         else:
@@ -383,12 +383,14 @@ class Composer:
         rng: np.random.Generator,
         support: NDArray[np.bool_] | None = None,
     ) -> list[Placement]:
-        taken = np.zeros((self._side, self._side), bool)
+        occupied = np.zeros((self._side, self._side), bool)
         result = []
         for cutout in cast:
             anywhere = self._settings.mask == "random"
-            one = placed(cutout, self._side, rng, support=support, taken=taken, anywhere=anywhere)
-            taken[one.area] |= one.cutout.mask
+            one = placed(
+                cutout, self._side, rng, support=support, taken=occupied, anywhere=anywhere
+            )
+            occupied[one.area] |= one.cutout.mask
             result.append(one)
         return result
 
@@ -402,9 +404,9 @@ class Composer:
         images: list[NDArray[np.uint8]] = []
         truth: list[Found] = []
         for _ in range(self._settings.rooms):  # what was dropped gets another room
-            drawn = self._fill(canvases, owners, rng)
-            second = self._second_objects(drawn, owners)
-            for image, one in zip(drawn[~second], owners[~second], strict=True):
+            scenes = self._fill(canvases, owners, rng)
+            second = self._second_objects(scenes, owners)
+            for image, one in zip(scenes[~second], owners[~second], strict=True):
                 images.append(self._finished(image, one))
                 truth.append(self._truth(one))
             canvases, owners = canvases[second], owners[second]

@@ -75,7 +75,7 @@ class Page:
         """Whether the decoded values of a dataset are known: earlier versions stored none."""
         values = fingerprint.values
         return values is None or any(
-            known.values is not None and known.values.is_of(values) for known in self.sketches
+            sketch.values is not None and sketch.values.is_of(values) for sketch in self.sketches
         )
 
     def without(self, returned: Collection[ReleaseKey]) -> Page:
@@ -132,9 +132,11 @@ class Book:
             if any(known.is_of(sketch) for known in page.sketches):
                 return page, True
         overlapping = {page.id for page in self.overlapping([sketch])}
-        ranked = [(max(k.similarity(sketch) for k in p.sketches), p) for p in self.pages.values()]
-        ranked.sort(key=lambda pair: -pair[0])  # stable: of equals the first registered
-        for similarity, page in ranked:
+        by_similarity = [
+            (max(k.similarity(sketch) for k in p.sketches), p) for p in self.pages.values()
+        ]
+        by_similarity.sort(key=lambda pair: -pair[0])  # stable: of equals the first registered
+        for similarity, page in by_similarity:
             if similarity >= SAME and overlapping <= {
                 answerable.id for answerable in self.answerable(page)
             }:
@@ -148,33 +150,33 @@ class Book:
         matches = matches or [a for a in pages if name_or_id and a.id.startswith(name_or_id)]
         if len(matches) == 1:
             return matches[0]
-        listed = ", ".join(f"{a.id} ({a.name})" for a in matches or pages) or "none yet"
+        names = ", ".join(f"{a.id} ({a.name})" for a in matches or pages) or "none yet"
         problem = "more than one dataset" if matches else "no dataset"
         raise LedgerError(
-            f"the ledger knows {problem} called {name_or_id!r}; use the id of one of: {listed}"
+            f"the ledger knows {problem} called {name_or_id!r}; use the id of one of: {names}"
         )
 
     def fingerprint(self, stored: Sketch) -> Fingerprint | None:
         """That of the rows with these stored bytes, decoded values included; None: not known."""
-        known = (one for page in self.pages.values() for one in page.sketches)
-        return next((one for one in known if one.values and one.stored == stored), None)
+        fingerprints = (one for page in self.pages.values() for one in page.sketches)
+        return next((one for one in fingerprints if one.values and one.stored == stored), None)
 
     def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
         """See `Ledger.shared_records`."""
-        shared = []
+        overlaps = []
         for page in self.pages.values():
             kinds = [one.shared(records) for one in page.sketches]
             stored, values, looks = (set[int]().union(*parts) for parts in zip(*kinds, strict=True))
             if stored or values or looks:
                 counts = len(stored), len(values - stored), len(looks - values - stored)
-                shared.append(SharedRecords(page.dataset(), *counts))
-        return shared
+                overlaps.append(SharedRecords(page.dataset(), *counts))
+        return overlaps
 
     def disclosed(self, page: Page, disclosure: Disclosure) -> list[LedgerEntry]:
         """The rows that record a disclosure, or new details of it; none where all is recorded."""
-        known = page.disclosures.get(disclosure.run)
-        if known is not None:
-            if disclosure.details.items() <= known.details.items():
+        former = page.disclosures.get(disclosure.run)
+        if former is not None:
+            if disclosure.details.items() <= former.details.items():
                 return []
             more = {"run": disclosure.run, "details": dict(disclosure.details)}
             pages = [one for one in self.pages.values() if disclosure.run in one.disclosures]
@@ -185,8 +187,8 @@ class Book:
         if disclosure.pool is not None:
             entry["sketch"] = disclosure.pool.to_json()
         entries = [{"kind": "disclosure", "dataset": page.id, **entry}]
-        shared = {"kind": "shared disclosure", "run_on": page.id, **entry}
-        return entries + [{**shared, "dataset": one.id} for one in self.answerable(page)[1:]]
+        elsewhere = {"kind": "shared disclosure", "run_on": page.id, **entry}
+        return entries + [{**elsewhere, "dataset": one.id} for one in self.answerable(page)[1:]]
 
     def selections_of(self, pool: Sketch) -> list[tuple[Page, Disclosure]]:
         """The selections that were disclosed of candidates with this fingerprint, or nearly it."""
@@ -208,8 +210,8 @@ class Book:
             release = dict(zip(("run", "stage", "attempt"), key, strict=True))
             for page in self.pages.values():
                 if key in page.charged:
-                    own = self.charges[key][0] == page.id
-                    kind = "return" if own else "shared return"
+                    is_first = self.charges[key][0] == page.id
+                    kind = "return" if is_first else "shared return"
                     entries.append({"kind": kind, "dataset": page.id, **release})
         return entries
 
@@ -260,8 +262,8 @@ class Book:
 
     def _measure(self, entry: LedgerEntry) -> None:
         disclosures = self.pages[entry["dataset"]].disclosures
-        known = disclosures[entry["run"]]
-        disclosures[entry["run"]] = replace(known, details={**known.details, **entry["details"]})
+        former = disclosures[entry["run"]]
+        disclosures[entry["run"]] = replace(former, details={**former.details, **entry["details"]})
 
     def _end(self, entry: LedgerEntry) -> None:
         self.pages[entry["dataset"]].ends.add((entry["kind"], entry["run"]))
@@ -332,11 +334,11 @@ def charge_entries(
 ) -> list[LedgerEntry]:
     """The rows of charges of a run on the first of these datasets, which concerns all of them."""
     protects = {"unit": unit, "adjacency": adjacency}
-    charged = [{**protects, **charge_entry(charge)} for charge in charges]
+    contents = [{**protects, **charge_entry(charge)} for charge in charges]
     entries: list[LedgerEntry] = []
     for number, page in enumerate(pages):
         kind = {"kind": "shared charge", "run_on": pages[0].id} if number else {"kind": "charge"}
-        entries += [{**kind, "dataset": page.id, **entry} for entry in charged]
+        entries += [{**kind, "dataset": page.id, **entry} for entry in contents]
     return entries
 
 
@@ -361,8 +363,8 @@ def row_of(link: Link) -> LedgerRow:
 def row_label(link: Link) -> str:
     """A row's name in messages, whatever its text has become."""
     entry = _object(link.entry)
-    known = [f"{k} {entry[k]}" for k in ("run", "stage", "attempt", "dataset") if k in entry]
-    return f"row {link.seq} ({', '.join([str(entry.get('kind', 'unreadable')), *known])})"
+    fields = [f"{k} {entry[k]}" for k in ("run", "stage", "attempt", "dataset") if k in entry]
+    return f"row {link.seq} ({', '.join([str(entry.get('kind', 'unreadable')), *fields])})"
 
 
 def _object(text: str) -> dict[str, Any]:
