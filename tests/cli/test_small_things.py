@@ -274,9 +274,9 @@ def test_a_plugins_dataset_gets_a_budget_before_its_first_run(tmp_path):
     """It was looked for among the names that the ledger knows, as if it were no dataset."""
     ledger = str(tmp_path / "ledger.db")
     source = "playhouse:pet-status?homes=2&per_home=3"
-    account = set_dataset_budget(source, 2.0, 1e-5, ledger, size=16)
+    account = set_dataset_budget(source, 2.0, 1e-5, ledger)
     assert account.dataset.budget.epsilon == 2.0
-    assert dataset_account(source, ledger, size=16).dataset.id == account.dataset.id
+    assert dataset_account(source, ledger).dataset.id == account.dataset.id
     with pytest.raises(SourceError, match="no such file or folder, and"):
         set_dataset_budget("nowhere", 2.0, 1e-5, ledger)
 

@@ -86,7 +86,7 @@ def test_sixteen_bits_need_a_window(format: str) -> None:
     values = np.array([[0, 257, 128 * 257, 65_535, 65_406, 65_407]], np.uint16)
     data = saved(Image.fromarray(values), format)
     for read in (header, decode):
-        with pytest.raises(BadImage, match=r"16 bits.*\?window=CENTRE,WIDTH"):
+        with pytest.raises(BadImage, match=r"16 bits.* from 0 to 65,535: .*\?window=CENTRE,WIDTH"):
             read(data)
     whole = Reading(Window(32_768, 65_536))
     assert decode(data, reading=whole)[0, :, 0].tolist() == [0, 1, 128, 255, 254, 255]

@@ -112,11 +112,14 @@ def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, 
         measured(COVERAGE, 0.0, 0.9, label="cat"),
         measured(FID, 12.0, 2.5),
     ]
-    found = verdicts.judge_fidelity(values, 50)
+    found = verdicts.judge_fidelity(values, 50, 10)
     assert found.grade == grade
     assert "FID 12 (2.5)" in found.sentence
-    assert verdicts.judge_fidelity(values[3:], 50).grade == "unknown"
-    assert verdicts.judge_fidelity(values, 49).grade == "unknown"
+    assert verdicts.judge_fidelity(values[3:], 50, 2).grade == "unknown"
+    assert verdicts.judge_fidelity(values, 49, 2).grade == "unknown"
+    few = verdicts.judge_fidelity(values, 149, 30)
+    assert (few.grade, "149 of a side, and 150" in few.sentence) == ("unknown", True)
+    assert verdicts.judge_fidelity(values, 150, 30).grade == grade
 
 
 @pytest.mark.parametrize(("value", "grade"), [(0.88, "good"), (0.78, "fair"), (0.3, "poor")])

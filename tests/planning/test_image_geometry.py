@@ -266,14 +266,8 @@ def test_a_planted_border_is_cropped_padded_or_squeezed(tmp_path: Path) -> None:
     assert (stretched[:, 9:11] == 120).all()
 
 
-def test_a_fit_reaches_a_ledger_a_selection_and_an_audit(tmp_path: Path) -> None:
+def test_a_fit_reaches_a_selection_and_an_audit(tmp_path: Path) -> None:
     mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40)] * 4)
-    sized, ledger = ("--size", "16", "--fit", "crop"), ("--ledger", str(tmp_path / "l.db"))
-    ended = CliRunner().invoke(
-        app, ["ledger", "set-budget", str(mixed), "--epsilon", "1", *sized, *ledger]
-    )
-    assert ended.exit_code == 0, ended.output
-    assert CliRunner().invoke(app, ["ledger", "show", str(mixed), *sized, *ledger]).exit_code == 0
     kept = understudy.select(
         mixed, out=tmp_path / "kept", keep="50%", size=16, fit="crop", candidates_public=True
     )

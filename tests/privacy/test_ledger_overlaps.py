@@ -156,7 +156,7 @@ def test_what_the_parts_protect_must_be_what_the_union_protects(
 ) -> None:
     ledger.charge(known["B"].id, charge("r1", mu=0.1), unit="patient", adjacency="add-remove")
     union = ledger.register(UNION)
-    with pytest.raises(LedgerError, match=r"charged to B \(id .* protects one patient"):
+    with pytest.raises(LedgerError, match=r"charged to B \(id .* has the unit: patient, "):
         ledger.charge(union.id, charge("r2", mu=0.1), **IMAGE)
     assert spent(ledger, known["A"]) == 0.0
     ledger.charge(union.id, charge("r2", mu=0.1), unit="patient", adjacency="add-remove")

@@ -56,6 +56,12 @@ def test_other_private_rows_are_a_note(make: Make) -> None:
     assert note.startswith("Measured with different rows (a: private: 100; b: private: 50)")
 
 
+def test_a_run_that_measured_accuracy_alone_has_no_settings_that_differ(make: Make) -> None:
+    alone = Evaluation(figures(0.8).values)
+    (note,) = compare_releases([make("a", 1, figures(0.6)), make("b", 4, alone)]).notes
+    assert note.startswith("Not evaluated yet: b. ")
+
+
 @pytest.mark.parametrize(
     ("change", "note"),
     [

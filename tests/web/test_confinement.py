@@ -59,6 +59,25 @@ def test_a_dataset_holds_no_link_that_leads_out(roots: FolderRoots, tmp_path: Pa
         roots.dataset("root/inside")
 
 
+def test_how_files_are_read_stands_after_a_dataset(roots: FolderRoots, tmp_path: Path) -> None:
+    inside = tmp_path / "root" / "inside"
+    (inside / "leak.png").unlink()
+    assert roots.source("root/near") == (inside, str(inside))
+    assert roots.source("root/near?window=9,8") == (inside, f"{inside}?window=9,8")
+    assert roots.named("test", "root/near?folders=all") == f"{inside}?folders=all"
+    with pytest.raises(ConfigError, match="unknown option 'folder'"):
+        roots.source("root/near?folder=/etc")
+    for place in ("root/../secret", "root/leak", "root/near/a.png?x=1/../../..", "/etc"):
+        with pytest.raises(ConfigError):
+            roots.source(f"{place}?folders=all")
+    with pytest.raises(OutsideRoots):
+        roots.source("root/near?folders=" + "a" * 300)
+    (tmp_path / "root" / "what?").mkdir()  # a name of its own, with such a sign in it
+    assert roots.source("root/what?")[1] == str(tmp_path / "root" / "what?")
+    with pytest.raises(OutsideRoots):
+        roots.source("root/what??folders=all")
+
+
 def test_links_are_not_listed(roots: FolderRoots) -> None:
     assert [one.name for one in roots.entries("root")] == ["inside"]
 

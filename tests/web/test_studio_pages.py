@@ -510,6 +510,24 @@ def test_a_dataset_gets_a_total_before_its_first_run(site: Site, with_pages: Com
     assert outside.status_code == 400
 
 
+def test_images_of_sixteen_bits_get_a_window_on_the_page(site: Site, with_pages: Commands) -> None:
+    """The page said to write it after the name, and had no field that a name is written in."""
+    for k, label in enumerate("aabb"):
+        (site.root / "deep" / label).mkdir(parents=True, exist_ok=True)
+        pixels = np.full((9, 9), 900 + k, np.uint16)
+        Image.fromarray(pixels).save(site.root / "deep" / label / f"{k}.png")
+    site.commands, _ = with_pages, site.enter()
+    for name, words in (("data/deep", "from 900 to 900"), ("data/deep?window=900,99", "accepted")):
+        site.get("/data", source=name)
+        site.work()
+        page = site.get("/data", source=name).text
+        assert words in page
+        assert f'name="source" value="{name}"' in page
+    site.get("/plan", source=name, epsilon="1")
+    site.work()
+    assert "deep?window=900,99" in site.get("/plan", source=name, epsilon="1").text
+
+
 def test_the_slider_says_what_the_release_will_state() -> None:
     """73.1 % is e / (e + 1), as (epsilon, 0)-DP allows; delta adds next to nothing."""
     risk = risk_of(1.0, 1e-5)

@@ -129,7 +129,9 @@ def _show(evaluation: Evaluation) -> None:
             _console.print(_table(f"{group} (owner only)", values))
     labels = {value.label for value in evaluation.values if value.label}
     if labels:
-        _console.print(f"values of {len(labels)} classes: --table FILE.csv or the report")
+        _console.print(
+            f"by class, where rows are enough ({len(labels)}): --table FILE.csv or the report"
+        )
     if advice := evaluation.settings.get("advice"):
         _console.print(f"advice: {advice}")
     for left in evaluation.settings.get("left_out", ()):

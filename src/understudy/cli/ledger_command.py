@@ -22,9 +22,6 @@ ledger_app = typer.Typer(help="What was spent on which dataset.", no_args_is_hel
 _Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
 Url = Annotated[str | None, typer.Option("--ledger", help="Path or URL of the ledger.")]
 
-_READING = ("size", "fit", "skip_bad")
-"""The options of a run by which a dataset can be opened; the ledger knows it whatever they are."""
-
 
 @ledger_app.command("list")
 def list_command(ledger: Url = None, as_json: AsJson = False) -> None:
@@ -39,7 +36,7 @@ def list_command(ledger: Url = None, as_json: AsJson = False) -> None:
 
 
 @ledger_app.command("show")
-@options_of_a_run(*_READING)
+@options_of_a_run("skip_bad")
 def show_command(
     source: _Source, ledger: Url = None, as_json: AsJson = False, **given: Any
 ) -> None:
@@ -54,7 +51,7 @@ def show_command(
 
 
 @ledger_app.command("set-budget")
-@options_of_a_run(*_READING)
+@options_of_a_run("skip_bad")
 def set_budget_command(
     source: _Source,
     epsilon: Annotated[float, typer.Option(help="Total for everything ever released.")],

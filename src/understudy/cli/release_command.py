@@ -149,4 +149,6 @@ def train_command(
     _console.print(f"network:  {trained.network}, {origin}")
     _console.print(f"takes:    {trained.source} ({shape} numbers a row)")
     _console.print(f"gives:    scores of {', '.join(trained.classes)}")
-    _console.print("how good it is on real data, nobody has measured: understudy evaluate --test")
+    _console.print(
+        f"how good it is: understudy evaluate --model {trained.path} --real SOURCE --test SOURCE"
+    )

@@ -45,7 +45,7 @@ class RunPrinter:
             if plan.calls:
                 self._print(f"requests:  {_all_calls(plan.calls)}")
             notes = list(plan.notes)
-            if options := _undeclared(plan.premises):
+            if options := words_of_cover(plan.premises):
                 notes.insert(1, options)  # only one of the notes on spending matters more
             self._print_notes(notes, _NOTES_OF_PLAN - bool(plan.calls))
         if self.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -247,7 +247,7 @@ def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
             yield from ((stage.name, stage) for stage in (first, *others))
 
 
-def _undeclared(premises: Sequence[Premise]) -> str:
+def words_of_cover(premises: Sequence[Premise]) -> str:
     """The options that would bring under the guarantee what is inferred from private records."""
     from understudy.run.run_record import declaring_options
 
@@ -265,7 +265,7 @@ def _premises(premises: Sequence[Premise]) -> None:
         if of_origin:
             listed = "; ".join(f"{premise.name} {_short(premise.value)}" for premise in of_origin)
             _console.print(f"{words}: {listed}")
-    if options := _undeclared(premises):
+    if options := words_of_cover(premises):
         _console.print(options)
 
 

@@ -451,7 +451,7 @@ def require_declared(names: Iterable[str], declared: Sequence[str], location: st
     if undeclared:
         listed = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
         raise SourceError(
-            f"has images of {len(undeclared)} class(es) that --classes does not declare: {listed} "
+            f"has images of classes that --classes does not declare: {listed} "
             f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
             "Nothing was spent",
             location,

@@ -274,10 +274,11 @@ def _is_windowed(image: Image.Image, reading: Reading) -> bool:
     """Whether a declared window applies."""
     deep = image.mode in _SIXTEEN_BITS or image.mode == "I"
     if deep and reading.window is None:
+        least, most = image.getextrema()
         raise DeepImage(
-            "has grey values of 16 bits or more: say which are black and white with "
-            "'?window=CENTRE,WIDTH' after the name of the dataset, such as '?window=32768,65536' "
-            "for all of 16 bits, or '?window=2048,4096' for 12"
+            f"has grey values of 16 bits or more, in this image from {least:,} to {most:,}: say "
+            "which are black and white with '?window=CENTRE,WIDTH' after the name of the dataset, "
+            "such as '?window=32768,65536' for all of 16 bits, or '?window=2048,4096' for 12"
         )
     return deep or (image.mode == "F" and reading.window is not None)
 

@@ -201,7 +201,9 @@ class _Measurement:
         if self.options.trains:
             whole.add(self._trained())
         judged = [
-            verdicts.judge_fidelity(whole.values, min(len(side.indices) for side in sides)),
+            verdicts.judge_fidelity(
+                whole.values, min(len(side.indices) for side in sides), len(self._classes())
+            ),
             verdicts.judge_utility(whole.values),
             verdicts.judge_leakage(leakage, results),
             verdicts.judge_attacks(results, leakage),

@@ -41,8 +41,8 @@ _MANY = 200  # non-members, at least, that say where 1 % false alarms lie
 _UNSEEN = 0.2
 """Part of a release up to which near-copies that cannot be told from chance leave it good."""
 
-_COMPARABLE = 10 * NEAREST_NEIGHBOURS
-"""Rows of a side from which on balls about them tell a release that lacks a part of the data."""
+_LEAST_CLASSES = 10
+"""As many times the nearest neighbours are the least rows of a side; of more classes, as many."""
 
 _ALIKE = 0.05
 """Distances are alike where one is larger than another with a probability so near to a half."""
@@ -105,12 +105,16 @@ class Attacks:
         return self.blind is not None and self.blind.auc.low > HOPELESS
 
 
-def judge_fidelity(values: Sequence[MetricValue], rows: int) -> Verdict:
-    """By precision and coverage, over what held-out real records reach with as many rows."""
-    limits = PRECISION.limits
+def judge_fidelity(values: Sequence[MetricValue], rows: int, classes: int) -> Verdict:
+    """By precision and coverage, over what held-out real records reach with as many rows.
+
+    A ball about a row reaches its nearest neighbours. Where a class has fewer rows, it holds those
+    of other classes, and a release that lacks the class seems to have it.
+    """
+    limits, least = PRECISION.limits, NEAREST_NEIGHBOURS * max(_LEAST_CLASSES, classes)
     rule = (
         f"Good: precision and coverage reach {limits.good:.0%} of what held-out real records "
-        f"reach; fair: {limits.fair:.0%}. Not judged with fewer than {_COMPARABLE} rows of a side."
+        f"reach; fair: {limits.fair:.0%}. Not judged with fewer than {least} rows of a side."
     )
     of_all = {
         value.metric.key: value
@@ -118,8 +122,9 @@ def judge_fidelity(values: Sequence[MetricValue], rows: int) -> Verdict:
         if not value.label and value.baseline is not None
     }
     judged = [of_all[metric.key] for metric in (PRECISION, COVERAGE) if metric.key in of_all]
-    if not judged or rows < _COMPARABLE:
-        return Verdict("fidelity", "unknown", "There are too few records to compare.", rule)
+    if not judged or rows < least:
+        words = f"There are too few records to compare: {rows} of a side, and {least} are needed."
+        return Verdict("fidelity", "unknown", words, rule)
     grade = limits.grade(min(one.value / max(one.baseline or 0.0, 1e-9) for one in judged))
     reached = " and ".join(
         f"{value.name} {value.value:.2f} (held-out real records: {value.baseline:.2f})"

@@ -245,8 +245,8 @@ def composed(receipts: Sequence[Receipt], delta: float) -> Receipt:
     for other in receipts:
         if (other.unit, other.adjacency) != (first.unit, first.adjacency):
             raise ConfigError(
-                f"one guarantee protects one {first.unit} under {first.adjacency} and another one "
-                f"{other.unit} under {other.adjacency}: the two do not compose. Nothing was spent. "
+                f"one guarantee has the unit: {first.unit}, {first.adjacency}; and another one: "
+                f"{other.unit}, {other.adjacency}. The two do not compose. Nothing was spent. "
                 "Take releases of the same unit and adjacency as the run"
             )
         _require_accounted(other)

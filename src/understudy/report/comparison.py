@@ -174,7 +174,8 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
     ]
     if len({release.record.classes for release in releases}) > 1:
         notes.append("The classes differ: figures over all rows do not compare.")
-    measured = [release for release in releases if release.evaluation]
+    # the accuracies of a run with a test set have no settings: nobody evaluated the release
+    measured = [one for one in releases if one.evaluation and one.evaluation.settings]
     keys = dict.fromkeys(key for release in measured for key in release.evaluation.settings)  # type: ignore[union-attr]
     for key in keys:
         if key in _OF_ONE_RELEASE:
@@ -183,10 +184,10 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
         if len(set(texts)) > 1:
             each = _each([release.name for release in measured], texts)
             notes.append(f"Measured with different {key} ({each}): those numbers do not compare.")
-    missing = [release.name for release in releases if release.evaluation is None]
+    missing = [release.name for release in releases if release not in measured]
     if missing:
         notes.append(
-            f"Not measured yet: {', '.join(missing)}. Run `understudy evaluate` on it, with the "
+            f"Not evaluated yet: {', '.join(missing)}. Run `understudy evaluate` on it, with the "
             "same --real and --test as the others."
         )
     return notes

@@ -15,7 +15,7 @@ NAMES = {
     "public_guarantee": "guarantee of the public images",
     "class_folders": "folder of each class",
     "class_size_noise": "noise of a class size (standard deviation)",
-    "class_sizes": "units of each class (DP)",
+    "class_sizes": "units of each class, as sums count them (DP)",
     "clip_norm": "norm that contributions are clipped to",
     "clip_radius": "clipping radius",
     "clusters": "clusters per class",
@@ -96,7 +96,15 @@ NAMES = {
 }
 """The name of a setting, a fact or a part of a measurement to what a reader understands."""
 
+_FACTS = {"components": "Gaussians of all classes"}
+"""Facts that have the name of a setting which is another thing."""
+
 
 def readable(name: object) -> str:
     """The name as a reader understands it; of one that is not known, its words."""
     return NAMES.get(str(name), str(name).replace("_", " "))
+
+
+def readable_fact(name: str) -> str:
+    """The name of a fact of a release, as a reader understands it."""
+    return _FACTS.get(name) or readable(name)

@@ -50,7 +50,7 @@ REMOTE = (
 """The first of what is not covered, where a model that saw private images ran elsewhere."""
 
 NOT_COVERED = (
-    "Other releases from the same images. Their guarantees add up; the total is in the owner's "
+    "Other releases from the same images, earlier or later. Their guarantees add up in the owner's "
     "ledger, which is not part of this folder.",
     "What is true of the images as a whole, or of a class of them. Learning that is the purpose.",
     "Groups of units: the bound weakens with the size of the group, as stated. Near-copies of an "

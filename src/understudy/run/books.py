@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from understudy.core.errors import ConfigError, LedgerError, SourceError
 from understudy.privacy.budget import Budget, part_of_budget
@@ -112,17 +112,7 @@ def preview_run(
         return book.preview(id, [event], unit=unit, adjacency=adjacency, delta=budget.delta)
 
 
-class LedgerReading(TypedDict, total=False):
-    """How the files of a dataset are opened, as `understudy.data.open_source` takes it."""
-
-    size: int | None
-    fit: Literal["stretch", "crop", "pad"]
-    skip_bad: bool
-
-
-def dataset_account(
-    source: str, ledger: str | None, **reading: Unpack[LedgerReading]
-) -> DatasetAccount:
+def dataset_account(source: str, ledger: str | None, *, skip_bad: bool = False) -> DatasetAccount:
     """One dataset, found by its files, or by its name or id in the ledger.
 
     Raises:
@@ -130,7 +120,7 @@ def dataset_account(
         SourceError: Neither a dataset that can be read nor a name in the ledger.
     """
     with Ledger(ledger) as book:
-        dataset = _find(book, source, reading)
+        dataset = _find(book, source, skip_bad)
         rows, concerned = tuple(book.rows(dataset.id)), tuple(book.concerned(dataset.id))
         return replace(_account(book, dataset), rows=rows, concerned=concerned)
 
@@ -141,13 +131,13 @@ def _is_place(source: str) -> bool:
     return has_prefix(source) or bool(paths_of(source))
 
 
-def _find(book: Ledger, source: str, reading: LedgerReading) -> Dataset:
+def _find(book: Ledger, source: str, skip_bad: bool) -> Dataset:
     if not _is_place(source):
         try:
             return book.find(source)
         except LedgerError as error:
             raise SourceError(f"no such file or folder, and {error}", source) from error
-    dataset = book.look_up(_open(source, reading))[0]
+    dataset = book.look_up(_open(source, skip_bad))[0]
     if dataset is None:
         raise LedgerError(
             f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
@@ -155,12 +145,17 @@ def _find(book: Ledger, source: str, reading: LedgerReading) -> Dataset:
     return dataset
 
 
-def _open(source: str, reading: LedgerReading) -> Source:
-    """A dataset as the ledger sees it: its records have bytes, and labels are no part of them."""
+def _open(source: str, skip_bad: bool) -> Source:
+    """A dataset as the ledger sees it: its records have bytes; labels and sizes are no part of it.
+
+    An observer, which sees every size, is what lets images of several sizes be opened.
+    """
     from understudy.data import open_source
     from understudy.data.labels import NO_LABELS
 
-    return open_source(source, **reading, label=NO_LABELS)
+    return open_source(
+        source, skip_bad=skip_bad, label=NO_LABELS, observer=lambda record, header: None
+    )
 
 
 def set_dataset_budget(
@@ -168,15 +163,16 @@ def set_dataset_budget(
     epsilon: float,
     delta: float,
     ledger: str | None,
-    **reading: Unpack[LedgerReading],
+    *,
+    skip_bad: bool = False,
 ) -> DatasetAccount:
     """Set the total of a dataset, registering it if need be."""
     budget = Budget(epsilon, delta)
     with Ledger(ledger) as book:
         if _is_place(source):
-            dataset = book.register(_open(source, reading))
+            dataset = book.register(_open(source, skip_bad))
         else:
-            dataset = _find(book, source, reading)
+            dataset = _find(book, source, skip_bad)
         book.set_budget(dataset.id, budget)
         return _account(book, book.find(dataset.id))
 

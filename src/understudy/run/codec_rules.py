@@ -87,6 +87,7 @@ class CodecChoice:
 
     codec: str
     reason: str
+    hint: str = ""  # where a plan may know of a better one: what goes on after the reason
 
 
 def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
@@ -110,9 +111,10 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
             f"'understudy[{extras}]'",
         )
     reason = f"{rule.codec} is taken for these images ({size}) because {rule.reason}"
-    if MANY_SMALL_GREY.fits(shape) and rule.codec != MANY_SMALL_GREY.codec:
-        reason += f"; understudy plan says whether {MANY_SMALL_GREY.codec} serves as many better"
-    return CodecChoice(rule.codec, reason)
+    if not MANY_SMALL_GREY.fits(shape) or rule.codec == MANY_SMALL_GREY.codec:
+        return CodecChoice(rule.codec, reason)
+    hint = f"; understudy plan says whether {MANY_SMALL_GREY.codec} serves as many better"
+    return CodecChoice(rule.codec, reason, hint)
 
 
 def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:

@@ -6,6 +6,7 @@ Spends nothing, and reads no private record.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -232,7 +233,7 @@ def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
     if budget is None:
         yield (
             "this dataset has no total budget, so nothing will ever be refused. Set one: "
-            "understudy ledger set-budget SOURCE --epsilon E"
+            f"understudy ledger set-budget {shlex.quote(prepared.config.data.source)} --epsilon E"
         )
 
 
@@ -257,4 +258,4 @@ def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
         shape = released_shape(names, chosen, prepared.context)
         yield training_note(len(prepared.source), shape, config)
     if prepared.codec is not None:
-        yield prepared.codec.reason
+        yield prepared.codec.reason + prepared.codec.hint

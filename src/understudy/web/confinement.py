@@ -15,6 +15,7 @@ from pathlib import Path
 
 from understudy.core.errors import ConfigError, escaped
 from understudy.core.roles import ROLES
+from understudy.data.reading_options import split_name
 
 _NEW_NAME = re.compile(r"[\w][\w .()+-]{0,79}")
 _MODEL = re.compile(r"embedded:[a-z0-9-]+|none|auto")
@@ -94,6 +95,34 @@ class FolderRoots:
                         folders.append(entry.path)
         return path
 
+    def split(self, place: str) -> tuple[str, str]:
+        """A place, and what stands after it of how its files are read: ``"?window=40,400"``.
+
+        A place that there is, is taken as it is, whatever signs are in it.
+        """
+        plain, mark, options = place.partition("?")
+        if not mark or os.path.exists(self._unresolved(place)):
+            return place, ""
+        return plain, mark + options
+
+    def source(self, place: str) -> tuple[Path, str]:
+        """A dataset as `dataset` gives it, and its name with how its files are read.
+
+        Raises:
+            OutsideRoots: There is none, or a link in it leads elsewhere.
+            ConfigError: An option that is none.
+        """
+        plain, options = self.split(place)
+        path = self.dataset(plain)
+        name = f"{path}{options}"
+        try:
+            same = split_name(name)[0] == str(path)
+        except OSError:  # a name that is too long for the file system
+            same = False
+        if not same:
+            raise OutsideRoots
+        return path, name
+
     def new(self, place: str, name: str) -> Path:
         """A path for something new in the folder of a place.
 
@@ -147,7 +176,7 @@ class FolderRoots:
         """
         dataset = option == "test" or (option in ROLES and ROLES[option].port == "Source")
         if dataset and value not in ("none", ""):
-            return str(self.dataset(value))
+            return self.source(value)[1]
         if option == "tune" and value != "quick":
             return str(self.path(value))
         if option == "quality" and ":" in value:

@@ -69,9 +69,9 @@ class DataPages:
     def data(self, request: Request, source: PlaceName) -> Response:
         """What is wrong with a dataset, and what it holds."""
         studio = self.studio
-        path = studio.roots.dataset(source)
+        path, name = studio.roots.source(source)
         values = form_options(request.query_params.multi_items(), READING)
-        words = ["check", str(path), *words_of(studio.roots, values)]
+        words = ["check", name, *words_of(studio.roots, values)]
         sheet = self._sheet(words)
         job, report = studio.asked(
             "check",
@@ -102,7 +102,7 @@ class DataPages:
             plan_link=link("/plan", *planned, source=source),
             of_total={
                 "source": source,
-                **{name: value for name, value in planned if name in ("size", "fit", "skip_bad")},
+                **{option: value for option, value in planned if option == "skip_bad"},
             },
             sheet=link("/data/sheet", *pairs, source=source) if sheet.is_file() else "",
             evaluations=[
@@ -116,8 +116,8 @@ class DataPages:
         """Measure somebody else's synthetic images against real ones; nothing is spent."""
         form, studio = form_of(request), self.studio
         source = needed(form, "source")
-        path = studio.roots.dataset(source)
-        words = evaluate_words(studio.roots, path, form)
+        path, name = studio.roots.source(source)
+        words = evaluate_words(studio.roots, name, form)
         stamp = str(len(studio.jobs.of(path, "evaluate")))
         studio.asked("evaluate", words, about=path, stamp=stamp)
         return moved("/data", source=source)
@@ -125,8 +125,8 @@ class DataPages:
     def sheet(self, request: Request, source: PlaceName) -> Response:
         """A few private images of each class, as the check drew them."""
         values = form_options(request.query_params.multi_items(), READING)
-        path = self.studio.roots.dataset(source)
-        sheet = self._sheet(["check", str(path), *words_of(self.studio.roots, values)])
+        _, name = self.studio.roots.source(source)
+        sheet = self._sheet(["check", name, *words_of(self.studio.roots, values)])
         if not sheet.is_file():
             raise ConfigError("there is no contact sheet of this dataset: check it first")
         return FileResponse(sheet, media_type="image/png")
@@ -163,12 +163,12 @@ class DataPages:
         return folder / f"{self.studio.jobs.id_of('sheet', words)}.png"
 
 
-def evaluate_words(roots: FolderRoots, synthetic: Path, form: Mapping[str, str]) -> list[str]:
+def evaluate_words(roots: FolderRoots, synthetic: str, form: Mapping[str, str]) -> list[str]:
     """The command that measures synthetic images as a form asks for it."""
-    real = roots.dataset(needed(form, "real"))
-    words = ["evaluate", str(synthetic), f"--real={real}", "--progress=json"]
+    real = roots.source(needed(form, "real"))[1]
+    words = ["evaluate", synthetic, f"--real={real}", "--progress=json"]
     if test := form.get("test"):
-        words.append(f"--test={roots.dataset(test)}")
+        words.append(f"--test={roots.source(test)[1]}")
     flags = {"full": "--full", "skip_bad": "--skip-bad"}
     return [*words, *(word for name, word in flags.items() if form.get(name))]
 

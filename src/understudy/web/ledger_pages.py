@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from understudy.core.errors import ConfigError
-from understudy.data.reading_options import ImageFit
 from understudy.report.html import BarSegment
 from understudy.run import books
 from understudy.run.books import DatasetAccount
@@ -72,14 +71,10 @@ class LedgerPages:
         form = form_of(request)
         try:
             epsilon, delta = float(needed(form, "epsilon")), float(form.get("delta") or "1e-5")
-            size = int(form["size"]) if form.get("size") else None
         except ValueError:
-            raise ConfigError(
-                "a budget is two numbers, such as epsilon 3 and delta 1e-5, and a size is a number "
-                "of pixels"
-            ) from None
+            raise ConfigError("a budget is two numbers, such as epsilon 3 and delta 1e-5") from None
         if place := form.get("source"):
-            dataset = str(self.studio.roots.dataset(place))
+            dataset = self.studio.roots.source(place)[1]
         else:
             dataset = needed(form, "dataset")
             if all(one.dataset.id != dataset for one in books.overview(self.studio.ledger)):
@@ -89,8 +84,6 @@ class LedgerPages:
             epsilon,
             delta,
             self.studio.ledger,
-            size=size,
-            fit=cast(ImageFit, form.get("fit") or "stretch"),  # anything else is refused
             skip_bad="skip_bad" in form,
         )
         return moved("/ledger", dataset=account.dataset.id)

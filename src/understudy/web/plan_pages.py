@@ -114,12 +114,12 @@ class PlanPages:
     ) -> Response:
         """A recommended run, what it costs, and every option to change."""
         studio = self.studio
-        path = studio.roots.dataset(source)
+        path, name = studio.roots.source(source)
         values = form_options(request.query_params.multi_items())
         amount = _epsilon(epsilon, stop)
         words_of(studio.roots, values)  # all of them, also those that the plan does not go by
         planned = {name: value for name, value in values.items() if name in _PLANNED}
-        words = ["plan", str(path), *words_of(studio.roots, planned)]
+        words = ["plan", name, *words_of(studio.roots, planned)]
         words += [f"--epsilon={amount_words(amount)}", *studio.ledger_words()]
         ask = [*words, "--json", "--progress=json"]
         stamp = studio.stamp(path)
@@ -167,7 +167,7 @@ class PlanPages:
         self, source: PlaceName, sheet: Annotated[str, Query(pattern="^[0-9a-f]{16}$")]
     ) -> Response:
         """The sheet of a forecast."""
-        self.studio.roots.path(source)
+        self.studio.roots.source(source)
         file = self.studio.jobs.folder.parent / "sheets" / f"{sheet}.png"
         if not file.is_file():
             raise ConfigError("there is no such forecast: make it on the page of the plan")
@@ -288,13 +288,13 @@ class PlanPages:
             ConfigError: An option makes no sense.
         """
         studio = self.studio
-        path = studio.roots.dataset(source)
-        words = ["synthesize", str(path), *words_of(studio.roots, values)]
+        path, named = studio.roots.source(source)
+        words = ["synthesize", named, *words_of(studio.roots, values)]
         words += [f"--epsilon={amount_words(epsilon)}", *studio.ledger_words()]
         settings = {n.partition(".")[2]: v for n, v in values.items() if n.startswith("set.")}
         plain = {n: v for n, v in values.items() if not n.startswith("set.")}
         plain |= {name: "true" for name, value in plain.items() if value == "on"}
-        plain |= {"source": str(path), "epsilon": amount_words(epsilon), "out": "out"}
+        plain |= {"source": named, "epsilon": amount_words(epsilon), "out": "out"}
         make_config({**plain, "settings": settings})
         ask = [*words, f"--out={path.parent / '.understudy-plan'}", "--dry-run", "--json"]
         job, report = studio.asked(
@@ -304,8 +304,9 @@ class PlanPages:
 
     def _folder(self, source: str) -> str:
         """The place that the folder of a run is made in: beside the dataset, or another root."""
-        folder = source.rpartition("/")[0]
-        others = [name for name in self.studio.roots.folders if name != source]
+        place = self.studio.roots.split(source)[0]
+        folder = place.rpartition("/")[0]
+        others = [name for name in self.studio.roots.folders if name != place]
         if not folder and not others:
             raise ConfigError(
                 "the dataset is the only folder of this page, and no run can be written into it: "

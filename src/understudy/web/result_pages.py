@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, Response
 
 from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import ConfigError, RunError
+from understudy.data.reading_options import split_name
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.release.verify import Verification, verify
 from understudy.report import read_record
@@ -29,7 +30,6 @@ from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
-from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
@@ -147,12 +147,12 @@ class ResultPages:
             suffix = {"onnx": ".onnx", "litert": ".tflite"}.get(form.get("form", "onnx"), ".onnx")
             return action, [action, str(path), f"--export={path / ('model' + suffix)}", progress]
         if action == "evaluate":
-            return action, evaluate_words(self.studio.roots, path, form)
+            return action, evaluate_words(self.studio.roots, str(path), form)
         if action == "audit":
-            real = self.studio.roots.dataset(needed(form, "real"))
+            real = self.studio.roots.source(needed(form, "real"))[1]
             record = read_record(read_json(path / "release" / "privacy.json"))
             out = path / "owner" / "audit.json"
-            words = [action, str(real), f"--method={record.method}", f"--out={out}", progress]
+            words = [action, real, f"--method={record.method}", f"--out={out}", progress]
             return action, [*words, f"--epsilon={record.receipt.epsilon:g}"]
         raise ConfigError("this page knows resample, train, evaluate and audit")
 
@@ -203,11 +203,12 @@ class ResultPages:
         )
 
     def _real(self, dataset: str) -> str:
-        """The place of a run's private dataset; empty where it lies elsewhere."""
+        """The place of a run's private dataset, as it was read; empty where it lies elsewhere."""
         try:
-            path = Path(dataset).resolve(strict=True)
-            return self.studio.roots.place(path)
-        except (OSError, ValueError, RuntimeError, OutsideRoots):
+            plain, _ = split_name(dataset)
+            place = self.studio.roots.place(Path(plain).resolve(strict=True))
+            return place + dataset.removeprefix(plain)
+        except (OSError, ValueError, RuntimeError, ConfigError):
             return ""
 
     def _release(self, run: str) -> tuple[Path, Path]:

@@ -72,9 +72,9 @@ def check_unit(page: Page, unit: str, adjacency: str, why: str = "") -> None:
     fixed = (page.unit, page.adjacency)
     if page.events and fixed != (unit, adjacency):
         raise LedgerError(
-            f"everything charged to {page.name}{why} protects one {fixed[0]} under {fixed[1]}, and "
-            f"this run would protect one {unit} under {adjacency}. The two do not compose: run it "
-            "with the same unit and adjacency as before"
+            f"everything charged to {page.name}{why} has the unit: {fixed[0]}, {fixed[1]}; and "
+            f"this run: {unit}, {adjacency}. The two do not compose: run it with the same unit and "
+            "adjacency as before"
         )
 
 
