@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, quick_run
+from tests.run.samples import class_folders, killed_at, quick_run
 from tests.run.stripes import CLASSES, SHAPE, striped_npz, stripes
 
 pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
+from understudy.backends.embedded.energies import energy_models  # noqa: E402
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
 from understudy.metrics.discriminant import image_discriminant  # noqa: E402
@@ -26,6 +27,7 @@ from understudy.run.models import front_end, measured_columns  # noqa: E402
 from understudy.run.progress import reporting  # noqa: E402
 from understudy.run.released_classifier import released_classifier  # noqa: E402
 from understudy.run.report import load  # noqa: E402
+from understudy.run.resample import resample  # noqa: E402
 from understudy.run.run_result import Result  # noqa: E402
 from understudy.run.trained_model import train_classifier  # noqa: E402
 
@@ -205,6 +207,26 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
         alone.rename(result.release)
     assert_refused(ConfigError, "Leave out --network cnn", result, tmp_path, network="cnn", **given)
     assert_refused(ConfigError, "Leave out --epochs", result, tmp_path, epochs=3, **given)
+
+
+def test_answers_in_other_weights_are_refused(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(energy_models, "digest_of", lambda folder, name: "of-another-version")
+    with pytest.raises(RunError, match="other weights of embedded:energies than are installed"):
+        resample(result.release.parent, count=9, out=tmp_path / "more", **SILENT)
+
+
+def test_a_run_is_not_resumed_in_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = striped_npz(tmp_path / "private.npz")
+    killed = killed_at("understudy.run.session.write_release", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt), killed:
+        quick_run(source, tmp_path, settings={})
+    monkeypatch.setattr(energy_models, "digest_of", lambda folder, name: "of-another-version")
+    with pytest.raises(RunError, match="cannot resume with other settings: weights: "):
+        quick_run(source, tmp_path, settings={}, resume=True)
 
 
 def test_statistics_of_one_class_tell_nothing_apart(tmp_path: Path) -> None:

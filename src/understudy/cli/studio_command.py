@@ -157,12 +157,13 @@ def fit_niqe_command(
 @studio_app.command("axes")
 def axes_command(
     images: Annotated[
-        list[str], typer.Option(help="PUBLIC images of many kinds; may be repeated.")
+        list[str],
+        typer.Option(help="PUBLIC images of many kinds in folders of classes; may be repeated."),
     ],
     out: Annotated[Path, typer.Option(help="File to write, such as axes.safetensors.")],
     progress: Progress = "auto",
 ) -> None:
-    """Write what embedded:energies knows of public images: usual sizes and principal axes."""
+    """Write what embedded:energies knows of public images: usual sizes, and telling axes."""
     from understudy.studio.public_axes import write_axes
 
     count = write_axes(images, out, progress=progress)

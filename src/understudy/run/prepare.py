@@ -73,6 +73,10 @@ QUALITY = "quality"
 """The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
 
 
+WEIGHTS = "weights"
+"""In the settings of a run: the digest of what shipped models learnt."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A run that is ready to start.
@@ -123,7 +127,14 @@ class Prepared:
     @property
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
-        return self.config.identity()
+        digest = self.weights
+        return {**self.config.identity(), **({WEIGHTS: digest} if digest else {})}
+
+    @property
+    def weights(self) -> str | None:
+        """The digest of what shipped models learnt, where another version of them may differ."""
+        digests = [getattr(model, "sha256", None) for model in self.context.models.values()]
+        return "-".join(sorted({digest for digest in digests if digest})) or None
 
     @property
     def compared(self) -> list[PublicInput]:

@@ -1,79 +1,129 @@
 """``understudy studio axes``: what `embedded:energies` knows of public photographs.
 
-Usual sizes of cosine coefficients, and the principal axes of oriented energies. Both are plain
-statistics of public images: nothing is trained.
+Usual sizes of cosine coefficients, and axes of oriented energies along which classes differ much
+and images of one class little: a discriminant analysis (Fisher 1936, Rao 1948). How far images of
+one thing differ is measured by two other photos of each image as well, moved a little, in other
+colours and light. All are plain statistics of public images: no network is trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import scipy
 import torch
-from numpy.typing import NDArray
 
 from understudy.backends.arrays import FloatArray, with_channels
 from understudy.backends.embedded.energies import transform
 from understudy.backends.embedded.energies.transform import COSINES, PublicAxes
 from understudy.core.errors import ConfigError
-from understudy.core.types import Images, Vector
+from understudy.core.types import Batch, Images, Vector
 from understudy.data import open_source
+from understudy.metrics.networks.camera_variation import as_other_photos
 from understudy.run.progress import ProgressMode, reporting
 
 _LUMA_AXES, _CHROMA_AXES = 220, 40
-_LENGTH = 0.5  # standard deviation of public images along an axis
+_LUMA_RANK, _CHROMA_RANK = 220, 100  # principal axes that the axes are combined of
+_LENGTH = 0.5  # mean deviation of public images along an axis
+_OF_IMAGES = 0.1  # weight of differences between images, beside those between classes
+_POWER = 0.3  # of the part of an axis's variance between classes, that its deviation goes by
 _BATCH = 256
 _FEWEST = 2_000
 
 
 @dataclass
 class _Moments:
-    """Sums of rows and of their outer products."""
+    """A sum of rows, and of their outer products."""
 
     count: int = 0
-    total: Vector = field(default_factory=lambda: np.zeros(0))
-    squares: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    total: Vector = field(default_factory=lambda: np.zeros(1))
+    products: Vector = field(default_factory=lambda: np.zeros((1, 1)))
 
-    def add(self, rows: NDArray[np.floating]) -> None:
-        values = rows.astype(np.float64)
-        if not self.count:
-            self.total, self.squares = np.zeros(values.shape[1]), np.zeros((values.shape[1],) * 2)
-        self.count += len(values)
-        self.total += values.sum(axis=0)
-        self.squares += values.T @ values
+    def add(self, rows: Vector) -> None:
+        self.count += len(rows)
+        self.total = self.total + rows.sum(axis=0)
+        self.products = self.products + rows.T @ rows
 
-    def principal(self, most: int) -> tuple[FloatArray, FloatArray]:
-        """The mean, and the first axes, each over twice its deviation."""
-        mean = self.total / self.count
-        values, axes = np.linalg.eigh(self.squares / self.count - np.outer(mean, mean))
-        first = np.argsort(-values)[:most]
-        scaled = axes[:, first] * (_LENGTH / np.sqrt(values[first]))
-        return mean.astype(np.float32), scaled.astype(np.float32)
+    @property
+    def mean(self) -> Vector:
+        return self.total / self.count
+
+    @property
+    def covariance(self) -> Vector:
+        return self.products / self.count - np.outer(self.mean, self.mean)
 
 
-def axes_of_images(batches: Iterable[Images]) -> PublicAxes:
-    """The axes of public images, (n, height, width, 3) uint8 a batch."""
-    luma, chroma = _Moments(), _Moments()
-    squares, grids = np.zeros((3, COSINES, COSINES)), {}
-    for images in batches:
-        values = transform.coefficients(with_channels(images, 3))
-        squares += np.square(values, dtype=np.float64).sum(axis=0)
-        with torch.inference_mode():
-            tensor = torch.from_numpy(values)
-            parts = transform.luma_energies(tensor), transform.chroma_energies(tensor)
-        for moments, part in zip((luma, chroma), parts, strict=True):
-            maps = part.shape[1] // transform.GRID**2
-            if maps not in grids:
-                grids[maps] = transform.grid_axes(maps)
-            moments.add(part.numpy() @ grids[maps])
-    if luma.count < _FEWEST:
-        raise ConfigError(f"axes need {_FEWEST:,} public images at least, found {luma.count:,}")
-    deviations = np.sqrt(_power_law(squares / luma.count))
+@dataclass
+class _Energies:
+    """What is summed of the energies of one kind: the images, their classes, and other photos."""
+
+    images: _Moments = field(default_factory=_Moments)
+    classes: dict[int, Vector] = field(default_factory=dict)  # the number of images, and their sum
+    photos: _Moments = field(default_factory=_Moments)
+    differences: _Moments = field(default_factory=_Moments)
+
+    def add(self, rows: Vector, batch: Batch, photos: Sequence[Vector]) -> None:
+        self.images.add(rows)
+        for label in np.unique(batch.labels):
+            own = rows[batch.labels == label]
+            self.classes[label] = self.classes.get(label, 0) + np.append(len(own), own.sum(axis=0))
+        for photo in photos:
+            self.photos.add(photo)
+        self.differences.add(photos[0] - photos[1])
+
+    def axes(self, most: int, rank: int) -> tuple[FloatArray, FloatArray]:
+        """The mean, and the first axes in falling order of how well they tell classes apart."""
+        sums = np.stack(list(self.classes.values()))
+        means = sums[:, 1:] / sums[:, :1] - self.images.mean
+        between = means.T @ (sums[:, :1] / self.images.count * means)
+        total = self.images.covariance
+        of_photos = self.differences.products / self.differences.count / 2
+        _, vectors = np.linalg.eigh(total)
+        leading = vectors[:, -rank:]
+        signal = between + _OF_IMAGES * (self.photos.covariance - of_photos)
+        noise = total - between + of_photos
+        ratios, axes = scipy.linalg.eigh(leading.T @ signal @ leading, leading.T @ noise @ leading)
+        axes, ratios = leading @ axes[:, : -most - 1 : -1], np.maximum(ratios[: -most - 1 : -1], 0)
+        sizes = (ratios / (1 + ratios)) ** _POWER
+        sizes *= _LENGTH / sizes.mean() / np.sqrt(((total @ axes) * axes).sum(axis=0))
+        return self.images.mean.astype(np.float32), (axes * sizes).astype(np.float32)
+
+
+def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
+    """The axes of public images of classes, (n, height, width, 3) uint8 a batch."""
+    luma, chroma, squares = _Energies(), _Energies(), np.zeros((3, COSINES, COSINES))
+    torch.manual_seed(0)
+    for batch in batches:
+        images = with_channels(batch.values, 3)
+        squares += np.square(transform.coefficients(images), dtype=np.float64).sum(axis=0)
+        luma_rows, chroma_rows = _energies(images)
+        photos = [_energies(as_other_photos(torch.from_numpy(images)).numpy()) for _ in range(2)]
+        luma.add(luma_rows, batch, [photo[0] for photo in photos])
+        chroma.add(chroma_rows, batch, [photo[1] for photo in photos])
+    if luma.images.count < _FEWEST:
+        raise ConfigError(
+            f"axes need {_FEWEST:,} public images at least, found {luma.images.count:,}"
+        )
+    deviations = np.sqrt(_power_law(squares / luma.images.count))
     return PublicAxes(
-        deviations.astype(np.float32), *luma.principal(_LUMA_AXES), *chroma.principal(_CHROMA_AXES)
+        deviations.astype(np.float32),
+        *luma.axes(_LUMA_AXES, _LUMA_RANK),
+        *chroma.axes(_CHROMA_AXES, _CHROMA_RANK),
     )
+
+
+def _energies(images: Images) -> tuple[Vector, Vector]:
+    """Energies of luma and of chroma in the cosines of `transform.grid_axes`, float64."""
+    values = torch.from_numpy(transform.coefficients(images))
+    with torch.inference_mode():
+        parts = [transform.luma_energies(values), transform.chroma_energies(values)]
+    rows = [
+        part.numpy() @ transform.grid_axes(part.shape[1] // transform.GRID**2) for part in parts
+    ]
+    return rows[0].astype(np.float64), rows[1].astype(np.float64)
 
 
 def _power_law(squares: Vector) -> Vector:
@@ -99,11 +149,13 @@ def write_axes(images: Sequence[str], file: Path, *, progress: ProgressMode = "a
     with reporting(progress) as bars:
         step = bars.step("reading public images", total)
 
-        def batches() -> Iterable[Images]:
+        def batches() -> Iterable[Batch]:
+            first = 0  # label of a source's first class
             for source in sources:
                 for batch in source.batches(_BATCH):
                     step(len(batch.labels))
-                    yield batch.values
+                    yield replace(batch, labels=batch.labels + first)
+                first += len(source.classes)
 
         axes_of_images(batches()).write(file)
     return total

@@ -265,7 +265,6 @@ def test_candidates_without_labels_or_of_another_length_are_refused(tmp_path):
     [
         ({"count": 181}, "more than the 180 candidates", "*.npz"),
         ({"count": 1}, "1 samples for 3 classes", "*.npz"),  # one sample, and no share of all
-        ({"settings": {"rounds": 2, "learning_rate": 1e30}}, "smaller learning", "stages/*.npz"),
     ],
 )
 def test_what_is_refused_before_anything_is_paid(tmp_path, changes, words, unwritten):

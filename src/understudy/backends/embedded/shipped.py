@@ -16,6 +16,12 @@ def is_shipped(folder: Path) -> bool:
     return (folder / SUMS).is_file()
 
 
+def digest_of(folder: Path, name: str) -> str:
+    """The SHA-256 of a file of a folder, as ``SHA256SUMS`` says it."""
+    sums = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    return next(line.partition("  ")[0] for line in sums if line.endswith(f"  {name}"))
+
+
 def damaged(folder: Path) -> list[str]:
     """Names of the files that are missing or are not what ``SHA256SUMS`` says."""
     wrong = []

@@ -55,11 +55,27 @@ def as_other_cameras(images: Tensor, *, still: bool = False) -> Tensor:
     Returns:
         The same shape and type, on the same device.
     """
-    values = images.permute(0, 3, 1, 2).float() / 255
     with images.device:
-        values = _shaded(_papered(_outlined(_patterned(values))))
-        values = _noisy(_lit(_coloured(values if still else _moved(values))))
-    return (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
+        values = _shaded(_papered(_outlined(_patterned(_planes(images)))))
+        return _photographed(values if still else _moved(values))
+
+
+def as_other_photos(images: Tensor) -> Tensor:
+    """Each image moved a little, in other colours, light and noise; what it shows is left as it is.
+
+    As `as_other_cameras`, without patterns, outlines, papers and shades.
+    """
+    with images.device:
+        return _photographed(_moved(_planes(images)))
+
+
+def _planes(images: Tensor) -> Tensor:
+    return images.permute(0, 3, 1, 2).float() / 255
+
+
+def _photographed(planes: Tensor) -> Tensor:
+    values = _noisy(_lit(_coloured(planes))).clamp(0, 1) * 255
+    return values.round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def _uniform(low: float, high: float, *shape: int) -> Tensor:

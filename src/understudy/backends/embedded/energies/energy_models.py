@@ -23,7 +23,7 @@ from understudy.backends.arrays import (
 from understudy.backends.embedded.energies import transform
 from understudy.backends.embedded.energies.transform import COSINES, PublicAxes
 from understudy.backends.embedded.scattering import SingleThreads
-from understudy.backends.embedded.shipped import ENERGY_WEIGHTS
+from understudy.backends.embedded.shipped import ENERGY_WEIGHTS, digest_of
 from understudy.backends.plugin import read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import Projection, even_parts
@@ -55,7 +55,8 @@ _COSINE_SHARE = 0.3  # of the numbers of a layout, at most
 _FEWEST_COSINES = 8
 _CHROMA_SHARE = 0.08  # of the numbers of a layout of colour images, energies of chroma
 _COARSE = 3.0  # frequencies below are a block of their own
-_ENERGY_BLOCKS = (25, 100)  # principal axes where a block of energies ends
+_ENERGY_BLOCKS = (25, 100)  # axes where a block of energies ends
+_AXES = "axes.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class _Numbers:
                 f"shape {shape}: give --image-size"
             )
         self.shape, self.channels = shape, shape[2]
-        self.axes = PublicAxes.read(ENERGY_WEIGHTS / "axes.safetensors")
+        self.axes = PublicAxes.read(ENERGY_WEIGHTS / _AXES)
         relative = np.array([1.0, _CHROMA_RADIUS, _CHROMA_RADIUS])[: self.channels]
         radius = transform.radii()[None] / relative[:, None, None]
         flat = np.flatnonzero(radius.ravel() < _COSINE_RADIUS)
@@ -113,16 +114,16 @@ class _Numbers:
         return Layout(np.concatenate(parts).astype(np.int64), blocks, colours)
 
     @cached_property
-    def principal_luma(self) -> _Principal:
+    def luma_axes(self) -> _PublicEnergies:
         axes = self.axes
         maps = transform.LUMA_OCTAVES * transform.ANGLES
-        return _Principal(maps, axes.luma_mean, axes.luma)
+        return _PublicEnergies(maps, axes.luma_mean, axes.luma)
 
     @cached_property
-    def principal_chroma(self) -> _Principal:
+    def chroma_axes(self) -> _PublicEnergies:
         axes = self.axes
         maps = 2 * transform.CHROMA_OCTAVES * transform.ANGLES
-        return _Principal(maps, axes.chroma_mean, axes.chroma)
+        return _PublicEnergies(maps, axes.chroma_mean, axes.chroma)
 
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of images with blocks of sizes (n, blocks), the deviation of what is not measured.
@@ -147,6 +148,7 @@ class EnergyEncoder:
         self._threads = SingleThreads()
         self.name, self.shape, self.dim = ENERGY_NAME, shape, self._numbers.dim
         self.licence = "Apache-2.0"
+        self.sha256 = digest_of(ENERGY_WEIGHTS, _AXES)
         self.norm_bound: float | None = None
         self.ordered = False
 
@@ -166,11 +168,9 @@ class EnergyEncoder:
             parts = [self._cosines(values)]
             with torch.inference_mode():
                 tensor = torch.from_numpy(values)
-                parts.append(numbers.principal_luma(transform.luma_energies(tensor).numpy()))
+                parts.append(numbers.luma_axes(transform.luma_energies(tensor).numpy()))
                 if numbers.chroma:
-                    parts.append(
-                        numbers.principal_chroma(transform.chroma_energies(tensor).numpy())
-                    )
+                    parts.append(numbers.chroma_axes(transform.chroma_energies(tensor).numpy()))
             out[rows] = np.concatenate(parts, axis=1)[: len(out[rows])]
 
         self._threads.each(encode_part, even_parts(images, _CALL))
@@ -195,14 +195,14 @@ class EnergyEncoder:
         cosines = np.zeros((numbers.channels, side, side, len(plane)))
         scale = numbers.axes.deviations.reshape(-1)[numbers.cosines].astype(np.float64)
         cosines[plane, row, column, np.arange(len(plane))] = 1 / scale
-        matrices = [cosines.reshape(-1, len(plane)), numbers.principal_luma.matrix]
-        offsets = [np.zeros(len(plane)), -numbers.principal_luma.offset]
+        matrices = [cosines.reshape(-1, len(plane)), numbers.luma_axes.matrix]
+        offsets = [np.zeros(len(plane)), -numbers.luma_axes.offset]
         if numbers.chroma:
             side, octaves = transform.CHROMA_PIXELS, transform.CHROMA_OCTAVES
             parts.append(transform.written_energies(shape, "chroma", colours[1:], side, octaves))
-            by_plane = numbers.principal_chroma.matrix.reshape(2, octaves, -1, numbers.chroma)
+            by_plane = numbers.chroma_axes.matrix.reshape(2, octaves, -1, numbers.chroma)
             matrices.append(by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma))
-            offsets.append(-numbers.principal_chroma.offset)
+            offsets.append(-numbers.chroma_axes.offset)
         names = tuple(part[-1].output for part in parts)
         return EncoderOperations(
             (*chain.from_iterable(parts), Operation("Concat", names, "features", {"axis": 1})),
@@ -211,7 +211,7 @@ class EnergyEncoder:
         )
 
 
-class _Principal:
+class _PublicEnergies:
     """Energies along public axes, each image by itself."""
 
     def __init__(self, maps: int, mean: NDArray[Any], axes: NDArray[Any]) -> None:
@@ -243,6 +243,7 @@ class EnergyDecoder:
         self._threads = SingleThreads()
         self.name, self.shape, self.dim = ENERGY_NAME, shape, self._numbers.dim
         self.licence = "Apache-2.0"
+        self.sha256 = digest_of(ENERGY_WEIGHTS, _AXES)
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
         """(n, d) float32 with a seed each to (n, height, width, channels) uint8."""
@@ -294,8 +295,8 @@ class _Search:
         self._measured = self._measured.reshape(self._channels, COSINES, COSINES)
         luma = columns[(columns >= first) & (columns < last)] - first
         chroma = columns[columns >= last] - last
-        self._luma = _axes_of(numbers.principal_luma, luma)
-        self._chroma = _axes_of(numbers.principal_chroma, chroma) if len(chroma) else None
+        self._luma = _axes_of(numbers.luma_axes, luma)
+        self._chroma = _axes_of(numbers.chroma_axes, chroma) if len(chroma) else None
         # Columns come block by block, and cosines, luma and chroma in this order.
         self._free = self._channels if len(chroma) else 1
 
@@ -362,9 +363,9 @@ class _Search:
         return torch.cat(parts, dim=1)
 
 
-def _axes_of(principal: _Principal, columns: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    matrix = np.ascontiguousarray(principal.matrix[:, columns], dtype=np.float32)
-    offset = np.ascontiguousarray(principal.offset[columns], dtype=np.float32)
+def _axes_of(energies: _PublicEnergies, columns: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    matrix = np.ascontiguousarray(energies.matrix[:, columns], dtype=np.float32)
+    offset = np.ascontiguousarray(energies.offset[columns], dtype=np.float32)
     return torch.from_numpy(matrix), torch.from_numpy(offset)
 
 

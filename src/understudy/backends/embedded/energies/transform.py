@@ -174,7 +174,8 @@ class PublicAxes:
     Attributes:
         deviations: (3, COSINES, COSINES) usual size of each coefficient, a power law in frequency.
         luma_mean: (24 * k,) mean of the luma's energies in the cosines of `grid_axes`.
-        luma: (24 * k, a) their principal axes, each over twice its deviation.
+        luma: (24 * k, a) axes along which classes differ more than images of one class, the best
+            first (`understudy.studio.public_axes`).
         chroma: (32 * k, b).
     """
 
