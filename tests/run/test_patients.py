@@ -156,7 +156,7 @@ def test_images_without_a_patient_are_counted_and_no_command_leaves_them_out(tmp
     checked = understudy.check(scans, progress="none")
     (problem,) = (one for one in checked.problems if one.kind == "units")
     assert problem.message.startswith("71 images of 18 patients: add --unit patient")
-    assert "1 images have no patient" in problem.message
+    assert "1 image has no patient" in problem.message
     assert "--unit" not in checked.command
 
 

@@ -6,7 +6,6 @@ Spends nothing, and reads no private record.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -233,7 +232,7 @@ def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
     if budget is None:
         yield (
             "this dataset has no total budget, so nothing will ever be refused. Set one: "
-            f"understudy ledger set-budget {shlex.quote(prepared.config.data.source)} --epsilon E"
+            "understudy ledger set-budget SOURCE --epsilon E"
         )
 
 
