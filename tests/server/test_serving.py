@@ -237,13 +237,19 @@ def test_the_same_answer_takes_the_same_time(server: Server, device: Device, oth
     assert max(medians) - min(medians) < spread
 
 
+def watches(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """The two clocks of a server's machine, to be set."""
+    machine = {"time": 1e9, "monotonic": 50.0}
+    clocks = SimpleNamespace(**{name: partial(machine.get, name) for name in machine})
+    monkeypatch.setattr("understudy.server.serve.time", clocks)
+    return machine
+
+
 def test_a_clock_that_is_set_back_keeps_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was to go after 24 hours stayed for as much longer as the clock had gone back."""
-    machine = {"time": 1e9, "monotonic": 50.0}
-    watches = SimpleNamespace(**{name: partial(machine.get, name) for name in machine})
-    monkeypatch.setattr("understudy.server.serve.time", watches)
+    machine = watches(monkeypatch)
     clock = ServerOptions(tmp_path / "server").store().clock
     assert clock() == 10**9
     machine |= {"time": 1e9 - 80_000, "monotonic": 110.0}
@@ -256,9 +262,7 @@ def test_a_server_that_is_started_in_an_earlier_time_keeps_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock was set back while it was down: jobs stayed for as much longer."""
-    machine = {"time": 1e9, "monotonic": 50.0}
-    watches = SimpleNamespace(**{name: partial(machine.get, name) for name in machine})
-    monkeypatch.setattr("understudy.server.serve.time", watches)
+    machine = watches(monkeypatch)
     options = ServerOptions(tmp_path / "server")
     store = options.store()
     store.forget()  # as every sweep does

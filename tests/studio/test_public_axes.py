@@ -10,7 +10,7 @@ CLASS, POSE, REST = range(3)  # a number that tells classes apart, one that phot
 
 def energies(numbers: int = 12) -> _Energies:
     """What is known of 4,000 images of 40 classes, of which two more photos each are taken."""
-    rng, result = np.random.default_rng(0), _Energies()
+    rng, result = np.random.default_rng(0), _Energies(numbers)
     labels = np.repeat(np.arange(40), 100)
     rows = rng.standard_normal((len(labels), numbers))
     rows[:, CLASS] = 0.5 * rows[:, CLASS] + rng.standard_normal(40)[labels]
@@ -34,7 +34,7 @@ def test_the_first_axis_tells_classes_apart_and_the_last_is_what_photos_move() -
 def test_images_vary_by_half_along_an_axis_and_more_along_the_first() -> None:
     known = energies()
     mean, axes = known.axes(6, 12)
-    deviations = np.sqrt(np.diag(axes.T.astype(float) @ known.images.covariance @ axes))
+    deviations = np.sqrt(np.diag(axes.T.astype(float) @ known.images.moments().covariance @ axes))
     assert mean.shape == (12,)
     assert axes.shape == (12, 6)
     np.testing.assert_allclose(deviations.mean(), 0.5, rtol=1e-4)
@@ -44,5 +44,5 @@ def test_images_vary_by_half_along_an_axis_and_more_along_the_first() -> None:
 def test_no_axis_leaves_the_leading_directions() -> None:
     known = energies()
     _, axes = known.axes(4, 4)
-    _, vectors = np.linalg.eigh(known.images.covariance)
+    _, vectors = np.linalg.eigh(known.images.moments().covariance)
     np.testing.assert_allclose(vectors[:, :-4].T @ axes, 0, atol=1e-6)

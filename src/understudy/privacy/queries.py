@@ -21,6 +21,8 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,25 +95,12 @@ class Query(ABC):
     ) -> NDArray[np.int64]:
         """Exact sum of a block's contributions in grid steps: (slots, width) int64."""
         slot, rows = self.contributions(values, labels)
-        return self._bounded(slot, rows, groups, None if self.pooled else labels, grid)
+        return self._exact_sum(grid)(slot, rows, groups, None if self.pooled else labels)
 
-    def _bounded(
-        self,
-        slot: NDArray[np.int64],
-        rows: Vector,
-        groups: UnitCodes | None,
-        labels: Labels | None,
-        grid: float,
-    ) -> NDArray[np.int64]:
-        return sums.bounded_sum(
-            slot,
-            rows,
-            groups,
-            labels,
-            slots=self.slots,
-            bound=self.bound,
-            grid=grid,
-            weights=self.weights,
+    def _exact_sum(self, grid: float) -> Callable[..., NDArray[np.int64]]:
+        """What adds up the contributions of a block, bounded, in grid steps."""
+        return partial(
+            sums.bounded_sum, slots=self.slots, bound=self.bound, grid=grid, weights=self.weights
         )
 
     @abstractmethod
@@ -294,17 +283,9 @@ class FullMoments(Query):
         """The square of a record's grid step, which has radius / step in (2^17, 2^18]."""
         return self._step**2
 
-    def _bounded(
-        self,
-        slot: NDArray[np.int64],
-        rows: Vector,
-        groups: UnitCodes | None,
-        labels: Labels | None,
-        grid: float,
-    ) -> NDArray[np.int64]:
-        step = math.sqrt(grid)
-        return sums.bounded_outer_sum(
-            slot, rows, groups, labels, slots=self.slots, radius=self.radius, step=step
+    def _exact_sum(self, grid: float) -> Callable[..., NDArray[np.int64]]:
+        return partial(
+            sums.bounded_outer_sum, slots=self.slots, radius=self.radius, step=math.sqrt(grid)
         )
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:

@@ -9,7 +9,7 @@ colours and light. All are plain statistics of public images: no network is trai
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,9 @@ from understudy.backends.arrays import FloatArray, with_channels
 from understudy.backends.embedded.energies import transform
 from understudy.backends.embedded.energies.transform import COSINES, PublicAxes
 from understudy.core.errors import ConfigError
-from understudy.core.types import Batch, Images, Vector
+from understudy.core.types import Batch, Vector
 from understudy.data import open_source
+from understudy.metrics.moments import MomentSums
 from understudy.metrics.networks.camera_variation import as_other_photos
 from understudy.run.progress import ProgressMode, reporting
 
@@ -34,36 +35,12 @@ _BATCH = 256
 _FEWEST = 2_000
 
 
-@dataclass
-class _Moments:
-    """A sum of rows, and of their outer products."""
-
-    count: int = 0
-    total: Vector = field(default_factory=lambda: np.zeros(1))
-    products: Vector = field(default_factory=lambda: np.zeros((1, 1)))
-
-    def add(self, rows: Vector) -> None:
-        self.count += len(rows)
-        self.total = self.total + rows.sum(axis=0)
-        self.products = self.products + rows.T @ rows
-
-    @property
-    def mean(self) -> Vector:
-        return self.total / self.count
-
-    @property
-    def covariance(self) -> Vector:
-        return self.products / self.count - np.outer(self.mean, self.mean)
-
-
-@dataclass
 class _Energies:
-    """What is summed of the energies of one kind: the images, their classes, and other photos."""
+    """What is summed of energies, d numbers: the images, their classes, and other photos."""
 
-    images: _Moments = field(default_factory=_Moments)
-    classes: dict[int, Vector] = field(default_factory=dict)  # the number of images, and their sum
-    photos: _Moments = field(default_factory=_Moments)
-    differences: _Moments = field(default_factory=_Moments)
+    def __init__(self, dim: int) -> None:
+        self.images, self.photos, self.differences = (MomentSums(dim) for _ in range(3))
+        self.classes: dict[int, Vector] = {}  # the number of images, and their sum
 
     def add(self, rows: Vector, batch: Batch, photos: Sequence[Vector]) -> None:
         self.images.add(rows)
@@ -79,11 +56,11 @@ class _Energies:
         sums = np.stack(list(self.classes.values()))
         means = sums[:, 1:] / sums[:, :1] - self.images.mean
         between = means.T @ (sums[:, :1] / self.images.count * means)
-        total = self.images.covariance
-        of_photos = self.differences.products / self.differences.count / 2
+        total = self.images.moments().covariance
+        of_photos = self.differences.moments().covariance / 2
         _, vectors = np.linalg.eigh(total)
         leading = vectors[:, -rank:]
-        signal = between + _OF_IMAGES * (self.photos.covariance - of_photos)
+        signal = between + _OF_IMAGES * (self.photos.moments().covariance - of_photos)
         noise = total - between + of_photos
         ratios, axes = scipy.linalg.eigh(leading.T @ signal @ leading, leading.T @ noise @ leading)
         axes, ratios = leading @ axes[:, : -most - 1 : -1], np.maximum(ratios[: -most - 1 : -1], 0)
@@ -94,15 +71,29 @@ class _Energies:
 
 def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
     """The axes of public images of classes, (n, height, width, 3) uint8 a batch."""
-    luma, chroma, squares = _Energies(), _Energies(), np.zeros((3, COSINES, COSINES))
+    grids = [
+        transform.grid_axes(maps * transform.ANGLES)
+        for maps in (transform.LUMA_OCTAVES, 2 * transform.CHROMA_OCTAVES)
+    ]
+    luma, chroma = (_Energies(grid.shape[1]) for grid in grids)
+    squares = np.zeros((3, COSINES, COSINES))
+
+    def energies(values: FloatArray) -> list[Vector]:
+        """Of luma and of chroma, in the lowest cosines over the grid."""
+        tensor = torch.from_numpy(values)
+        with torch.inference_mode():
+            parts = transform.luma_energies(tensor), transform.chroma_energies(tensor)
+        return [part.numpy() @ grid for part, grid in zip(parts, grids, strict=True)]
+
     torch.manual_seed(0)
     for batch in batches:
         images = with_channels(batch.values, 3)
-        squares += np.square(transform.coefficients(images), dtype=np.float64).sum(axis=0)
-        luma_rows, chroma_rows = _energies(images)
-        photos = [_energies(as_other_photos(torch.from_numpy(images)).numpy()) for _ in range(2)]
-        luma.add(luma_rows, batch, [photo[0] for photo in photos])
-        chroma.add(chroma_rows, batch, [photo[1] for photo in photos])
+        values = transform.coefficients(images)
+        squares += np.square(values, dtype=np.float64).sum(axis=0)
+        photos = [as_other_photos(torch.from_numpy(images)).numpy() for _ in range(2)]
+        rows = energies(values), *(energies(transform.coefficients(photo)) for photo in photos)
+        for kind, own, *others in zip((luma, chroma), *rows, strict=True):
+            kind.add(own, batch, others)
     if luma.images.count < _FEWEST:
         raise ConfigError(
             f"axes need {_FEWEST:,} public images at least, found {luma.images.count:,}"
@@ -113,17 +104,6 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
         *luma.axes(_LUMA_AXES, _LUMA_RANK),
         *chroma.axes(_CHROMA_AXES, _CHROMA_RANK),
     )
-
-
-def _energies(images: Images) -> tuple[Vector, Vector]:
-    """Energies of luma and of chroma in the cosines of `transform.grid_axes`, float64."""
-    values = torch.from_numpy(transform.coefficients(images))
-    with torch.inference_mode():
-        parts = [transform.luma_energies(values), transform.chroma_energies(values)]
-    rows = [
-        part.numpy() @ transform.grid_axes(part.shape[1] // transform.GRID**2) for part in parts
-    ]
-    return rows[0].astype(np.float64), rows[1].astype(np.float64)
 
 
 def _power_law(squares: Vector) -> Vector:

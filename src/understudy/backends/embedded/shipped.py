@@ -18,16 +18,20 @@ def is_shipped(folder: Path) -> bool:
 
 def digest_of(folder: Path, name: str) -> str:
     """The SHA-256 of a file of a folder, as ``SHA256SUMS`` says it."""
-    sums = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-    return next(line.partition("  ")[0] for line in sums if line.endswith(f"  {name}"))
+    return _digests(folder)[name]
 
 
 def damaged(folder: Path) -> list[str]:
     """Names of the files that are missing or are not what ``SHA256SUMS`` says."""
     wrong = []
-    for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
-        expected, _, name = line.partition("  ")
+    for name, expected in _digests(folder).items():
         file = folder / name
         if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
             wrong.append(name)
     return wrong
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """What ``SHA256SUMS`` says of each file."""
+    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
