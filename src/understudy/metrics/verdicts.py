@@ -320,8 +320,8 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
             words = (
                 f"No single copies stand out, but private records lie {where} the release than "
                 f"held-out records do: the attack by {name} tells them apart with an area of "
-                f"{surest.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
-                f"the area that is reached without it{_at_few_alarms(added, surest.others)}"
+                f"{surest.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} "
+                f"to the area that is reached without it{_at_few_alarms(added, surest.others)}"
             )
     return Verdict("leakage", grade, words, rule)
 

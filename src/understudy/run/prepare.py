@@ -94,6 +94,8 @@ class Prepared:
         contrast: Public images of other kinds, or None.
         candidates: The dataset to select samples from, or None.
         context: What is known before anything private is read: the models, among others.
+        released_shape: (height, width, channels) of the images that are released; None: embeddings
+            are.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
         origins: Where each dataset, model and file that was named comes from, as far as something
@@ -116,6 +118,7 @@ class Prepared:
     contrast: Source | None
     candidates: Source | None
     context: Context
+    released_shape: Shape | None
     quality: QualityFilter | None = None
     rows_held_out: int = 0
     origins: tuple[Provenance, ...] = ()
@@ -216,8 +219,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     given = [one is not None for one in (public, base, candidates)]
     context = replace(context, public=given[0], base=given[1], candidates=given[2])
     keeps_classes = chosen.keeps_classes(params)
+    shape = released_shape(names, chosen, context)
     if test is not None:
-        shape = released_shape(names, chosen, context)
         _require_testable(source, test, keeps_classes, shape)
     if base is not None and keeps_classes:
         require_classes(source, base, all_of_them=True)
@@ -231,8 +234,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     if probe:
         require_independent_models(context, views)
     named_public = base if config.models.roles.get("public") is None else public
-    quality = quality_of(config.models, context, names, named_public)
-    parts = (plan, source, test, public, base, contrast, candidates, context, quality)
+    quality = quality_of(config.models, context, shape, named_public)
+    parts = (plan, source, test, public, base, contrast, candidates, context, shape, quality)
     return Prepared(config, chosen, params, *parts, 0, origins, codec, asked, calls=calls)
 
 

@@ -21,7 +21,6 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
-from understudy.run.models import names_of_roles, released_shape
 from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
 
@@ -252,9 +251,6 @@ def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
             + ("" if instead is None else f", and goes to {instead}")
         )
     if prepared.test is not None:
-        config, chosen = prepared.config, prepared.method
-        names = names_of_roles(config.models, chosen, prepared.params)
-        shape = released_shape(names, chosen, prepared.context)
-        yield training_note(len(prepared.source), shape, config)
+        yield training_note(len(prepared.source), prepared.released_shape, prepared.config)
     if prepared.codec is not None:
         yield prepared.codec.reason + prepared.codec.hint

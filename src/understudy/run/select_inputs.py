@@ -124,6 +124,7 @@ def prepare_selection(config: SelectConfig) -> PreparedSelection:
             classes=candidates.classes,
             encoder=spaces.proxy,
         ),
+        released_shape=candidates.shape if candidates.kind == "images" else None,
         origins=origins,
         private=private is not None,
         select=config,
