@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -74,7 +74,16 @@ QUALITY = "quality"
 
 
 WEIGHTS = "weights"
-"""In the settings of a run: the digest of what shipped models learnt."""
+"""In what a resumed run must agree on: the digest of what shipped models learnt."""
+
+
+def weights_digest(models: Iterable[Any]) -> str | None:
+    """The digest of what shipped models, or models of a record, learnt; None: nothing that varies.
+
+    Another version of them may have learnt something else.
+    """
+    digests = {getattr(model, "sha256", None) for model in models}
+    return "-".join(sorted(digest for digest in digests if digest)) or None
 
 
 @dataclass(frozen=True)
@@ -128,16 +137,19 @@ class Prepared:
     calls: RemoteCalls = field(default_factory=RemoteCalls)
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What a resumed run must agree on, as JSON values."""
-        digest = self.weights
-        return {**self.config.identity(), **({WEIGHTS: digest} if digest else {})}
+    def settings(self) -> dict[str, Any]:
+        """What was asked, as JSON values."""
+        return self.config.identity()
 
     @property
     def weights(self) -> str | None:
-        """The digest of what shipped models learnt, where another version of them may differ."""
-        digests = [getattr(model, "sha256", None) for model in self.context.models.values()]
-        return "-".join(sorted({digest for digest in digests if digest})) or None
+        """As `weights_digest` of the models."""
+        return weights_digest(self.context.models.values())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must agree on, as JSON values."""
+        return {**self.settings, **({WEIGHTS: self.weights} if self.weights else {})}
 
     @property
     def compared(self) -> list[PublicInput]:
