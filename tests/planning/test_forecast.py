@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.processes import Commands
-from tests.run.samples import class_folders, embeddings, tree
+from tests.run.samples import class_folders, embeddings, tree, with_manifest
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -170,6 +170,33 @@ def test_records_are_as_many_as_the_private_ones_and_in_as_many_units(
     again = drawn_records("shapes", draw, (30, 0, 10), 40, ("a", "b", "c"))
     assert (len(again), len(again.images), again.units) == (40, 20, None)
     assert len(set(again.digests(bytes(32)))) == 20
+
+
+def test_units_of_several_classes_are_so_among_drawings() -> None:
+    """Each was of one class, so a class had fewer units, and fewer numbers were measured of it."""
+    draw = public_kinds((16, 16, 3), 3)["shapes"]
+    records = drawn_records("shapes", draw, (30, 20, 9), 12, ("a", "b", "c"), (12, 10, 9))
+    units, labels = records.units, records.labels
+    assert units is not None
+    assert [len(set(units[labels == label])) for label in range(3)] == [12, 10, 9]
+    assert len(set(units.tolist())) == 12
+
+
+def test_a_plan_forecasts_with_the_units_of_each_class(
+    tmp_path: Path, one_kind: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def watched(*words: Any) -> Any:
+        calls.append(words)
+        return drawn_records(*words)
+
+    monkeypatch.setattr(forecast, "drawn_records", watched)
+    people = with_manifest(tmp_path / "people")
+    planned(people, forecast=tmp_path / "sheet.png", unit="patient")
+    ((_, _, sizes, units, _, class_units),) = calls
+    assert (tuple(sizes), units) == ((24, 24, 24), 18)
+    assert tuple(class_units) == (18, 18, 18)
 
 
 def test_a_drawing_is_embedded_once_and_as_it_would_be() -> None:

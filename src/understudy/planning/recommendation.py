@@ -152,8 +152,10 @@ def recommended_run(
         reason = "no run can be planned" if prepared is None else unfit_for_drawings(prepared)
         if prepared is None or reason is not None:
             return replace(result, notes=(*result.notes, f"there is no forecast: {reason}"))
-        sizes = [check.classes.get(name, 0) for name in prepared.context.classes]
-        outcome = forecast_of(prepared, sizes, check.units, events)
+        names = prepared.context.classes
+        sizes = [check.classes.get(name, 0) for name in names]
+        class_units = [check.class_units.get(name, 0) for name in names]
+        outcome = forecast_of(prepared, sizes, check.units, events, class_units)
         outcome.write(sheet)
     return replace(result, forecast=outcome)
 
