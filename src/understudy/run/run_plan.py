@@ -12,7 +12,7 @@ from typing import Any
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.remote_models import PlannedCalls
-from understudy.core.types import Fit, Receipt
+from understudy.core.types import Fit, Receipt, UnitCounts
 from understudy.data.inspection import people_notes, source_notes
 from understudy.data.names import like_persons, person_words
 from understudy.methods.base import ClassCapacity, Explanation
@@ -116,7 +116,7 @@ class RunPlan:
         return {"kind": "owner-only"} | asdict(self) | {"carried": carried}
 
 
-def explanation(prepared: Prepared, units: float | None = None) -> Explanation:
+def explanation(prepared: Prepared, units: UnitCounts | None = None) -> Explanation:
     """What the method of a run says of it before anything is spent."""
     method = prepared.method
     if method.explain is None:
