@@ -122,10 +122,10 @@ class StudioGenerator:
         return self._whole.vary(images, prompts, strength=strength, seed=seed)
 
     def inpaint(
-        self, images: Images, masks: Masks, prompts: Texts, *, seed: int = 0, **told: Any
+        self, images: Images, masks: Masks, prompts: Texts, *, seed: int = 0, **options: Any
     ) -> Images:
         """As `DiffusionGenerator.inpaint`."""
-        return self._whole.inpaint(images, masks, prompts, seed=seed, **told)
+        return self._whole.inpaint(images, masks, prompts, seed=seed, **options)
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
         """As `DiffusionGenerator.control`."""

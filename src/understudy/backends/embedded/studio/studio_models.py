@@ -1,7 +1,8 @@
 """``embedded:studio``: the mini studio, or another one that `understudy studio train` made.
 
 Its networks are stored one folder each, in the hub's formats, and run by the same code as the
-hub's own models: `clip`, `diffusion`, `vision`, `tuning`.
+hub's own models: `clip`, `diffusion`, `vision`, `tuning`. `studio_generator` draws from texts
+without it.
 """
 
 from __future__ import annotations

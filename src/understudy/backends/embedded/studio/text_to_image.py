@@ -82,12 +82,12 @@ def _attention(
     *,
     causal: bool = False,
 ) -> torch.Tensor:
-    asked, known, told = (_heads_apart(each, heads) for each in (queries, keys, values))
-    mixed = functional.scaled_dot_product_attention(asked, known, told, is_causal=causal)
+    apart = [_heads_apart(each, heads) for each in (queries, keys, values)]
+    mixed = functional.scaled_dot_product_attention(apart[0], apart[1], apart[2], is_causal=causal)
     return mixed.transpose(1, 2).reshape(queries.shape)
 
 
-class PromptReader:
+class TextTower:
     """The text half of CLIP: prompts to what the network hears, (n, tokens, width)."""
 
     def __init__(self, folder: Path) -> None:
@@ -139,16 +139,16 @@ class DenoisingNetwork:
         """As many velocities as there are latents and texts."""
         time = self._time(step, len(latents))
         values = self._part["conv_in"].convolution(latents)
-        kept = [values]
+        skips = [values]
         for level in range(self._levels):
             block = self._part["down_blocks"][str(level)]
             for at in range(self._layers):
                 values = self._resnet(block["resnets"][str(at)], values, time)
                 values = self._transformer(block["attentions"][str(at)], values, text)
-                kept.append(values)
+                skips.append(values)
             if level < self._levels - 1:
                 values = block["downsamplers"]["0"]["conv"].convolution(values, stride=2)
-                kept.append(values)
+                skips.append(values)
         middle = self._part["mid_block"]
         values = self._resnet(middle["resnets"]["0"], values, time)
         values = self._transformer(middle["attentions"]["0"], values, text)
@@ -156,7 +156,7 @@ class DenoisingNetwork:
         for level in range(self._levels):
             block = self._part["up_blocks"][str(level)]
             for at in range(self._layers + 1):
-                values = torch.cat([values, kept.pop()], dim=1)
+                values = torch.cat([values, skips.pop()], dim=1)
                 values = self._resnet(block["resnets"][str(at)], values, time)
                 values = self._transformer(block["attentions"][str(at)], values, text)
             if level < self._levels - 1:
@@ -275,7 +275,7 @@ class TextToImage:
     """From prompts to pixels in a few steps, away from what a negative prompt says."""
 
     def __init__(self, folder: Path, steps: Sequence[int], guidance: float, negative: str) -> None:
-        self._read, self._network = PromptReader(folder / "clip"), DenoisingNetwork(folder / "unet")
+        self._read, self._network = TextTower(folder / "clip"), DenoisingNetwork(folder / "unet")
         self._solver, self._decoder = DpmSolver(steps), LatentDecoder(folder / "vae")
         self._guidance = guidance
         self._away = self._read([negative]) if guidance > 1 else None
@@ -298,11 +298,11 @@ class TextToImage:
         clean: list[torch.Tensor] = []
         for at, step in enumerate(self._solver.steps):
             both = latents if self._away is None else torch.cat([latents, latents])
-            found = self._network(both, step, text)
+            velocity = self._network(both, step, text)
             if self._away is not None:
-                without, found = found.chunk(2)
-                found = without + self._guidance * (found - without)
-            clean.append(self._solver.clean(at, latents, found))
+                away, velocity = velocity.chunk(2)
+                velocity = away + self._guidance * (velocity - away)
+            clean.append(self._solver.clean(at, latents, velocity))
             latents = self._solver.next(at, latents, clean)
         pixels: NDArray[np.float32] = self._decoder(latents).permute(0, 2, 3, 1).numpy()
         return pixels
