@@ -15,11 +15,14 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.types import Vector
+from understudy.steps.row_arithmetic import moving_average
 
 CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean must exceed
 _REST_DEVIATIONS = 4.0  # of the noise in the mean variance of a block that no axis explains
 _FAINT = 0.1  # of a target's energy
 _LEAST_VARIANCE = 0.05  # of a block, over that of public images
+_LEAST_PART = 0.1  # of a block's mean variance, that of a number in it
+_SPANS = (27, 9, 3, 1)  # neighbouring numbers of a block
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
@@ -264,6 +267,24 @@ def square_root(covariance: Vector) -> Vector:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
+def smooth_variances(variances: Vector, noise_sd: float) -> Vector:
+    """Noisy variances (d,) of numbers whose neighbours are alike, without most of the noise.
+
+    They begin at their mean. What averages over 27, 9, 3 and 1 neighbours differ by from what the
+    wider ones say is added, each as far as the noise is no less (James and Stein 1961).
+    """
+    mean = max(float(variances.mean()), _LEAST_VARIANCE)
+    result = np.full(len(variances), mean)
+    for span in _SPANS:
+        if span < len(variances):
+            beyond = moving_average(variances - result, span)
+            noise = noise_sd**2 / span
+            by_chance = (1 + 2 * np.sqrt(2 * span / len(variances))) * noise
+            signal = max(float((beyond**2).mean()) - by_chance, 0.0)
+            result += signal / (signal + noise) * beyond
+    return np.maximum(result, _LEAST_PART * mean)
+
+
 @dataclass(frozen=True)
 class SpikedCovariance:
     """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018)."""
@@ -276,12 +297,11 @@ class SpikedCovariance:
     def of(cls, matrix: Vector, block_of: NDArray[np.int64], noise_sd: float) -> SpikedCovariance:
         """What of a noisy matrix (d, d) in standard units stands out of the noise.
 
-        Each variance is the mean of its block's; ``block_of``: (d,). Eigenvalues of the rest count
-        beyond the edge of the noise's.
+        Variances are smoothed within each block of neighbours; ``block_of``: (d,), ascending.
+        Eigenvalues of the rest count beyond the edge of the noise's.
         """
-        variances = np.diag(matrix)
-        means = [variances[block_of == block].mean() for block in range(block_of.max() + 1)]
-        diagonal = np.maximum(means, _LEAST_VARIANCE)[block_of]
+        blocks = np.split(np.diag(matrix), np.flatnonzero(np.diff(block_of)) + 1)
+        diagonal = np.concatenate([smooth_variances(block, noise_sd) for block in blocks])
         values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
         edge = np.sqrt(2 * len(matrix)) * noise_sd
         return cls(diagonal, (axes * spiked_values(values, edge)) @ axes.T, noise_sd)

@@ -51,15 +51,15 @@ class _Energies:
             self.photos.add(photo)
         self.differences.add(photos[0] - photos[1])
 
-    def axes(self, most: int, rank: int) -> tuple[FloatArray, FloatArray]:
+    def axes(self, most: int, rank: int, bins: int) -> tuple[FloatArray, FloatArray]:
         """The mean, and the first axes in falling order of how well they tell classes apart."""
         sums = np.stack(list(self.classes.values()))
         means = sums[:, 1:] / sums[:, :1] - self.images.mean
         between = means.T @ (sums[:, :1] / self.images.count * means)
         total = self.images.moments().covariance
         of_photos = self.differences.moments().covariance / 2
-        _, vectors = np.linalg.eigh(total)
-        leading = vectors[:, -rank:]
+        _, vectors = np.linalg.eigh(total[:-bins, :-bins])
+        leading = scipy.linalg.block_diag(vectors[:, -rank:], np.eye(bins))
         signal = between + _OF_IMAGES * (self.photos.moments().covariance - of_photos)
         noise = total - between + of_photos
         ratios, axes = scipy.linalg.eigh(leading.T @ signal @ leading, leading.T @ noise @ leading)
@@ -72,8 +72,11 @@ class _Energies:
 def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
     """The axes of public images of classes, (n, height, width, 3) uint8 a batch."""
     grids = [
-        transform.grid_axes(maps * transform.ANGLES)
-        for maps in (transform.LUMA_OCTAVES, 2 * transform.CHROMA_OCTAVES)
+        transform.grid_axes(octaves * transform.ANGLES, bins)
+        for octaves, bins in (
+            (transform.LUMA_OCTAVES, transform.LUMA_BINS),
+            (2 * transform.CHROMA_OCTAVES, transform.CHROMA_BINS),
+        )
     ]
     luma, chroma = (_Energies(grid.shape[1]) for grid in grids)
     squares = np.zeros((3, COSINES, COSINES))
@@ -82,7 +85,7 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
         """Of luma and of chroma, in the lowest cosines over the grid."""
         tensor = torch.from_numpy(values)
         with torch.inference_mode():
-            parts = transform.luma_energies(tensor), transform.chroma_energies(tensor)
+            parts = transform.luma_features(tensor), transform.chroma_features(tensor)
         return [part.numpy() @ grid for part, grid in zip(parts, grids, strict=True)]
 
     torch.manual_seed(0)
@@ -101,8 +104,8 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
     deviations = np.sqrt(_power_law(squares / luma.images.count))
     return PublicAxes(
         deviations.astype(np.float32),
-        *luma.axes(_LUMA_AXES, _LUMA_RANK),
-        *chroma.axes(_CHROMA_AXES, _CHROMA_RANK),
+        *luma.axes(_LUMA_AXES, _LUMA_RANK, transform.LUMA_BINS),
+        *chroma.axes(_CHROMA_AXES, _CHROMA_RANK, transform.CHROMA_BINS),
     )
 
 

@@ -37,7 +37,7 @@ MOST_SIDE = 256
 
 _CALL = 64  # images encoded at once
 _MATCHED = 64  # images searched for at once
-_STEPS = 60  # of Adam (Kingma and Ba 2015)
+_STEPS = 90  # of Adam (Kingma and Ba 2015)
 _RATE, _LAST_RATE = 0.15, 1e-3
 _BETAS = (0.9, 0.99)
 _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
@@ -117,13 +117,13 @@ class _Numbers:
     def luma_axes(self) -> _PublicEnergies:
         axes = self.axes
         maps = transform.LUMA_OCTAVES * transform.ANGLES
-        return _PublicEnergies(maps, axes.luma_mean, axes.luma)
+        return _PublicEnergies(maps, transform.LUMA_BINS, axes.luma_mean, axes.luma)
 
     @cached_property
     def chroma_axes(self) -> _PublicEnergies:
         axes = self.axes
         maps = 2 * transform.CHROMA_OCTAVES * transform.ANGLES
-        return _PublicEnergies(maps, axes.chroma_mean, axes.chroma)
+        return _PublicEnergies(maps, transform.CHROMA_BINS, axes.chroma_mean, axes.chroma)
 
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of images with blocks of sizes (n, blocks), the deviation of what is not measured.
@@ -141,7 +141,7 @@ class _Numbers:
 
 
 class EnergyEncoder:
-    """Images to low cosine coefficients and oriented energies."""
+    """Images to low cosine coefficients, and to oriented energies and histograms along axes."""
 
     def __init__(self, shape: Shape) -> None:
         self._numbers = _Numbers(shape)
@@ -168,9 +168,9 @@ class EnergyEncoder:
             parts = [self._cosines(values)]
             with torch.inference_mode():
                 tensor = torch.from_numpy(values)
-                parts.append(numbers.luma_axes(transform.luma_energies(tensor).numpy()))
+                parts.append(numbers.luma_axes(transform.luma_features(tensor).numpy()))
                 if numbers.chroma:
-                    parts.append(numbers.chroma_axes(transform.chroma_energies(tensor).numpy()))
+                    parts.append(numbers.chroma_axes(transform.chroma_features(tensor).numpy()))
             out[rows] = np.concatenate(parts, axis=1)[: len(out[rows])]
 
         self._threads.each(encode_part, even_parts(images, _CALL))
@@ -185,12 +185,7 @@ class EnergyEncoder:
         """What `encode` computes, as operators (`WrittenEncoder`)."""
         numbers, shape = self._numbers, self.shape
         side = int(np.ceil(_COSINE_RADIUS))
-        colours = np.ones((1, 1)) * np.sqrt(3) if shape[2] == 1 else OPPONENT
-        octaves = transform.LUMA_OCTAVES
-        parts = [
-            transform.written_cosines(shape, side),
-            transform.written_energies(shape, "luma", colours[:1], COSINES, octaves),
-        ]
+        parts = [transform.written_cosines(shape, side), transform.written_luma(shape)]
         plane, row, column = np.unravel_index(numbers.cosines, (numbers.channels, COSINES, COSINES))
         cosines = np.zeros((numbers.channels, side, side, len(plane)))
         scale = numbers.axes.deviations.reshape(-1)[numbers.cosines].astype(np.float64)
@@ -198,10 +193,11 @@ class EnergyEncoder:
         matrices = [cosines.reshape(-1, len(plane)), numbers.luma_axes.matrix]
         offsets = [np.zeros(len(plane)), -numbers.luma_axes.offset]
         if numbers.chroma:
-            side, octaves = transform.CHROMA_PIXELS, transform.CHROMA_OCTAVES
-            parts.append(transform.written_energies(shape, "chroma", colours[1:], side, octaves))
-            by_plane = numbers.chroma_axes.matrix.reshape(2, octaves, -1, numbers.chroma)
-            matrices.append(by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma))
+            parts.append(transform.written_chroma(shape))
+            energies, histograms = np.split(numbers.chroma_axes.matrix, [-transform.CHROMA_BINS])
+            by_plane = energies.reshape(2, transform.CHROMA_OCTAVES, -1, numbers.chroma)
+            by_octave = by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma)
+            matrices.append(np.vstack([by_octave, histograms]))
             offsets.append(-numbers.chroma_axes.offset)
         names = tuple(part[-1].output for part in parts)
         return EncoderOperations(
@@ -212,20 +208,20 @@ class EnergyEncoder:
 
 
 class _PublicEnergies:
-    """Energies along public axes, each image by itself."""
+    """Energies and histograms along public axes, each image by itself."""
 
-    def __init__(self, maps: int, mean: NDArray[Any], axes: NDArray[Any]) -> None:
-        self.matrix = transform.grid_axes(maps) @ axes
+    def __init__(self, maps: int, bins: int, mean: NDArray[Any], axes: NDArray[Any]) -> None:
+        self.matrix = transform.grid_axes(maps, bins) @ axes
         self.offset = mean @ axes
         self._projection = Projection(self.matrix)
 
-    def __call__(self, energies: NDArray[Any]) -> Vector:
-        """(n, maps * 64) to (n, a)."""
-        return np.asarray(self._projection(energies) - self.offset)
+    def __call__(self, features: NDArray[Any]) -> Vector:
+        """(n, maps * 64 + bins) to (n, a)."""
+        return np.asarray(self._projection(features) - self.offset)
 
 
 class EnergyDecoder:
-    """Images whose low cosine coefficients and oriented energies are near wanted ones.
+    """Images whose low cosine coefficients, oriented energies and histograms are near wanted ones.
 
     The search begins at the wanted cosines, with a random texture above them, and descends by Adam
     on the metric's squared distance. What no number measures is held near the texture's size, and
@@ -320,7 +316,8 @@ class _Search:
             loss = ((numbers - wanted) / scale @ self._metric.T).square().sum()
             texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
-            lengths = transform.gradient_lengths(free[:, :1] * self._deviations[:1])
+            luma = transform.planes_of(free[:, :1] * self._deviations[:1], COSINES)
+            lengths = transform.gradient_lengths(luma)
             loss = loss + _GRADIENT_WEIGHT * 2 / _GRADIENT * lengths.sum()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -356,10 +353,10 @@ class _Search:
         parts = [values.flatten(1)[:, self._cosines]]
         scaled = values * self._deviations
         matrix, offset = self._luma
-        parts.append(transform.luma_energies(scaled) @ matrix - offset)
+        parts.append(transform.luma_features(scaled) @ matrix - offset)
         if self._chroma is not None:
             matrix, offset = self._chroma
-            parts.append(transform.chroma_energies(scaled) @ matrix - offset)
+            parts.append(transform.chroma_features(scaled) @ matrix - offset)
         return torch.cat(parts, dim=1)
 
 

@@ -1,19 +1,22 @@
-"""The fixed transform of ``embedded:energies``: low cosine coefficients and oriented energies.
+"""The fixed transform of ``embedded:energies``: cosine coefficients, energies, histograms.
 
 An image of any size becomes the 32 x 32 lowest coefficients of its orthonormal cosine transform, in
 opponent colours. Of these, luma is looked at in 32 x 32 pixels and chroma in 16 x 16. The energies
 of a plane are the moduli of its convolutions with complex Morlet wavelets (Gabor 1946; Mallat 1989)
 of eight angles, an octave apart, averaged over an 8 x 8 grid and compressed by a logarithm. They
 say where edges and textures of an orientation are, and forget their exact position, which a linear
-code of as few numbers cannot.
+code of as few numbers cannot. Histograms of a plane's levels, and of the logarithms of its gradient
+lengths, say which tones an image has and how much of it is flat.
 
 Nothing here is learnt but the axes and scales that `PublicAxes` holds, from public photographs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
@@ -42,6 +45,12 @@ _GAIN = 10.0  # of the logarithm: log(1 + gain |.|) / gain
 _FLOOR = 1e-4  # added to squared moduli, so that gradients exist where an image is flat
 _LEAST_GRADIENT = 3e-3  # added to lengths of gradients, for the same reason
 _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
+_LUMA_LEVELS = np.linspace(-0.5, 0.5, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.5), 6)
+_CHROMA_LEVELS = np.linspace(-0.25, 0.25, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.25), 4)
+_LEAST_SHARE = 0.01
+
+LUMA_BINS = sum(map(len, _LUMA_LEVELS))
+CHROMA_BINS = 2 * sum(map(len, _CHROMA_LEVELS))
 
 
 def morlet_bank() -> Tensor:
@@ -130,26 +139,73 @@ def energies(planes: Tensor, octaves: int) -> Tensor:
     return torch.cat(octave_energies, dim=1)
 
 
-def luma_energies(values: Tensor) -> Tensor:
-    """Energies of the luma of (n, c, COSINES, COSINES) coefficients: (n, 24 * 64)."""
-    return energies(planes_of(values[:, :1], COSINES)[:, 0], LUMA_OCTAVES).flatten(1)
+def soft_histograms(values: Tensor, levels: Vector) -> Tensor:
+    """Roots of the part of the values (n, p, h, w) that is near each of k levels, (n, p * k).
 
-
-def gradient_lengths(values: Tensor) -> Tensor:
-    """Lengths of the luma's gradients, (n, COSINES - 1, COSINES - 1), white one more than black.
-
-    ``values`` are (n, 1, COSINES, COSINES) coefficients.
+    Levels are equally far apart, and a value between two counts for both, the nearer one more. The
+    distance of roots of histograms is Hellinger's.
     """
-    plane = planes_of(values, COSINES)[:, 0]
-    corner = plane[:, :-1, :-1]
-    across, down = plane[:, :-1, 1:] - corner, plane[:, 1:, :-1] - corner
+    step, around = _around(levels)
+    places = ((values.flatten(2) - around[0]) / step).clamp(0, len(around) - 1)
+    shares = _SoftHistogram.apply(places, len(around))[..., 1:-1]
+    return torch.sqrt(shares + _LEAST_SHARE).flatten(1)
+
+
+class _SoftHistogram(torch.autograd.Function):
+    """The part of places (n, p, m) in [0, bins - 1] that is near each bin, (n, p, bins)."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, bins: int) -> Tensor:
+        left = places.floor().clamp(max=bins - 2)
+        index, beyond = left.long(), places - left
+        ctx.save_for_backward(index)
+        shares = places.new_zeros(*places.shape[:2], bins)
+        shares.scatter_add_(2, index, 1 - beyond).scatter_add_(2, index + 1, beyond)
+        return shares / places.shape[2]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        slopes = (gradient[..., 1:] - gradient[..., :-1]) / index.shape[2]
+        return slopes.gather(2, index), None
+
+
+def _around(levels: Vector) -> tuple[float, Vector]:
+    """How far levels are apart, and these levels with one more on either side."""
+    step = float(levels[1] - levels[0])
+    return step, np.concatenate([[levels[0] - step], levels, [levels[-1] + step]])
+
+
+def luma_features(values: Tensor) -> Tensor:
+    """Of the luma of (n, c, COSINES, COSINES) coefficients, (n, 24 * 64 + LUMA_BINS).
+
+    Its energies, and soft histograms of its levels and of the logarithms of its gradients.
+    """
+    return _features(planes_of(values[:, :1], COSINES), LUMA_OCTAVES, *_LUMA_LEVELS)
+
+
+def gradient_lengths(planes: Tensor) -> Tensor:
+    """Lengths of the gradients of planes (n, p, side, side), (n, p, side - 1, side - 1)."""
+    corner = planes[..., :-1, :-1]
+    across, down = planes[..., :-1, 1:] - corner, planes[..., 1:, :-1] - corner
     return torch.sqrt(across * across + down * down + _LEAST_GRADIENT**2)
 
 
-def chroma_energies(values: Tensor) -> Tensor:
-    """Energies of both opponents of (n, 3, COSINES, COSINES) coefficients: (n, 2 * 16 * 64)."""
-    planes = planes_of(values[:, 1:], CHROMA_PIXELS).flatten(0, 1)
-    return energies(planes, CHROMA_OCTAVES).reshape(len(values), -1)
+def chroma_features(values: Tensor) -> Tensor:
+    """Of both opponents of (n, 3, COSINES, COSINES) coefficients, (n, 32 * 64 + CHROMA_BINS).
+
+    As `luma_features`.
+    """
+    return _features(planes_of(values[:, 1:], CHROMA_PIXELS), CHROMA_OCTAVES, *_CHROMA_LEVELS)
+
+
+def _features(planes: Tensor, octaves: int, levels: Vector, lengths: Vector) -> Tensor:
+    parts = (
+        energies(planes.flatten(0, 1), octaves).reshape(len(planes), -1),
+        soft_histograms(planes, levels),
+        soft_histograms(torch.log(gradient_lengths(planes)), lengths),
+    )
+    return torch.cat(parts, dim=1)
 
 
 def radii() -> NDArray[np.float64]:
@@ -158,13 +214,17 @@ def radii() -> NDArray[np.float64]:
     return np.hypot(rows, columns)
 
 
-def grid_axes(maps: int) -> NDArray[np.float32]:
-    """Lowest cosines over the grid of each of ``maps`` maps: (maps * 64, maps * k) float32."""
+def grid_axes(maps: int, bins: int) -> NDArray[np.float32]:
+    """Lowest cosines over the grid of each of ``maps`` maps; ``bins`` numbers of histograms stay.
+
+    (maps * 64 + bins, maps * k + bins) float32.
+    """
     cosines = scipy.fft.dct(np.eye(GRID), axis=0, norm="ortho")
     rows, columns = np.indices((GRID, GRID))
     flat = np.einsum("ui,vj->uvij", cosines, cosines)[np.hypot(rows, columns) < _GRID_RADIUS]
     low = flat.reshape(len(flat), -1).T.astype(np.float32)
-    return np.kron(np.eye(maps, dtype=np.float32), low)
+    result = scipy.linalg.block_diag(np.kron(np.eye(maps, dtype=np.float32), low), np.eye(bins))
+    return np.asarray(result, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -173,10 +233,11 @@ class PublicAxes:
 
     Attributes:
         deviations: (3, COSINES, COSINES) usual size of each coefficient, a power law in frequency.
-        luma_mean: (24 * k,) mean of the luma's energies in the cosines of `grid_axes`.
-        luma: (24 * k, a) axes along which classes differ more than images of one class, the best
+        luma_mean: (24 * k + LUMA_BINS,) mean of the luma's features, energies in the cosines of
+            `grid_axes`.
+        luma: (24 * k + LUMA_BINS, a) axes along which classes differ more than images of one class, the best
             first (`understudy.studio.public_axes`).
-        chroma: (32 * k, b).
+        chroma: (32 * k + CHROMA_BINS, b).
     """
 
     deviations: NDArray[np.float32]
@@ -212,31 +273,54 @@ def written_cosines(shape: Shape, side: int) -> tuple[Operation, ...]:
     )
 
 
-def written_energies(
-    shape: Shape, name: str, colours: Vector, side: int, octaves: int
+def written_luma(shape: Shape) -> tuple[Operation, ...]:
+    """`luma_features` of pixels of a shape as operators; the result is ``luma``."""
+    colours = np.ones((1, 1)) * np.sqrt(3) if shape[2] == 1 else OPPONENT[:1]
+    return _written_features(shape, "luma", colours, COSINES, LUMA_OCTAVES, _LUMA_LEVELS)
+
+
+def written_chroma(shape: Shape) -> tuple[Operation, ...]:
+    """`chroma_features` likewise, but octave by octave, and of these plane by plane: ``chroma``."""
+    colours = OPPONENT[1:]
+    return _written_features(
+        shape, "chroma", colours, CHROMA_PIXELS, CHROMA_OCTAVES, _CHROMA_LEVELS
+    )
+
+
+def _written_features(
+    shape: Shape, name: str, colours: Vector, side: int, octaves: int, levels: Sequence[Vector]
 ) -> tuple[Operation, ...]:
-    """`energies` of planes of pixels of a shape as operators.
+    """Energies and histograms of planes; ``colours`` (p, channels) says what these are of the colours.
 
     Resampling, padding and pooling are linear along each axis, so an octave is a product with a
     matrix from each side, two convolutions, and another such product.
-
-    ``colours`` (p, channels) says what each plane is of the colours. The result, (n, octaves * p *
-    ANGLES * 64), comes octave by octave, plane by plane.
     """
     operations, planes = [_colours(colours / np.sqrt(3), f"{name} planes")], len(colours)
+    at = f"{name} plane"
+    resampling = [
+        np.sqrt(side / COSINES) * cosine_matrix(side).double().numpy().T @ _cosine_rows(n, side)
+        for n in shape[:2]
+    ]
+    operations += _separable(f"{name} planes", at, *resampling)
+    operations += _written_histograms(at, planes, side, levels[0])
+    kept, difference = np.eye(side)[:-1], np.diff(np.eye(side), axis=0)
+    operations += [
+        *_separable(at, f"{at} across", kept, difference),
+        Operation("Mul", (f"{at} across",) * 2, f"{at} across square"),
+        *_separable(at, f"{at} down", difference, kept),
+        Operation("Mul", (f"{at} down",) * 2, f"{at} down square"),
+        Operation("Add", (f"{at} across square", f"{at} down square"), f"{at} sum"),
+        Operation("Add", (f"{at} sum", _float32([_LEAST_GRADIENT**2])), f"{at} squares"),
+        Operation("Sqrt", (f"{at} squares",), f"{at} lengths"),
+        Operation("Log", (f"{at} lengths",), f"{at} gradient"),
+        *_written_histograms(f"{at} gradient", planes, side - 1, levels[1]),
+    ]
     for octave in range(octaves):
         at, pixels = f"{name} {octave}", side >> octave
         stride = 2 if pixels > 2 * GRID else 1
         halving = np.kron(np.eye(pixels), np.full((1, 1 << octave), 0.5**octave))
-        resampling = [
-            _padding(pixels)
-            @ halving
-            @ cosine_matrix(side).double().numpy().T
-            @ _cosine_rows(n, side)
-            * np.sqrt(side / COSINES)
-            for n in shape[:2]
-        ]
-        operations += _separable(f"{name} planes", f"{at} plane", *resampling)
+        padded = [_padding(pixels) @ halving @ rows for rows in resampling]
+        operations += _separable(f"{name} planes", f"{at} plane", *padded)
         for half, part in enumerate(("real", "imaginary")):
             bank = np.tile(_BANK[half * ANGLES : (half + 1) * ANGLES].numpy(), (planes, 1, 1, 1))
             fields = {"group": planes, "stride": stride}
@@ -255,8 +339,31 @@ def written_energies(
             Operation("Mul", (f"{at} logarithms", _float32([1 / _GAIN])), f"{at} maps"),
             Operation("Flatten", (f"{at} maps",), f"{at} flat", {"axis": 1}),
         ]
-    flat = tuple(f"{name} {octave} flat" for octave in range(octaves))
+    flat = (
+        *(f"{name} {octave} flat" for octave in range(octaves)),
+        f"{name} plane shares",
+        f"{name} plane gradient shares",
+    )
     return (*operations, Operation("Concat", flat, name, {"axis": 1}))
+
+
+def _written_histograms(name: str, planes: int, side: int, levels: Vector) -> tuple[Operation, ...]:
+    """`soft_histograms` of planes, as operators."""
+    step, around = _around(levels)
+    bank = np.ones((planes * len(around), 1, 1, 1))
+    levels_of_planes = _float32(bank), _float32(-np.tile(around, planes))
+    second = np.kron(np.eye(planes), np.diff(np.eye(len(around)), n=2, axis=0).T / (2 * step))
+    mean = np.full((1, side), 1 / side)
+    return (
+        Operation("Conv", (name, *levels_of_planes), f"{name} offsets", {"group": planes}),
+        Operation("Mul", (f"{name} offsets",) * 2, f"{name} offset squares"),
+        Operation("Sqrt", (f"{name} offset squares",), f"{name} distances"),
+        *_separable(f"{name} distances", f"{name} means", mean, mean),
+        Operation("Flatten", (f"{name} means",), f"{name} mean distances", {"axis": 1}),
+        Operation("MatMul", (f"{name} mean distances", _float32(second)), f"{name} parts"),
+        Operation("Add", (f"{name} parts", _float32([_LEAST_SHARE])), f"{name} least parts"),
+        Operation("Sqrt", (f"{name} least parts",), f"{name} shares"),
+    )
 
 
 def _float32(values: ArrayLike) -> NDArray[np.float32]:
