@@ -66,12 +66,44 @@ def test_a_grey_image_has_the_luma_of_the_same_image_in_colour() -> None:
 def test_energies_say_the_angle_of_stripes_and_not_their_phase() -> None:
     flat, steep = bars((32, 32, 1), 0.0), bars((32, 32, 1), np.pi / 2)
     values = [torch.from_numpy(transform.coefficients(images)) for images in (flat, steep)]
-    upright, level = (transform.luma_features(value)[:, : 24 * 64].reshape(4, 24, 64).numpy() for value in values)
+    energies = [transform.luma_features(value)[:, : 24 * 64] for value in values]
+    upright, level = (part.reshape(4, 24, 64).numpy() for part in energies)
     # The first of eight angles answers to waves along the columns, the fifth to those along rows.
     assert upright[:, 0].mean() > 1.5 * upright[:, 4].mean()
     assert level[:, 4].mean() > 1.5 * level[:, 0].mean()
     spread = upright[:, 0].mean(axis=1).std() / upright[:, 0].mean()
     assert spread < 0.05
+
+
+def test_a_histogram_says_which_levels_values_are_near_and_not_where() -> None:
+    levels = np.linspace(0.0, 1.0, 5)
+    values = torch.tensor([[[[0.0, 0.25, 0.25, 0.375]]], [[[0.375, 0.25, 0.0, 0.25]]]])
+    parts = transform.soft_histograms(values, levels) ** 2
+    np.testing.assert_allclose(parts[0], parts[1])
+    np.testing.assert_allclose(parts[0] - parts[0, -1], [0.25, 0.625, 0.125, 0, 0], atol=1e-6)
+
+
+def test_a_histogram_descends_to_the_levels_that_are_wanted() -> None:
+    levels, rng = np.linspace(0.0, 1.0, 5), np.random.default_rng(0)
+    values = torch.tensor(rng.uniform(0.3, 0.7, (1, 1, 6, 6)), requires_grad=True)
+    wanted = transform.soft_histograms(torch.full((1, 1, 6, 6), 0.5), levels)
+    optimiser = torch.optim.Adam([values], lr=0.02)
+    for _ in range(60):
+        optimiser.zero_grad()
+        (transform.soft_histograms(values, levels) - wanted).square().sum().backward()
+        optimiser.step()
+    assert (values - 0.5).abs().max() < 0.1
+
+
+def test_histograms_of_luma_say_how_much_is_black_and_how_much_is_flat() -> None:
+    images = np.full((2, 32, 32, 1), 128, dtype=np.uint8)
+    images[0, :16] = 0
+    images[1, ::2] = 255
+    values = torch.from_numpy(transform.coefficients(images))
+    half_black, striped = transform.luma_features(values)[:, -transform.LUMA_BINS :]
+    levels = transform.LUMA_BINS - 6  # then come six lengths of gradients
+    assert half_black[0] > 0.6 > 0.2 > striped[0]
+    assert half_black[levels] > 0.6 > 0.2 > striped[levels]
 
 
 def test_a_layout_is_cosines_and_energies_in_blocks_of_one_kind() -> None:

@@ -159,3 +159,25 @@ def test_numbers_that_are_all_noise_become_their_average():
     moved = shrinkage.shrink_to_average(clear + noise, np.full(200, 0.25), sizes)
     assert np.corrcoef(moved, clear)[0, 1] > 0.9
     assert moved.std() > 1.3
+
+
+def test_variances_without_noise_stay() -> None:
+    variances = np.array([9.0, 4.0, 1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0, 1.0, 1.0, 1.0])
+    np.testing.assert_allclose(shrinkage.smooth_variances(variances, 0.0), variances, rtol=1e-6)
+
+
+def test_smooth_variances_are_nearer_than_what_was_measured_and_than_their_mean() -> None:
+    rng, true = np.random.default_rng(0), 0.2 + 3.0 * np.exp(-np.arange(80) / 8)
+    for noise_sd in (0.2, 0.6):
+        measured = true + noise_sd * rng.standard_normal((40, 80))
+        smooth = np.stack([shrinkage.smooth_variances(row, noise_sd) for row in measured])
+        error = np.square(smooth - true).mean()
+        assert error < 0.75 * np.square(measured - true).mean()
+        assert error < 0.5 * np.square(true - true.mean()).mean()
+
+
+def test_variances_that_are_all_alike_are_one_number() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        smooth = shrinkage.smooth_variances(1 + 0.3 * rng.standard_normal(80), 0.3)
+        assert np.ptp(smooth) < 0.75  # of 1.5 that was measured

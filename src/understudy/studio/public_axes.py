@@ -1,7 +1,7 @@
 """``understudy studio axes``: what `embedded:energies` knows of public photographs.
 
-Usual sizes of cosine coefficients, and axes of oriented energies along which classes differ much
-and images of one class little: a discriminant analysis (Fisher 1936, Rao 1948). How far images of
+Usual sizes of cosine coefficients, and axes of oriented energies and histograms along which classes
+differ much and images of one class little: a discriminant analysis (Fisher 1936, Rao 1948). How far images of
 one thing differ is measured by two other photos of each image as well, moved a little, in other
 colours and light. All are plain statistics of public images: no network is trained.
 """
@@ -27,7 +27,7 @@ from understudy.metrics.networks.camera_variation import as_other_photos
 from understudy.run.progress import ProgressMode, reporting
 
 _LUMA_AXES, _CHROMA_AXES = 220, 40
-_LUMA_RANK, _CHROMA_RANK = 220, 100  # principal axes that the axes are combined of
+_LUMA_RANK, _CHROMA_RANK = 220, 100  # principal axes of energies that axes are combined of
 _LENGTH = 0.5  # mean deviation of public images along an axis
 _OF_IMAGES = 0.1  # weight of differences between images, beside those between classes
 _POWER = 0.3  # of the part of an axis's variance between classes, that its deviation goes by
@@ -35,8 +35,8 @@ _BATCH = 256
 _FEWEST = 2_000
 
 
-class _Energies:
-    """What is summed of energies, d numbers: the images, their classes, and other photos."""
+class _Features:
+    """What is summed of d features: the images, their classes, and other photos."""
 
     def __init__(self, dim: int) -> None:
         self.images, self.photos, self.differences = (MomentSums(dim) for _ in range(3))
@@ -78,7 +78,7 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
             (2 * transform.CHROMA_OCTAVES, transform.CHROMA_BINS),
         )
     ]
-    luma, chroma = (_Energies(grid.shape[1]) for grid in grids)
+    luma, chroma = (_Features(grid.shape[1]) for grid in grids)
     squares = np.zeros((3, COSINES, COSINES))
 
     def energies(values: FloatArray) -> list[Vector]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.backends.arrays import (
-    OPPONENT,
     FloatArray,
     check_embeddings,
     index_slices,

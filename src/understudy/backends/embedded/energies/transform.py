@@ -235,8 +235,8 @@ class PublicAxes:
         deviations: (3, COSINES, COSINES) usual size of each coefficient, a power law in frequency.
         luma_mean: (24 * k + LUMA_BINS,) mean of the luma's features, energies in the cosines of
             `grid_axes`.
-        luma: (24 * k + LUMA_BINS, a) axes along which classes differ more than images of one class, the best
-            first (`understudy.studio.public_axes`).
+        luma: (24 * k + LUMA_BINS, a) axes along which classes differ more than images of one
+            class, the best first (`understudy.studio.public_axes`).
         chroma: (32 * k + CHROMA_BINS, b).
     """
 
@@ -290,7 +290,7 @@ def written_chroma(shape: Shape) -> tuple[Operation, ...]:
 def _written_features(
     shape: Shape, name: str, colours: Vector, side: int, octaves: int, levels: Sequence[Vector]
 ) -> tuple[Operation, ...]:
-    """Energies and histograms of planes; ``colours`` (p, channels) says what these are of the colours.
+    """Energies and histograms of planes that are ``colours`` (p, channels) of the colours.
 
     Resampling, padding and pooling are linear along each axis, so an octave is a product with a
     matrix from each side, two convolutions, and another such product.
