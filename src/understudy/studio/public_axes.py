@@ -1,9 +1,9 @@
 """``understudy studio axes``: what `embedded:energies` knows of public photographs.
 
 Usual sizes of cosine coefficients, and axes of oriented energies and histograms along which classes
-differ much and images of one class little: a discriminant analysis (Fisher 1936, Rao 1948). How far images of
-one thing differ is measured by two other photos of each image as well, moved a little, in other
-colours and light. All are plain statistics of public images: no network is trained.
+differ much and images of one class little: a discriminant analysis (Fisher 1936, Rao 1948). How far
+images of one thing differ is measured by two other photos of each image as well, moved a little, in
+other colours and light. All are plain statistics of public images: no network is trained.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
     luma, chroma = (_Features(grid.shape[1]) for grid in grids)
     squares = np.zeros((3, COSINES, COSINES))
 
-    def energies(values: FloatArray) -> list[Vector]:
+    def features(values: FloatArray) -> list[Vector]:
         """Of luma and of chroma, in the lowest cosines over the grid."""
         tensor = torch.from_numpy(values)
         with torch.inference_mode():
@@ -94,7 +94,7 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
         values = transform.coefficients(images)
         squares += np.square(values, dtype=np.float64).sum(axis=0)
         photos = [as_other_photos(torch.from_numpy(images)).numpy() for _ in range(2)]
-        rows = energies(values), *(energies(transform.coefficients(photo)) for photo in photos)
+        rows = features(values), *(features(transform.coefficients(photo)) for photo in photos)
         for kind, own, *others in zip((luma, chroma), *rows, strict=True):
             kind.add(own, batch, others)
     if luma.images.count < _FEWEST:

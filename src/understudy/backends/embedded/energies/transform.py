@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ _LEAST_GRADIENT = 3e-3  # added to lengths of gradients, for the same reason
 _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
 _LUMA_LEVELS = np.linspace(-0.5, 0.5, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.5), 6)
 _CHROMA_LEVELS = np.linspace(-0.25, 0.25, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.25), 4)
-_LEAST_SHARE = 0.01
+_LEAST_SHARE = 0.01  # added to parts of an image, whose roots are steep near 0
 
 LUMA_BINS = sum(map(len, _LUMA_LEVELS))
 CHROMA_BINS = 2 * sum(map(len, _CHROMA_LEVELS))
@@ -290,61 +291,69 @@ def written_chroma(shape: Shape) -> tuple[Operation, ...]:
 def _written_features(
     shape: Shape, name: str, colours: Vector, side: int, octaves: int, levels: Sequence[Vector]
 ) -> tuple[Operation, ...]:
-    """Energies and histograms of planes that are ``colours`` (p, channels) of the colours.
-
-    Resampling, padding and pooling are linear along each axis, so an octave is a product with a
-    matrix from each side, two convolutions, and another such product.
-    """
-    operations, planes = [_colours(colours / np.sqrt(3), f"{name} planes")], len(colours)
-    at = f"{name} plane"
+    """Energies and histograms of planes that are ``colours`` (p, channels) of the colours."""
+    at, planes = f"{name} plane", len(colours)
     resampling = [
         np.sqrt(side / COSINES) * cosine_matrix(side).double().numpy().T @ _cosine_rows(n, side)
         for n in shape[:2]
     ]
-    operations += _separable(f"{name} planes", at, *resampling)
-    operations += _written_histograms(at, planes, side, levels[0])
     kept, difference = np.eye(side)[:-1], np.diff(np.eye(side), axis=0)
-    operations += [
-        *_separable(at, f"{at} across", kept, difference),
-        Operation("Mul", (f"{at} across",) * 2, f"{at} across square"),
-        *_separable(at, f"{at} down", difference, kept),
-        Operation("Mul", (f"{at} down",) * 2, f"{at} down square"),
-        Operation("Add", (f"{at} across square", f"{at} down square"), f"{at} sum"),
-        Operation("Add", (f"{at} sum", _float32([_LEAST_GRADIENT**2])), f"{at} squares"),
-        Operation("Sqrt", (f"{at} squares",), f"{at} lengths"),
-        Operation("Log", (f"{at} lengths",), f"{at} gradient"),
-        *_written_histograms(f"{at} gradient", planes, side - 1, levels[1]),
+    parts = [_written_energies(name, planes, side >> each, resampling) for each in range(octaves)]
+    parts += [
+        (
+            *_separable(f"{name} planes", at, *resampling),
+            *_written_histograms(at, planes, side, levels[0]),
+        ),
+        (
+            *_separable(at, f"{at} across", kept, difference),
+            Operation("Mul", (f"{at} across",) * 2, f"{at} across square"),
+            *_separable(at, f"{at} down", difference, kept),
+            Operation("Mul", (f"{at} down",) * 2, f"{at} down square"),
+            Operation("Add", (f"{at} across square", f"{at} down square"), f"{at} sum"),
+            Operation("Add", (f"{at} sum", _float32([_LEAST_GRADIENT**2])), f"{at} squares"),
+            Operation("Sqrt", (f"{at} squares",), f"{at} lengths"),
+            Operation("Log", (f"{at} lengths",), f"{at} gradients"),
+            *_written_histograms(f"{at} gradients", planes, side - 1, levels[1]),
+        ),
     ]
-    for octave in range(octaves):
-        at, pixels = f"{name} {octave}", side >> octave
-        stride = 2 if pixels > 2 * GRID else 1
-        halving = np.kron(np.eye(pixels), np.full((1, 1 << octave), 0.5**octave))
-        padded = [_padding(pixels) @ halving @ rows for rows in resampling]
-        operations += _separable(f"{name} planes", f"{at} plane", *padded)
-        for half, part in enumerate(("real", "imaginary")):
-            bank = np.tile(_BANK[half * ANGLES : (half + 1) * ANGLES].numpy(), (planes, 1, 1, 1))
-            fields = {"group": planes, "stride": stride}
-            operations += [
-                Operation("Conv", (f"{at} plane", bank), f"{at} {part}", fields),
-                Operation("Mul", (f"{at} {part}",) * 2, f"{at} {part} square"),
-            ]
-        pooling = _pooling(pixels // stride)
-        operations += [
-            Operation("Add", (f"{at} real square", f"{at} imaginary square"), f"{at} sum"),
-            Operation("Add", (f"{at} sum", _float32([_FLOOR])), f"{at} squares"),
-            Operation("Sqrt", (f"{at} squares",), f"{at} moduli"),
-            *_separable(f"{at} moduli", f"{at} pooled", _GAIN * pooling, pooling),
-            Operation("Add", (f"{at} pooled", _float32([1.0])), f"{at} gains"),
-            Operation("Log", (f"{at} gains",), f"{at} logarithms"),
-            Operation("Mul", (f"{at} logarithms", _float32([1 / _GAIN])), f"{at} maps"),
-            Operation("Flatten", (f"{at} maps",), f"{at} flat", {"axis": 1}),
-        ]
-    flat = (
-        *(f"{name} {octave} flat" for octave in range(octaves)),
-        f"{name} plane shares",
-        f"{name} plane gradient shares",
+    return (
+        _colours(colours / np.sqrt(3), f"{name} planes"),
+        *chain.from_iterable(parts),
+        Operation("Concat", tuple(part[-1].output for part in parts), name, {"axis": 1}),
     )
-    return (*operations, Operation("Concat", flat, name, {"axis": 1}))
+
+
+def _written_energies(
+    name: str, planes: int, pixels: int, resampling: Sequence[Vector]
+) -> tuple[Operation, ...]:
+    """One octave of energies, of planes that ``resampling`` makes of those of the image.
+
+    Halving, padding and pooling are linear along each axis, so an octave is a product with a matrix
+    from each side, two convolutions, and another such product.
+    """
+    at, stride, count = f"{name} {pixels}", 2 if pixels > 2 * GRID else 1, len(resampling[0])
+    halving = np.kron(np.eye(pixels), np.full((1, count // pixels), pixels / count))
+    padded = [_padding(pixels) @ halving @ rows for rows in resampling]
+    operations = [*_separable(f"{name} planes", f"{at} plane", *padded)]
+    for half, part in enumerate(("real", "imaginary")):
+        bank = np.tile(_BANK[half * ANGLES : (half + 1) * ANGLES].numpy(), (planes, 1, 1, 1))
+        fields = {"group": planes, "stride": stride}
+        operations += [
+            Operation("Conv", (f"{at} plane", bank), f"{at} {part}", fields),
+            Operation("Mul", (f"{at} {part}",) * 2, f"{at} {part} square"),
+        ]
+    pooling = _pooling(pixels // stride)
+    return (
+        *operations,
+        Operation("Add", (f"{at} real square", f"{at} imaginary square"), f"{at} sum"),
+        Operation("Add", (f"{at} sum", _float32([_FLOOR])), f"{at} squares"),
+        Operation("Sqrt", (f"{at} squares",), f"{at} moduli"),
+        *_separable(f"{at} moduli", f"{at} pooled", _GAIN * pooling, pooling),
+        Operation("Add", (f"{at} pooled", _float32([1.0])), f"{at} gains"),
+        Operation("Log", (f"{at} gains",), f"{at} logarithms"),
+        Operation("Mul", (f"{at} logarithms", _float32([1 / _GAIN])), f"{at} maps"),
+        Operation("Flatten", (f"{at} maps",), f"{at} energies", {"axis": 1}),
+    )
 
 
 def _written_histograms(name: str, planes: int, side: int, levels: Vector) -> tuple[Operation, ...]:
