@@ -44,9 +44,9 @@ _SIGMA = 1.1  # of its envelope, in pixels
 _WAVE = 2.2  # radians a pixel of its wave, times sigma
 _GAIN = 10.0  # of the logarithm: log(1 + gain |.|) / gain
 _FLOOR = 1e-4  # added to squared moduli, so that gradients exist where an image is flat
-_LEAST_GRADIENT = 3e-3  # added to lengths of gradients, for the same reason
+_LEAST_GRADIENT = 1e-2  # added to lengths of gradients, for the same reason
 _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
-_LUMA_LEVELS = np.linspace(-0.5, 0.5, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.5), 6)
+_LUMA_LEVELS = np.linspace(-0.5, 0.5, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.5), 5)
 _CHROMA_LEVELS = np.linspace(-0.25, 0.25, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.25), 4)
 _LEAST_SHARE = 0.01  # added to parts of an image, whose roots are steep near 0
 
@@ -297,7 +297,7 @@ def _written_features(
         np.sqrt(side / COSINES) * cosine_matrix(side).double().numpy().T @ _cosine_rows(n, side)
         for n in shape[:2]
     ]
-    kept, difference = np.eye(side)[:-1], np.diff(np.eye(side), axis=0)
+    corner, difference = np.eye(side)[:-1], np.diff(np.eye(side), axis=0)
     parts = [_written_energies(name, planes, side >> each, resampling) for each in range(octaves)]
     parts += [
         (
@@ -305,9 +305,9 @@ def _written_features(
             *_written_histograms(at, planes, side, levels[0]),
         ),
         (
-            *_separable(at, f"{at} across", kept, difference),
+            *_separable(at, f"{at} across", corner, difference),
             Operation("Mul", (f"{at} across",) * 2, f"{at} across square"),
-            *_separable(at, f"{at} down", difference, kept),
+            *_separable(at, f"{at} down", difference, corner),
             Operation("Mul", (f"{at} down",) * 2, f"{at} down square"),
             Operation("Add", (f"{at} across square", f"{at} down square"), f"{at} sum"),
             Operation("Add", (f"{at} sum", _float32([_LEAST_GRADIENT**2])), f"{at} squares"),
