@@ -116,12 +116,12 @@ def scaled_rows(rows: Vector, factors: Vector, out: Vector | None = None) -> Vec
     usual = factors.max(initial=-math.inf)
     own = np.flatnonzero(factors != usual)
     if 4 * len(own) > len(rows):
-        return np.multiply(rows, factors[:, None], out=out)
+        return np.asarray(np.multiply(rows, factors[:, None], out=out))
     products = rows[own] * factors[own, None]
     with np.errstate(over="ignore", invalid="ignore"):  # of rows that are clipped
         result = np.multiply(rows, usual, out=out)
     result[own] = products
-    return result
+    return np.asarray(result)
 
 
 def rounded(rows: NDArray[Any]) -> Vector:
