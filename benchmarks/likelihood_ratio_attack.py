@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,7 @@ class ChainAttack:
 
     @property
     def auc(self) -> Interval:
-        """Area under the curve; the interval takes records as they come."""
+        """Area under the curve; the interval is over draws of other units, given the worlds."""
         return self.curve.auc
 
     def found_at(self, rate: float = 0.01) -> float:
@@ -87,7 +88,9 @@ def run_worlds(world: ChainWorld, members: NDArray[np.bool_]) -> Vector:
     return np.stack([world(inside, number) for number, inside in enumerate(members)])
 
 
-def chain_attack(members: NDArray[np.bool_], confidences: Vector) -> ChainAttack:
+def chain_attack(
+    members: NDArray[np.bool_], confidences: Vector, units: NDArray[Any] | None = None
+) -> ChainAttack:
     """LiRA on every world in turn, by the others.
 
     For each record a Gaussian of its confidences where it was a member, and one where it was not;
@@ -99,6 +102,8 @@ def chain_attack(members: NDArray[np.bool_], confidences: Vector) -> ChainAttack
     Args:
         members: (worlds, n) who was a member in each world.
         confidences: (worlds, n) what the model of each world says of every record.
+        units: (n,) whose each record is: what is of one leaks together, and the area's interval
+            is over units. None: each record is its own.
 
     Raises:
         InputError: Other shapes, fewer than four worlds, numbers that are not finite, or a record
@@ -106,9 +111,9 @@ def chain_attack(members: NDArray[np.bool_], confidences: Vector) -> ChainAttack
     """
     _check(members, confidences)
     scores = np.stack([_scores(members, confidences, at) for at in range(len(members))])
-    record = np.broadcast_to(np.arange(members.shape[1]), members.shape)
+    unit = np.broadcast_to(np.arange(members.shape[1]) if units is None else units, members.shape)
     curve = roc(scores[members], scores[~members])
-    area = area_by_groups(scores[members], scores[~members], record[members], record[~members])
+    area = area_by_groups(scores[members], scores[~members], unit[members], unit[~members])
     by_world = [
         roc(one[inside], one[~inside]).auc.value
         for one, inside in zip(scores, members, strict=True)

@@ -363,7 +363,8 @@ def attacked_chain(dataset: str, method: str, keep: float) -> tuple[ChainAttack,
         accuracies.append(head.balanced(task.test))
         return confidence(head.probabilities, pool.records.judge, pool.records.labels)
 
-    return chain_attack(members, run_worlds(world, members)), float(np.mean(accuracies))
+    attack = chain_attack(members, run_worlds(world, members), pool.units)
+    return attack, float(np.mean(accuracies))
 
 
 def write_sheets(dataset: str, folder: Path) -> None:

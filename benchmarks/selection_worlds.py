@@ -9,6 +9,7 @@ attack share one computation of the features. Features are kept in ``build/bench
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -158,6 +159,7 @@ class Pool:
     seed: int  # of everything
     classes: int  # C
     records: Samples  # the private images and the non-members of all worlds, without order
+    units: Labels  # (n,) whose each of them is
     recipe: Recipe  # the candidates of all worlds
     images: Images  # of the records
     held_out: Samples  # see `SelectionTask`
@@ -302,6 +304,7 @@ def image_pool(name: str, seed: int, *, tuning: bool = False) -> Pool:
         seed=seed,
         classes=int(labels.max()) + 1,
         records=real_samples(name, parts.records, penalised=True),
+        units=units_of(name)[parts.records],
         recipe=recipe(labels[parts.records], sizes, seed),
         images=dataset(name).values[parts.records],
         held_out=real_samples(name, parts.held_out, penalised=True),
@@ -408,6 +411,15 @@ def dataset(name: str) -> Labelled:
         np.savez(path, values=values, labels=labels, classes=np.array(whole.classes), rows=chosen)
     with np.load(path, allow_pickle=False) as file:
         return Labelled(file["values"], file["labels"], tuple(file["classes"].tolist()))
+
+
+def units_of(name: str) -> Labels:
+    """The home of each image of a dataset; of other datasets each image is its own."""
+    with np.load(images_file(name), allow_pickle=False) as file:
+        rows: Labels = file["rows"]
+    source = sizes_of(name).source
+    homes = re.search(r"homes=(\d+)", source)  # whose rows go round the homes, in either split
+    return rows if homes is None else rows % int(homes[1])
 
 
 def _both_splits(source: str) -> Labelled:

@@ -267,9 +267,16 @@ FAULTS = (
     Fault(
         "an inverse errs on the other side",
         "accounting.py",
-        "low, high)[0] * (1 - 1e-12)",
-        "low, high)[1]",
+        "delta_of(epsilon, mu) <= delta, low, high)[0]",
+        "delta_of(epsilon, mu) <= delta, low, high)[1]",
         ACCOUNTING + "test_an_inverse_errs_on_the_safe_side",
+    ),
+    Fault(
+        "what arithmetic rounds is for free",
+        "accounting.py",
+        "    rounded = _ROUNDING * (1 + centre + half) ** 2\n",
+        "    rounded = 0.0\n",
+        ACCOUNTING + "test_no_inverse_exceeds_delta_by_what_arithmetic_rounds",
     ),
     Fault(
         "discrete noise costs nothing more than a continuous one",

@@ -140,6 +140,23 @@ def test_what_needs_no_model_imports_none(
     assert ended.stdout.splitlines()[-1] == "loaded: []"
 
 
+def test_a_picture_from_a_text_needs_neither_diffusers_nor_transformers(tmp_path: Path) -> None:
+    """They take longer to import than sixteen pictures to draw."""
+    pytest.importorskip("diffusers")
+    packages = ("diffusers", "transformers", "peft", "sympy", "torch._dynamo", "scipy.stats")
+    code = (
+        "import sys; from understudy.cli.main import main\n"
+        f"sys.argv[1:] = ['sample', 'a dog', '--count', '1', '--out', {str(tmp_path / 'out')!r}]\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code\n"
+        f"print('loaded:', sorted({set(packages)} & set(sys.modules)))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "loaded: []"
+
+
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A finished run, and the ledger that it was charged to."""

@@ -2,6 +2,7 @@
 
 import shutil
 from functools import cache
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from understudy.backends.registry import backends, load_decoder, load_encoder, l
 from understudy.core.errors import BackendError
 from understudy.core.ports import Captioner, Generator
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 MOST = 40_000_000
@@ -95,9 +97,60 @@ def test_an_embedding_without_a_prompt_tells_its_own():
     assert (with_caption != without).any()
 
 
+def drawn_by_diffusers(**options):
+    from understudy.backends.embedded.studio.studio_models import Studio
+
+    return Studio().generator(options)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"guidance": 1, "batch": 2}, {"negative": "a dog", "shape": "32x48x1"}]
+)
+def test_texts_are_drawn_to_the_bit_as_diffusers_draws_them(options, one_thread):
+    """In batches, with words that are cut or mean nothing, and a prompt that comes again."""
+    query = urlencode({"batch": 3, **options})
+    ours, theirs = load_model(Generator, f"embedded:studio?{query}"), drawn_by_diffusers(**options)
+    assert type(ours) is not type(theirs)
+    dog = "a brown dog sleeping on a sofa, blue wall"
+    prompts = [dog, "", "A  PERSON \u00e9 1 eating's " + "very " * 40, "x<|endoftext|>y", dog]
+    for images in (ours.generate(prompts, seed=4), ours.generate(prompts[:2], seed=4)):
+        expected = theirs.generate(prompts[: len(images)], seed=4)
+        np.testing.assert_array_equal(images, expected)
+    assert (ours.shape, ours.tasks, ours.sampling) == (theirs.shape, theirs.tasks, theirs.sampling)
+    assert (ours.licence, ours.vocabulary) == (theirs.licence, theirs.vocabulary)
+
+
+def test_other_tasks_are_those_of_diffusers(one_thread):
+    ours, theirs = load_model(Generator, "embedded:studio"), drawn_by_diffusers()
+    images, masks = stack(pictures("dog", count=2)), np.zeros((2, 64, 64), dtype=bool)
+    masks[:, 16:40, 16:40] = True
+    for draw in (
+        lambda one: one.vary(images, ["a dog"] * 2, strength=0.5, seed=1),
+        lambda one: one.inpaint(images, masks, ["a dog"] * 2, seed=1, negative="a person"),
+        lambda one: one.control("edges", images, ["a dog"] * 2, seed=1),
+    ):
+        np.testing.assert_array_equal(draw(ours), draw(theirs))
+    asked = load_model(Generator, "embedded:studio?steps=4")
+    assert type(asked) is type(theirs)
+
+
+def test_threads_draw_what_one_thread_draws():
+    prompts, threads = [picture.caption for picture in pictures("dog", count=5)], []
+    drawn, before = [], torch.get_num_threads()
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            drawn.append(load_model(Generator, "embedded:studio?batch=2").generate(prompts))
+            threads.append(torch.get_num_threads())
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(*drawn)
+    assert threads == [1, 3]
+
+
 @pytest.mark.slow
 def test_it_draws_in_four_steps_at_any_strength():
-    generator, passes = load_model(Generator, "embedded:studio"), []
+    generator, passes = drawn_by_diffusers(), []
     generator._pipelines.network.register_forward_hook(lambda *_: passes.append(1))
     image = generator.generate(["a brown dog"])
     assert len(passes) == 4

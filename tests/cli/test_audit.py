@@ -9,6 +9,9 @@ from typer.testing import CliRunner
 from understudy.cli.main import app
 from understudy.privacy import queries
 
+SURE = ("--confidence", 1 - 1e-6)
+"""Once in a million what holds is refuted: the promise, or a part of it beside what is broken."""
+
 
 def called(*words):
     return CliRunner().invoke(app, ["audit", *map(str, words)], catch_exceptions=False)
@@ -21,8 +24,7 @@ def source(tmp_path):
 
 def test_it_says_what_it_found_and_that_it_is_the_owners(source, tmp_path):
     file = tmp_path / "audit.json"
-    sure = ("--confidence", 1 - 1e-6)  # of a promise that holds: refuted once in a million
-    done = called(source, "--how", "canaries", "--runs", 40, *sure, "--out", file)
+    done = called(source, "--how", "canaries", "--runs", 40, *SURE, "--out", file)
     assert done.exit_code == 0
     assert "audit (owner only)" in done.output
     assert "Nothing found, and little could have been" in done.output
@@ -33,7 +35,7 @@ def test_it_says_what_it_found_and_that_it_is_the_owners(source, tmp_path):
 def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
     honest = queries.CountAndSum.integer_sum
     monkeypatch.setattr(queries.CountAndSum, "integer_sum", lambda *told: 3 * honest(*told))
-    done = called(source, "--how", "canaries", "--runs", 20, "--set", "clusters=1")
+    done = called(source, "--how", "canaries", "--runs", 20, "--set", "clusters=1", *SURE)
     assert done.exit_code == 1
     assert (
         "Refuted, at a stated epsilon of 1: a record adds 3 times the stated sensitivity."

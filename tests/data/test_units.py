@@ -59,6 +59,16 @@ def test_a_file_without_a_folder_has_no_unit(tmp_path: Path) -> None:
     assert open_source(tmp_path, unit="its folder", skip_bad=True).skipped == 1
 
 
+@pytest.mark.parametrize(
+    ("unit", "columns"), [("person", "path,label,person"), ("path", "path,label")]
+)
+def test_a_manifest_is_proposed_with_each_column_once(
+    tmp_path: Path, unit: str, columns: str
+) -> None:
+    with pytest.raises(SourceError, match=f"with the columns {columns} in the folder"):
+        open_source(nested(tmp_path), unit=unit)
+
+
 def test_a_name_gives_a_unit(tmp_path: Path) -> None:
     for name in ("case_0017_03", "case_0017_04", "case_18_1"):
         for label in ("a", "b"):

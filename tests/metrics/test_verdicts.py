@@ -1,8 +1,11 @@
 """The leakage verdict tells five releases apart, in its words; the others follow their rules."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from understudy.core.results import Interval
 from understudy.metrics import verdicts
 from understudy.metrics.attacks import by_distance
 from understudy.metrics.blind_attack import Blind
@@ -172,6 +175,20 @@ def test_attacks_are_judged_by_the_lower_bounds_of_what_they_add(move, found, gr
     assert (verdict.group, verdict.grade) == ("attack", grade)
     assert "hold-out" not in verdict.sentence
     assert verdicts.judge_attacks(Attacks()).grade == "unknown"
+
+
+def test_the_attack_that_a_verdict_goes_by_is_called_the_surest_and_not_the_best():
+    one = attacked(rows(24)[:, 0], rows(25)[:, 0])
+    unsure, sure = Interval(0.2, 0.01, 0.39), Interval(0.1, 0.09, 0.11)
+    assert ". The attack (a) tells" in f". {verdicts.judge_attacks(one).sentence}"
+    added = {
+        "unsure": replace(one.added["a"], auc=unsure),
+        "sure": replace(one.added["a"], auc=sure),
+    }
+    two = replace(one, rocs=dict.fromkeys(added, one.rocs["a"]), added=added)
+    sentence = verdicts.judge_attacks(two).sentence
+    assert sentence.startswith("Of 2 attacks, the one that most surely gains by the release (sure)")
+    assert "adds +0.100 (+0.090 to +0.110)" in sentence
 
 
 @pytest.mark.parametrize(("count", "said"), [(800, True), (100, False)])

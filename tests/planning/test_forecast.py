@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.processes import Commands
-from tests.run.samples import class_folders, embeddings, tree
+from tests.run.samples import class_folders, embeddings, tree, with_manifest
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError
-from understudy.core.types import Release, SyntheticBatch
+from understudy.core.types import Release, SyntheticBatch, UnitCounts
 from understudy.data.encoded_images import RecordSource
 from understudy.methods.base import Context, Expectation, Materials
 from understudy.methods.clustering.capacity import LEAST_DECODED, Carried, mixture_expectations
@@ -172,6 +172,33 @@ def test_records_are_as_many_as_the_private_ones_and_in_as_many_units(
     assert len(set(again.digests(bytes(32)))) == 20
 
 
+def test_units_of_several_classes_are_so_among_drawings() -> None:
+    """Each was of one class, so a class had fewer units, and fewer numbers were measured of it."""
+    draw = public_kinds((16, 16, 3), 3)["shapes"]
+    records = drawn_records("shapes", draw, (30, 20, 9), 12, ("a", "b", "c"), (12, 10, 9))
+    units, labels = records.units, records.labels
+    assert units is not None
+    assert [len(set(units[labels == label])) for label in range(3)] == [12, 10, 9]
+    assert len(set(units.tolist())) == 12
+
+
+def test_a_plan_forecasts_with_the_units_of_each_class(
+    tmp_path: Path, one_kind: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def watched(*words: Any) -> Any:
+        calls.append(words)
+        return drawn_records(*words)
+
+    monkeypatch.setattr(forecast, "drawn_records", watched)
+    people = with_manifest(tmp_path / "people")
+    planned(people, forecast=tmp_path / "sheet.png", unit="patient")
+    ((_, _, sizes, units, _, class_units),) = calls
+    assert (tuple(sizes), units) == ((24, 24, 24), 18)
+    assert tuple(class_units) == (18, 18, 18)
+
+
 def test_a_drawing_is_embedded_once_and_as_it_would_be() -> None:
     seen: list[int] = []
 
@@ -278,7 +305,7 @@ def context(mu: float, classes: int, decoder: object = object()) -> Context:
 def tied_rules(mu: float, classes: int, noise: float, units: float) -> tuple[Expectation, ...]:
     models: Any = None  # what to expect depends on neither
     sampler = TiedGaussianSampler(ClusteringParams(), context(mu, classes), models, models)
-    return sampler.expected(lambda stage: noise, units)
+    return sampler.expected(lambda stage: noise, UnitCounts(units * classes, units))
 
 
 def tied_words(mu: float, units: float, classes: int = 10) -> dict[str, str]:
@@ -312,6 +339,20 @@ def test_what_is_expected_follows_the_numbers_that_the_budget_pays_for(
     assert tied_words(mu, units, classes)["numbers"].startswith(f"expect {expected}")
 
 
+def test_persons_of_several_classes_count_in_each(tmp_path: Path) -> None:
+    """A class was taken to have as many as if each were of one, and fewer numbers were expected."""
+    people = str(with_manifest(tmp_path / "people"))
+    config = make_config({"source": people, "out": "out", "epsilon": 1.0, "unit": "patient"})
+    counts = check_source(config).unit_counts
+    assert counts.total == 18
+    assert counts.of_class == pytest.approx(18 / 3**0.5)  # all of them in all three classes
+    assert "pays for 24 of" in tied_words(0.5, 40)["numbers"]
+    models: Any = None
+    sampler = TiedGaussianSampler(ClusteringParams(), context(0.5, 10), models, models)
+    rules = sampler.expected(lambda stage: 1.0, UnitCounts(400, 400 / 10**0.5))
+    assert any("pays for 52 of" in rule.words for rule in rules)
+
+
 def test_class_means_are_held_against_what_classes_differ_by() -> None:
     assert "much alike" in tied_words(1.0, 15)["class means"]
     assert "where they differ much" in tied_words(1.0, 50)["class means"]
@@ -335,14 +376,13 @@ def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: boo
     config = make_config({"source": str(scans), "out": "out", "epsilon": 8.0})
     check = check_source(config)
     mu = recommendation.run_mu_of(config.privacy.budget)
-    units = round(len(SIZES) * MIXTURE_UNITS / mu * (0.99 if few else 1.01))
-    result, _ = recommendation._recommended(config, replace(check, units=units))
+    units = MIXTURE_UNITS / mu * (0.99 if few else 1.01)
+    check = replace(check, class_shares=dict.fromkeys(SIZES, units))
+    result, _ = recommendation._recommended(config, check)
     encoder = "embedded:energies" if few else "embedded:dct"
     assert f"--encoder {encoder}" in [choice.option for choice in result.choices]
     assert f"--encoder {encoder}" in (result.command or "")
-    named, _ = recommendation._recommended(
-        config.changed(roles={"encoder": "embedded:dct"}), replace(check, units=units)
-    )
+    named, _ = recommendation._recommended(config.changed(roles={"encoder": "embedded:dct"}), check)
     assert "embedded:energies" not in (named.command or "")
 
 

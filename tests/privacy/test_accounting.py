@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
@@ -71,6 +72,25 @@ def test_an_inverse_errs_on_the_safe_side(epsilon, delta):
     mu = mu_of(epsilon, delta)
     assert delta_of(epsilon, mu) <= delta
     assert delta_of(epsilon_of_mu(mu, delta), mu) <= delta
+
+
+def _exact_delta(epsilon, mu):
+    """Balle and Wang's Theorem 8 in 50 digits."""
+    with mpmath.workdps(50):
+        epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        first, second = (mpmath.erfc((epsilon / mu + s * mu / 2) / mpmath.sqrt(2)) for s in (-1, 1))
+        return (first - mpmath.exp(epsilon) * second) / 2
+
+
+@given(st.floats(-6, 2.5), st.floats(-12, -0.3))
+def test_no_inverse_exceeds_delta_by_what_arithmetic_rounds(log_epsilon, log_delta):
+    # Small epsilons are where the two terms of delta cancel.
+    epsilon, delta = 10.0**log_epsilon, 10.0**log_delta
+    mu = mu_of(epsilon, delta)
+    assert _exact_delta(epsilon, mu) <= delta
+    assert _exact_delta(epsilon_of_mu(mu, delta), mu) <= delta
+    if epsilon > 1e-3:
+        assert delta_of(epsilon, mu) == pytest.approx(float(_exact_delta(epsilon, mu)), rel=1e-7)
 
 
 def test_a_run_as_one_event_is_what_its_stages_add():

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from understudy.report.readable_names import NAMES, readable, readable_fact
+from understudy.report.readable_names import NAMES, readable
 from understudy.run.methods import methods
 
 
@@ -17,4 +17,3 @@ def test_every_setting_of_a_method_has_a_readable_name(name):
 def test_what_is_not_known_is_shown_by_its_words():
     assert readable("something_of_a_plugin") == "something of a plugin"
     assert readable("lloyd_steps") == "k-means (Lloyd) steps"
-    assert readable_fact("components") != readable("components")

@@ -101,6 +101,26 @@ def test_a_release_of_images_too_small_to_test_is_refused_before_a_charge(images
         prepared(images, tmp_path, **options)
 
 
+@pytest.mark.parametrize(("method", "several"), [("finetuning", 2), ("labelling", 1)])
+def test_images_are_chosen_by_quality_where_no_decoder_draws_them(
+    images, tmp_path, method, several
+):
+    """They were refused as a release of embeddings alone."""
+    public = class_folders(tmp_path / "public", {"cat": 4, "dog": 4}, seed=3)
+    options = {"method": method, "public": str(public), "settings": {}, "size": 16}
+    options |= {"quality": "piqe", "quality_threshold": 50.0}
+    assert prepared(images, tmp_path, **options).quality.images_per_embedding == several
+    if several == 1:
+        with pytest.raises(ConfigError, match="all would be the same"):
+            prepared(images, tmp_path, **options, images_per_embedding=2)
+
+
+def test_a_selection_among_candidates_has_nothing_to_choose_by_quality(images, tmp_path):
+    options = {"method": "selection", "candidates": str(images), "settings": {}, "size": 16}
+    with pytest.raises(ConfigError, match="selects candidates as they are"):
+        prepared(images, tmp_path, **options, quality="piqe", quality_threshold=50.0)
+
+
 def test_directions_need_an_order_or_public_images(vectors, tmp_path):
     with pytest.raises(ConfigError, match="needs --public"):
         prepared(vectors, tmp_path, settings={"components": 3})

@@ -129,7 +129,11 @@ def test_several_tabs_and_a_new_browser_show_the_same_run(
     for page in (first, second):
         page.goto(live.options.address + "/run?run=data/the+run")
         expect(page.get_by_role("link", name="See the result")).to_be_visible()
-        page.close()
+    shown = first.locator("main").inner_text()
+    assert "the run" in shown
+    assert second.locator("main").inner_text() == shown
+    first.close()
+    second.close()
     stranger = browser.new_context().new_page()
     stranger.goto(live.options.address + "/run?run=data/the+run")
     expect(stranger.get_by_text("open the link that the command printed")).to_be_visible()
@@ -191,6 +195,7 @@ def test_a_dropped_zip_is_verified(story: Watched, live: LiveSite) -> None:
     bad.write_text("no zip")
     page.locator("input[type=file]").set_input_files(bad)
     expect(page.get_by_text("That did not work")).to_be_visible()
+    assert page.get_by_text("is sound").count() == 0
     page.close()
 
 
@@ -204,6 +209,7 @@ def test_a_file_chosen_before_the_page_has_loaded_is_taken(
     early = live.folder / "early.txt"
     early.write_text("no zip")
     page.locator("input[type=file]").set_input_files(early)
+    assert page.get_by_text("That did not work").count() == 0  # nothing has taken it yet
     held[0].continue_()
     expect(page.get_by_text("That did not work")).to_be_visible(timeout=PATIENCE)
     page.close()

@@ -67,15 +67,15 @@ def add_command(
     """Add photos: decoded, upright, without EXIF, at the size that is sent."""
     from understudy.device.photo_store import add_photos, photo_files
 
-    files = [file for place in photos for file in photo_files(place, labelled=labelled)]
-    added = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)
-    were = count_words(added.known, "was", "were")
-    typer.echo(f"{count_words(added.added, 'photo')} added, {were} there before")
-    for fault in added.faults:
+    files = [file for argument in photos for file in photo_files(argument, labelled=labelled)]
+    outcome = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)
+    stored_photos = count_words(outcome.known, "was", "were")
+    typer.echo(f"{count_words(outcome.added, 'photo')} added, {stored_photos} there before")
+    for fault in outcome.faults:
         typer.echo(f"left out: {fault}")
     typer.echo(
-        f"the device has {count_words(added.references, 'reference')} and "
-        f"{count_words(added.labelled, 'labelled photo')}, which never leave"
+        f"the device has {count_words(outcome.references, 'reference')} and "
+        f"{count_words(outcome.labelled, 'labelled photo')}, which never leave"
     )
 
 
@@ -102,10 +102,10 @@ def pair_command(
     from understudy.device.outbox import Outbox
     from understudy.device.paired_servers import paired_servers
 
-    place = _home(home)
-    server = Outbox(place).pair(code)
+    device = _home(home)
+    server = Outbox(device).pair(code)
     typer.echo(f"paired with {server.url}, key {server.public_key[:16]}")
-    if len(paired_servers(place)) > 1:
+    if len(paired_servers(device)) > 1:
         typer.echo(f"there are several servers now: this one is --server {server.name}")
 
 
@@ -194,10 +194,10 @@ def segment_command(
     from understudy.device.preferences import stored_preferences
     from understudy.device.review import segment_photos
 
-    place = _home(home)
+    device = _home(home)
     review = segment_photos(
-        place,
-        stored_preferences(place),
+        device,
+        stored_preferences(device),
         segmenter,
         None if leave_out is None else _numbers(leave_out),
         _corrections(hide or [], belongs or []),
@@ -205,9 +205,9 @@ def segment_command(
     for one in review.corrections:
         words = f"is {one.noun}, too" if one.noun else "stays home"
         typer.echo(f"photo {one.photo}: {', '.join(one.cells)} {words}")
-    for noun, missing in review.without:
+    for noun, absences in review.without:
         count = len(review.photos.ids)
-        typer.echo(f"{noun}: in {count - missing} of {count} photos")
+        typer.echo(f"{noun}: in {count - absences} of {count} photos")
     if (problem := review.domain_problem()) is not None:
         typer.echo(f"nothing of these photos can be previewed: {problem}")
     typer.echo(f"look at {review.sheet}")
@@ -265,13 +265,13 @@ def preview_command(
     from understudy.device.preferences import stored_preferences
     from understudy.device.preview import CheckSettings, more_disclosure_advice, preview
 
-    place = _home(home)
-    preferences = stored_preferences(place)
-    current = model_index(place).current
+    device = _home(home)
+    preferences = stored_preferences(device)
+    current = model_index(device).current
     current_facts = None
     if current is not None and current.accuracy is not None:
         current_facts = (current.origin, current.accuracy, current.labelled)
-    labelled = sum(photo.label is not None for photo in stored_photos(place))
+    labelled = sum(photo.label is not None for photo in stored_photos(device))
     checks = CheckSettings(
         second_look=tuple(second_look or ()),
         detectors=tuple(detector or ()),
@@ -280,7 +280,7 @@ def preview_command(
         measure=measure,
     )
     advice = more_disclosure_advice(preferences, current_facts, labelled)
-    disclosure = preview(place, preferences, checks, server=server, advice=advice)
+    disclosure = preview(device, preferences, checks, server=server, advice=advice)
     typer.echo(disclosure.text.rstrip())
     if disclosure.sheet is not None:
         typer.echo(f"Look at {disclosure.sheet} before you agree.")
@@ -299,22 +299,22 @@ def send_command(
     from understudy.device.outbox import Outbox
     from understudy.device.parcel import CODE_DIGITS, consent_digest, parcel_report
 
-    place = _home(home)
+    device = _home(home)
     if yes is None:
-        offer = standing_offer(place)
+        offer = standing_offer(device)
         if offer is None:
             raise ConfigError("nothing was previewed, or it is void: understudy device preview")
         digest = offer.parcel
-        target = recipient(place, digest, server)
-        typer.echo(parcel_report(place, digest)["text"].rstrip())
+        target = recipient(device, digest, server)
+        typer.echo(parcel_report(device, digest)["text"].rstrip())
         code = consent_digest(digest, target.public_key)[:CODE_DIGITS]
         typer.echo(f"It would go to {target.described()}. Code: {code}")
         yes = typer.prompt("Type the code to agree")
     else:
-        agreement = agreement_of_code(place, yes)
+        agreement = agreement_of_code(device, yes)
         digest = agreement.parcel
-        target = recipient(place, digest, server)
-    state = Outbox(place).send(digest, yes, target.name)
+        target = recipient(device, digest, server)
+    state = Outbox(device).send(digest, yes, target.name)
     typer.echo(f"sent to {target.url}; the job is {state.state}")
     typer.echo("recorded as disclosed in the ledger. See: understudy device status --wait")
 
@@ -324,10 +324,10 @@ def withdraw_command(home: _Home = None) -> None:
     """Withdraw consent: nothing more leaves of what was previewed or agreed to."""
     from understudy.device.consent import void_offer
 
-    offer, stopped = void_offer(_home(home))
-    if offer is None and not stopped:
+    offer, sending = void_offer(_home(home))
+    if offer is None and not sending:
         typer.echo("there was nothing to withdraw: no preview stands")
-    elif stopped:
+    elif sending:
         typer.echo(
             "withdrawn: no more of it leaves. Part of it may have left, and counts as disclosed; "
             "let the server forget that: understudy device delete"
@@ -346,8 +346,8 @@ def status_command(
     """Ask the server how far the job is."""
     from understudy.device.outbox import Outbox
 
-    outbox = Outbox(place := _home(home))
-    attempt = _attempt(place, code)
+    outbox = Outbox(device := _home(home))
+    attempt = _attempt(device, code)
     state, line = outbox.status(attempt), ""
     while True:
         stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
@@ -375,21 +375,21 @@ def model_command(
     from understudy.device.outbox import Outbox
     from understudy.device.parcel import stored_parcel
 
-    place = _home(home)
+    device = _home(home)
     if rollback:
-        model = roll_back(place)
+        model = roll_back(device)
         typer.echo("no model is installed now" if model is None else f"installed: {model.origin}")
         return
-    attempt = _attempt(place, code)
-    result, data = Outbox(place).model(attempt)
-    request = stored_parcel(place, attempt.parcel).request
+    attempt = _attempt(device, code)
+    result, data = Outbox(device).model(attempt)
+    request = stored_parcel(device, attempt.parcel).request
     parts = request.parts
     levels = ", ".join(f"{part.noun} L{part.level}" for part in (*parts[1:], parts[0]))
     candidate = DeviceModel(
         "", f"server, {levels}", result.kind, result.label_classes, result.side, result.validation
     )
-    _say_model(offer_model(place, data, candidate, wish=install))
-    if (similarity := synthetic_similarity(place, request, result)) is not None:
+    _say_model(offer_model(device, data, candidate, wish=install))
+    if (similarity := synthetic_similarity(device, request, result)) is not None:
         typer.echo(
             "how alike what the server drew and your photos are (SIM, 1: the same; for you alone): "
             f"{parts[1].noun} {similarity[0]:.2f}, {parts[0].noun} {similarity[1]:.2f}"
@@ -429,17 +429,17 @@ def delete_command(home: _Home = None, code: _Code = None, server: _Server = Non
     from understudy.device.disclosures import receipt_path
     from understudy.device.outbox import Outbox, ServerRefused
 
-    place, refusal = _home(home), None
-    attempts = [_attempt(place, code)] if server is None else _attempts_at(place, server, code)
+    device, refusal = _home(home), None
+    attempts = [_attempt(device, code)] if server is None else _attempts_at(device, server, code)
     for attempt in attempts:
         try:
-            receipt = Outbox(place).delete(attempt)
+            receipt = Outbox(device).delete(attempt)
         except ServerRefused as error:  # the others are deleted all the same
             refusal = error
             continue
         typer.echo(
             f"deleted: {receipt.item_bytes:,} bytes of items and all that was made of them "
-            f"({receipt.reason}); the signed receipt is {receipt_path(place, attempt)}"
+            f"({receipt.reason}); the signed receipt is {receipt_path(device, attempt)}"
         )
     if refusal is not None:
         raise refusal

@@ -103,6 +103,20 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitCounts:
+    """How many units a dataset has, as the sums of a run count them.
+
+    Attributes:
+        total: In all.
+        of_class: Of a class, in the mean: one that has as many records in each of c classes counts
+            as 1 / sqrt(c) in each of them.
+    """
+
+    total: float
+    of_class: float
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One release that a method plans: what is paid for by this name, and nothing else.
 

@@ -118,8 +118,9 @@ def require_no_unit_column(options: Options, location: Path, what: str) -> None:
     """Refuse a unit column of files that have no columns."""
     unit = options.unit
     if unit is not None and unit not in DICOM_UNITS and rule_of(unit) is None:
+        columns = ",".join(dict.fromkeys(["path", "label", unit]))
         raise SourceError(
-            f"{what} unit column {unit!r}. Put a manifest.csv with the columns path,label,{unit} "
+            f"{what} unit column {unit!r}. Put a manifest.csv with the columns {columns} "
             "in the folder; or say whose an image is by its folder or name: --unit-from folder, "
             "--unit-from-name 'case_(\\d+)'",
             location,

@@ -22,6 +22,7 @@ from understudy.core.types import (
     Seeds,
     Shape,
     Stage,
+    UnitCounts,
     Vector,
 )
 from understudy.steps.apportionment import apportion
@@ -373,10 +374,10 @@ class Method:
         run: Does it.
         roles: Parameters, and the roles that the user named, to the roles the method can use and
             the default name of each; None: nothing by default.
-        explain: Parameters, context, the noise of each stage and the units of a class, in the mean
-            (None: unknown), to what can be said before anything is spent.
+        explain: Parameters, context, the noise of each stage and how many units there are (None:
+            unknown), to what can be said before anything is spent.
         propose: What is at hand to what the method would do with it; None: it is not proposed.
-        advise: Context and units of a class, in the mean, to a setting that serves better.
+        advise: Context and how many units there are to a setting that serves better.
         views: The functions of private images that it embeds them by, besides its encoders; each
             is probed for records that change one another.
         calls: Parameters, context and the number of private records to how many images or texts
@@ -401,9 +402,9 @@ class Method:
     stages: Callable[[Any, Context], tuple[Stage, ...]]
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
-    explain: Callable[[Any, Context, NoiseOfStage, float | None], Explanation] | None = None
+    explain: Callable[[Any, Context, NoiseOfStage, UnitCounts | None], Explanation] | None = None
     propose: Callable[[Inventory], Proposal | None] | None = None
-    advise: Callable[[Context, float], Advice | None] | None = None
+    advise: Callable[[Context, UnitCounts], Advice | None] | None = None
     views: Callable[[Context], Sequence[PrivateView]] | None = None
     calls: Callable[[Any, Context, int], Mapping[str, int]] | None = None
     check_resample: Callable[[Any, Context], None] | None = None

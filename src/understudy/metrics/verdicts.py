@@ -225,15 +225,18 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
         return "unknown", "You left the attacks out (--no-attacks)."
     if results.blind is None or not results.added:
         return "unknown", "There are too few records to attack with."
-    name = _best(results)
-    best, added = results.rocs[name], results.added[name]
+    name = _surest(results)
+    surest, added = results.rocs[name], results.added[name]
+    which = "The attack"
+    if len(results.added) > 1:
+        which = f"Of {len(results.added)} attacks, the one that most surely gains by the release"
     words = (
-        f"The best of {len(results.rocs)} attacks ({name}) tells private records from non-members "
-        f"with an area of {best.auc.value:.3f} (a guess: 0.5); without the release it is "
+        f"{which} ({name}) tells private records from non-members "
+        f"with an area of {surest.auc.value:.3f} (a guess: 0.5); without the release it is "
         f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area"
-        f"{_at_few_alarms(added, best.others)}{_direction(best)}{_difference(results)}"
+        f"{_at_few_alarms(added, surest.others)}{_direction(surest)}{_difference(results)}"
     )
-    grade = _grade_of(added, best.others)
+    grade = _grade_of(added, surest.others)
     if grade == "good" and results.hopeless:
         grade = "unknown"
     return grade, words
@@ -250,9 +253,9 @@ def _at_few_alarms(added: Added, non_members: int) -> str:
     return f", and {points} points to the private records found at 1 % false alarms."
 
 
-def _direction(best: Roc) -> str:
+def _direction(attack: Roc) -> str:
     """What it means where an attack gains by taking low scores for private records'."""
-    if not best.reversed:
+    if not attack.reversed:
         return ""
     return (
         " It is asked the other way round: private records lie farther from the release than "
@@ -281,14 +284,14 @@ def _difference(results: Attacks) -> str:
     return words if results.held_out else f"{words} {HOLD_OUT}"
 
 
-def _best(results: Attacks) -> str:
+def _surest(results: Attacks) -> str:
     """The name of the attack that most surely adds something."""
 
-    def surest(name: str) -> tuple[int, float]:
+    def gain(name: str) -> tuple[int, float]:
         added = results.added[name]
         return _ORDER.index(_grade_of(added, results.rocs[name].others)), added.auc.low
 
-    return max(results.added, key=surest)
+    return max(results.added, key=gain)
 
 
 def _grade_of(added: Added, non_members: int) -> Grade:
@@ -308,17 +311,17 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
     )
     grade, words = _copies(measured)
     if grade in ("good", "unknown") and results.added:
-        name = _best(results)
-        best, added = results.rocs[name], results.added[name]
-        attacked = _grade_of(added, best.others)
+        name = _surest(results)
+        surest, added = results.rocs[name], results.added[name]
+        attacked = _grade_of(added, surest.others)
         if attacked != "good":
             grade = attacked
-            where = "farther from" if best.reversed else "nearer to"
+            where = "farther from" if surest.reversed else "nearer to"
             words = (
                 f"No single copies stand out, but private records lie {where} the release than "
                 f"held-out records do: the attack by {name} tells them apart with an area of "
-                f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
-                f"the area that is reached without it{_at_few_alarms(added, best.others)}"
+                f"{surest.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} "
+                f"to the area that is reached without it{_at_few_alarms(added, surest.others)}"
             )
     return Verdict("leakage", grade, words, rule)
 

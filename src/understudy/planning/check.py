@@ -16,7 +16,7 @@ from understudy.core.errors import BackendError, InputError, SourceError, count_
 from understudy.core.files import write_whole
 from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
-from understudy.core.types import Shape
+from understudy.core.types import Shape, UnitCounts
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
 from understudy.data.names import (
@@ -81,6 +81,7 @@ class SourceCheck:
             is its own unit.
         people: What the units are called, such as ``"patients"``; None: images.
         class_units: Units of each class.
+        class_shares: The same as sums count them (`understudy.core.types.UnitCounts`).
         classes: Usable records of each class.
         shape: Of a record, as a run would read it; None where it could not be opened.
         problems: Everything that is wrong, what blocks a run first.
@@ -105,11 +106,17 @@ class SourceCheck:
     carried: Mapping[float, Mapping[str, ClassCapacity | None]]
     people: str | None = None
     class_units: Mapping[str, int] = field(default_factory=dict)
+    class_shares: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """A line, for a notebook; the attributes have the rest."""
         messages = "; ".join(problem.message for problem in self.problems)
         return f"<SourceCheck {self.source}: {self.images:,} images. {messages or 'No problems'}>"
+
+    @property
+    def unit_counts(self) -> UnitCounts:
+        """What a method is told of the units before a run."""
+        return UnitCounts(self.units, sum(self.class_shares.values()) / max(1, len(self.classes)))
 
     @property
     def ready(self) -> bool:
@@ -199,6 +206,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         units=len(counted.units) or inspection.classes.total(),
         people=people_of(column) if column is not None and counted.units else None,
         class_units=_class_units(counted),
+        class_shares=_class_shares(counted),
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
         stored=geometry.words,

@@ -185,9 +185,20 @@ def _embedded_once(
 
 
 def forecast_of(
-    prepared: Prepared, sizes: Sequence[int], units: int | None, events: Events
+    prepared: Prepared,
+    sizes: Sequence[int],
+    units: int,
+    events: Events,
+    class_units: Sequence[int] | None = None,
 ) -> Forecast:
     """Run a planned method on public images.
+
+    Args:
+        prepared: The planned run.
+        sizes: Records of each class.
+        units: Units in all.
+        events: Where progress goes.
+        class_units: Units of each class, of which one may be of several; None: of one each.
 
     Raises:
         ConfigError: A method or a dataset that no drawings stand for.
@@ -197,10 +208,10 @@ def forecast_of(
     records, kinds = sum(sizes), []
     for kind, draw in public_kinds(prepared.context.shape, len(sizes)).items():
         step = events.step(f"forecast: {kind}", None)
-        kinds.append(_kind_forecast(prepared, kind, draw, sizes, units or records))
+        kinds.append(_kind_forecast(prepared, kind, draw, sizes, units, class_units))
         step.finish()
     epsilon = prepared.config.privacy.budget.epsilon
-    return Forecast(tuple(kinds), records, units or records, len(sizes), epsilon)
+    return Forecast(tuple(kinds), records, units, len(sizes), epsilon)
 
 
 def unfit_for_drawings(prepared: Prepared) -> str | None:
@@ -214,11 +225,16 @@ def unfit_for_drawings(prepared: Prepared) -> str | None:
 
 
 def _kind_forecast(
-    prepared: Prepared, kind: str, draw: DrawOfClass, sizes: Sequence[int], units: int
+    prepared: Prepared,
+    kind: str,
+    draw: DrawOfClass,
+    sizes: Sequence[int],
+    units: int,
+    class_units: Sequence[int] | None,
 ) -> KindForecast:
     """The planned method on drawings of one kind."""
     shape = prepared.context.shape
-    records = drawn_records(kind, draw, sizes, units, prepared.context.classes)
+    records = drawn_records(kind, draw, sizes, units, prepared.context.classes, class_units)
     order = np.argsort(-np.array(sizes), kind="stable")[:_COLUMNS]
     largest = np.sort(order[np.array(sizes)[order] > 0]).tolist()
     each = max(1, _COLUMNS // len(largest))

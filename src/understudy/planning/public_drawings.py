@@ -79,9 +79,23 @@ class DrawnRecords:
 
 
 def drawn_records(
-    kind: str, draw: DrawOfClass, sizes: Sequence[int], units: int, classes: tuple[str, ...]
+    kind: str,
+    draw: DrawOfClass,
+    sizes: Sequence[int],
+    units: int,
+    classes: tuple[str, ...],
+    class_units: Sequence[int] | None = None,
 ) -> DrawnRecords:
-    """Drawings in the numbers of a private dataset."""
+    """Drawings in the numbers of a private dataset.
+
+    Args:
+        kind: What is drawn.
+        draw: Draws it.
+        sizes: Records of each class.
+        units: Units in all.
+        classes: Class names.
+        class_units: Units of each class, of which one may be of several; None: of one each.
+    """
     total = max(1, sum(sizes))
     counts = [min(size, -(-MOST_DRAWINGS * size // total)) for size in sizes]
     images = np.stack(
@@ -95,9 +109,14 @@ def drawn_records(
     labels = np.repeat(np.arange(len(sizes)), sizes)
     grouped = None
     if units < total:
-        of_class = [np.arange(size) % max(1, round(units * size / total)) for size in sizes]
-        names = zip(labels.tolist(), np.concatenate(of_class).tolist(), strict=True)
-        grouped = np.array([f"unit {label} {number}" for label, number in names])
+        of_class = class_units or [max(1, round(units * size / total)) for size in sizes]
+        whole = sum(of_class) if class_units is None else units
+        firsts = np.cumsum([0, *of_class])  # those of a class follow on those before, in a ring
+        numbers = [
+            (first + np.arange(size) % max(1, count)) % whole
+            for first, size, count in zip(firsts, sizes, of_class, strict=False)
+        ]
+        grouped = np.array([f"unit {number}" for number in np.concatenate(numbers)])
     return DrawnRecords(kind, images, np.concatenate(index), labels, classes, grouped)
 
 

@@ -152,8 +152,10 @@ def recommended_run(
         reason = "no run can be planned" if prepared is None else unfit_for_drawings(prepared)
         if prepared is None or reason is not None:
             return replace(result, notes=(*result.notes, f"there is no forecast: {reason}"))
-        sizes = [check.classes.get(name, 0) for name in prepared.context.classes]
-        outcome = forecast_of(prepared, sizes, check.units, events)
+        names = prepared.context.classes
+        sizes = [check.classes.get(name, 0) for name in names]
+        class_units = [check.class_units.get(name, 0) for name in names]
+        outcome = forecast_of(prepared, sizes, check.units, events, class_units)
         outcome.write(sheet)
     return replace(result, forecast=outcome)
 
@@ -187,7 +189,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     prepared, plan, obstacle = _planned(run)
     advice = None
     if prepared is not None and prepared.method.advise is not None:
-        advice = prepared.method.advise(prepared.context, _class_units(check))
+        advice = prepared.method.advise(prepared.context, check.unit_counts)
     if advice is not None:
         asked["set"] = f"{advice.setting}={advice.value}"
         choices.append(Choice(f"--set {asked['set']}", advice.reason))
@@ -196,7 +198,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     epsilon = 1.0 if isinstance(config.privacy.epsilon, str) else config.privacy.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **asked}
-    explained = None if prepared is None else explanation(prepared, _class_units(check))
+    explained = None if prepared is None else explanation(prepared, check.unit_counts)
     rules = () if explained is None else tuple(explained.expectations)
     proposed = {choice.option for choice in choices}
     result = Recommendation(
@@ -222,11 +224,6 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         instead=_instead(config, options, rules),
     )
     return result, prepared
-
-
-def _class_units(check: SourceCheck) -> float:
-    """Units of a class, in the mean."""
-    return check.units / max(1, len(check.classes))
 
 
 def _instead(
@@ -393,7 +390,7 @@ def _serves_cosines(
         mu = math.inf if plan is None else plan.mu
     else:
         mu = run_mu_of(config.privacy.budget)
-    return _class_units(check) * mu >= MIXTURE_UNITS
+    return check.unit_counts.of_class * mu >= MIXTURE_UNITS
 
 
 MIXTURE_UNITS = 1_000.0

@@ -51,6 +51,7 @@ _ORDERS = (
 _HALVINGS = 200  # of a bracket; it cannot be halved further long before
 _TAIL = -20.0  # below it Phi is computed by its asymptotic series, whose terms then fall to 1e-16
 _TAIL_TERMS = 12
+_ROUNDING = 2.0**-50  # of a logarithm of Phi, over the square of 1 + its argument's terms
 
 MIN_SCALE = 2**24
 """Least noise scale in grid steps; privacy.md asks for 2^20, and finer costs nothing."""
@@ -189,9 +190,15 @@ def log_phi(x: float) -> float:
 
 
 def delta_of(epsilon: float, mu: float) -> float:
-    """Equation (1): the smallest delta at which a mu-GDP release is (epsilon, delta)-DP."""
-    log_first = log_phi(-epsilon / mu + mu / 2)
-    log_second = epsilon + log_phi(-epsilon / mu - mu / 2)
+    """Equation (1): the smallest delta at which a mu-GDP release is (epsilon, delta)-DP.
+
+    Not below it: where the two terms cancel, what they may be rounded by is added. The slope of
+    log Phi at x is at most 1 + |x|, and x is rounded by some parts in 2^53 of its terms.
+    """
+    centre, half = epsilon / mu, mu / 2
+    rounded = _ROUNDING * (1 + centre + half) ** 2
+    log_first = log_phi(half - centre) + rounded
+    log_second = epsilon + log_phi(-centre - half) - rounded
     return math.exp(log_first) * -math.expm1(min(log_second - log_first, 0.0))
 
 
@@ -236,7 +243,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     low, high = _MU_RANGE
     if delta_of(epsilon, high) <= delta:
         return high
-    return bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0] * (1 - 1e-12)
+    return bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0]
 
 
 def discretisation_slack(size: int, scale: float) -> float:

@@ -20,7 +20,7 @@ NAMES = {
     "clip_radius": "clipping radius",
     "clusters": "clusters per class",
     "clusters_per_class": "clusters of each class",
-    "components": "dimensions of the space",
+    "components": "components",
     "conditional": "each class by itself",
     "covariance": "model of the covariance",
     "degree": "degree of variation, first round",
@@ -31,6 +31,7 @@ NAMES = {
     "draw": "what is made of public images",
     "features": "features",
     "filter": "filter by private votes",
+    "gaussians": "Gaussians of all classes",
     "first": "base images per class before anything is asked",
     "held_out_public_images_taken": "held-out public images taken for their kind",
     "instead_of": "the method that stopped before",
@@ -96,15 +97,7 @@ NAMES = {
 }
 """The name of a setting, a fact or a part of a measurement to what a reader understands."""
 
-_FACTS = {"components": "Gaussians of all classes"}
-"""Facts that have the name of a setting which is another thing."""
-
 
 def readable(name: object) -> str:
     """The name as a reader understands it; of one that is not known, its words."""
     return NAMES.get(str(name), str(name).replace("_", " "))
-
-
-def readable_fact(name: str) -> str:
-    """The name of a fact of a release, as a reader understands it."""
-    return _FACTS.get(name) or readable(name)

@@ -29,12 +29,19 @@ class ModelRecord:
     role: str  # what it did: ``"encoder"`` or ``"decoder"``
     name: str  # the name it was asked for by; folders of the owner's machine are cut off
     licence: str  # licence and origin of its weights; ``"none"`` without weights
-    sha256: str | None = None  # digest of its file in hexadecimal, where it has one
+    # digest in hexadecimal of what it learnt, where another version may have learnt another thing
+    sha256: str | None = None
     # the host that was sent private images to run it; None: they did not leave the owner's machine
     host: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", public_name(self.name))
+
+    @classmethod
+    def of(cls, role: str, model: Any, host: str | None = None) -> ModelRecord:
+        """The record of a model with a ``name`` and a ``licence``, and of some a ``sha256``."""
+        digest = getattr(model, "sha256", None)
+        return cls(role.replace("_", " "), model.name, model.licence, digest, host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from understudy.report import meaning
-from understudy.report.readable_names import readable, readable_fact
+from understudy.report.readable_names import readable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,6 +79,5 @@ def environment() -> Environment:
         "released": meaning.released,
         "value": value,
         "named": readable,
-        "fact": readable_fact,
     }
     return jinja

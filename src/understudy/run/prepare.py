@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -47,7 +47,7 @@ from understudy.run.command_words import (
     same_command,
 )
 from understudy.run.config import RunConfig, make_params
-from understudy.run.methods import method
+from understudy.run.methods import method as method_named
 from understudy.run.models import (
     contrast_name,
     load_models,
@@ -74,7 +74,16 @@ QUALITY = "quality"
 
 
 WEIGHTS = "weights"
-"""In the settings of a run: the digest of what shipped models learnt."""
+"""In what a resumed run must agree on: the digest of what shipped models learnt."""
+
+
+def weights_digest(models: Iterable[Any]) -> str | None:
+    """The digest of what shipped models, or models of a record, learnt; None: nothing that varies.
+
+    Another version of them may have learnt something else.
+    """
+    digests = {getattr(model, "sha256", None) for model in models}
+    return "-".join(sorted(digest for digest in digests if digest)) or None
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,8 @@ class Prepared:
         contrast: Public images of other kinds, or None.
         candidates: The dataset to select samples from, or None.
         context: What is known before anything private is read: the models, among others.
+        released_shape: (height, width, channels) of the images that are released; None: embeddings
+            are.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
         origins: Where each dataset, model and file that was named comes from, as far as something
@@ -116,6 +127,7 @@ class Prepared:
     contrast: Source | None
     candidates: Source | None
     context: Context
+    released_shape: Shape | None
     quality: QualityFilter | None = None
     rows_held_out: int = 0
     origins: tuple[Provenance, ...] = ()
@@ -125,16 +137,19 @@ class Prepared:
     calls: RemoteCalls = field(default_factory=RemoteCalls)
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What a resumed run must agree on, as JSON values."""
-        digest = self.weights
-        return {**self.config.identity(), **({WEIGHTS: digest} if digest else {})}
+    def settings(self) -> dict[str, Any]:
+        """What was asked, as JSON values."""
+        return self.config.identity()
 
     @property
     def weights(self) -> str | None:
-        """The digest of what shipped models learnt, where another version of them may differ."""
-        digests = [getattr(model, "sha256", None) for model in self.context.models.values()]
-        return "-".join(sorted({digest for digest in digests if digest})) or None
+        """As `weights_digest` of the models."""
+        return weights_digest(self.context.models.values())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must agree on, as JSON values."""
+        return {**self.settings, **({WEIGHTS: self.weights} if self.weights else {})}
 
     @property
     def compared(self) -> list[PublicInput]:
@@ -182,18 +197,18 @@ class Prepared:
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
     """Open the sources, load the models, divide the budget."""
     require_apart(config.data.source, config.output.out)
-    chosen = _method_of(config)
-    params = make_params(chosen.params, config.models.settings)
+    method = _method_of(config)
+    params = make_params(method.params, config.models.settings)
     source = open_private(config) if source is None else source
     require_class_names(source, declared=config.data.classes is not None)
-    asked = config.privacy.epsilon if isinstance(config.privacy.epsilon, str) else None
+    budget_share = config.privacy.epsilon if isinstance(config.privacy.epsilon, str) else None
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
-    config, codec = with_codec(config, chosen, params, source.shape)
-    names = names_of_roles(config.models, chosen, params)
+    config, codec = with_codec(config, method, params, source.shape)
+    names = names_of_roles(config.models, method, params)
     origins = origins_of(
-        names, chosen.released_role, config.models.candidates_public, config.models.quality
+        names, method.released_role, config.models.candidates_public, config.models.quality
     )
     runs = None if config.privacy.tune is None else EXPECTED_RUNS
     context = Context(
@@ -211,29 +226,29 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     base = open_matching(names.get("base"), "base")
     public = open_matching(procedural_name(names.get("public"), context), "public")
     contrast = open_matching(contrast_name(names.get("contrast"), context), "contrast")
-    named = names.get("candidates")
-    candidates = None if named is None else _open_candidates(source, named)
-    given = [one is not None for one in (public, base, candidates)]
-    context = replace(context, public=given[0], base=given[1], candidates=given[2])
-    keeps_classes = chosen.keeps_classes(params)
+    candidates_name = names.get("candidates")
+    candidates = None if candidates_name is None else _open_candidates(source, candidates_name)
+    context = replace(context, public=public is not None, base=base is not None)
+    context = replace(context, candidates=candidates is not None)
+    keeps_classes = method.keeps_classes(params)
+    shape = released_shape(names, method, context)
     if test is not None:
-        shape = released_shape(names, chosen, context)
         _require_testable(source, test, keeps_classes, shape)
     if base is not None and keeps_classes:
         require_classes(source, base, all_of_them=True)
-    params = chosen.settle(params, context)
+    params = method.settle(params, context)
     _require_measurable(config, source.classes, keeps_classes)
-    plan = planned_stages(config, chosen.stages(params, context))
+    plan = planned_stages(config, method.stages(params, context))
     stages = map(plan.stage_mu, plan.shares)
     require_summable(len(source), max(map(steps_of_stage, stages)), "this run")
-    views = _views_of(chosen, context)
+    views = _views_of(method, context)
     calls = connect_remote(context, config, captioned=bool(views))
     if probe:
         require_independent_models(context, views)
     named_public = base if config.models.roles.get("public") is None else public
-    quality = quality_of(config.models, context, names, named_public)
-    parts = (plan, source, test, public, base, contrast, candidates, context, quality)
-    return Prepared(config, chosen, params, *parts, 0, origins, codec, asked, calls=calls)
+    quality = quality_of(config.models, context, shape, named_public)
+    parts = (plan, source, test, public, base, contrast, candidates, context, shape, quality)
+    return Prepared(config, method, params, *parts, 0, origins, codec, budget_share, calls=calls)
 
 
 def calls_of(prepared: Prepared) -> tuple[PlannedCalls, ...]:
@@ -242,9 +257,9 @@ def calls_of(prepared: Prepared) -> tuple[PlannedCalls, ...]:
     Raises:
         ConfigError: A cap does not cover it.
     """
-    chosen, context, records = prepared.method, prepared.context, len(prepared.source)
-    counts = {} if chosen.calls is None else chosen.calls(prepared.params, context, records)
-    batch = min((view.batch for view in _views_of(chosen, context)), default=RECORDS_PER_CALL)
+    method, context, records = prepared.method, prepared.context, len(prepared.source)
+    counts = {} if method.calls is None else method.calls(prepared.params, context, records)
+    batch = min((view.batch for view in _views_of(method, context)), default=RECORDS_PER_CALL)
     plan = planned_calls(context, counts, records, batch)
     prepared.calls.require_within(plan)
     return plan
@@ -257,8 +272,8 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
         ConfigError: Candidates that no claim can be made of, or whose guarantee does not compose
             with that of the run. Asked before the run, nothing is spent.
     """
-    own = prepared.plan.receipt(prepared.config.privacy.privacy_unit) if paid is None else paid
-    return made_of([(one.role, one) for one in prepared.origins], own)
+    receipt = prepared.plan.receipt(prepared.config.privacy.privacy_unit) if paid is None else paid
+    return made_of([(one.role, one) for one in prepared.origins], receipt)
 
 
 def require_room_of(prepared: Prepared) -> None:
@@ -269,8 +284,8 @@ def require_room_of(prepared: Prepared) -> None:
         shape = context.decoder.shape
     dim = context.shape[0] if len(context.shape) == 1 else None
     # What is selected is at most what there is.
-    released = prepared.source if prepared.candidates is None else prepared.candidates
-    count = context.count or len(released)
+    pool = prepared.source if prepared.candidates is None else prepared.candidates
+    count = context.count or len(pool)
     candidates = prepared.method.candidates(prepared.params, count)
     require_room(prepared.config.output.out, count, shape, dim, candidates)
 
@@ -335,8 +350,8 @@ _DECIDES_SIZE = frozenset({"encoder", "decoder", "generator", "renderer", "base"
 
 def lacks_size(config: RunConfig, shape: Shape) -> bool:
     """Whether a run that names no model would decode too large images, for want of a size."""
-    undeclared = config.data.size is None and not _DECIDES_SIZE & set(named_roles(config.models))
-    return undeclared and len(shape) == 3 and max(shape[:2]) > max(PROPOSED_SIDES)
+    size_is_open = config.data.size is None and not _DECIDES_SIZE & set(named_roles(config.models))
+    return size_is_open and len(shape) == 3 and max(shape[:2]) > max(PROPOSED_SIDES)
 
 
 def _size_remedy(config: RunConfig) -> str:
@@ -350,8 +365,8 @@ def _size_remedy(config: RunConfig) -> str:
     )
 
 
-def _views_of(chosen: Method, context: Context) -> tuple[PrivateView, ...]:
-    return () if chosen.views is None else tuple(chosen.views(context))
+def _views_of(method: Method, context: Context) -> tuple[PrivateView, ...]:
+    return () if method.views is None else tuple(method.views(context))
 
 
 def require_independent_models(context: Context, views: Sequence[PrivateView] = ()) -> None:
@@ -380,13 +395,13 @@ def require_independent_models(context: Context, views: Sequence[PrivateView] = 
 
 def _method_of(config: RunConfig) -> Method:
     """The method of a run."""
-    chosen = method(config.models.method)
-    if config.models.otherwise is not None and not chosen.stops:
+    method = method_named(config.models.method)
+    if config.models.otherwise is not None and not method.stops:
         raise ConfigError(
-            f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
+            f"{method.name} asks for all of its budget, so no rest goes to another method: leave "
             "out --otherwise"
         )
-    return chosen
+    return method
 
 
 def _open_candidates(source: Source, name: str) -> Source:
@@ -414,14 +429,14 @@ def require_same_kind(source: Source, other: Source) -> None:
 
 def require_classes(source: Source, other: Source, *, all_of_them: bool = False) -> None:
     """Refuse a dataset of classes that another one lacks."""
-    lacks = sorted(set(source.classes) - set(other.classes)) if all_of_them else []
-    strange = sorted(set(other.classes) - set(source.classes))
-    if lacks or strange:
-        differences = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
-        differences += [f"has {', '.join(strange[:10])} besides"] if strange else []
-        wanted = "must have the classes" if all_of_them else "may have no classes but those"
+    gaps = sorted(set(source.classes) - set(other.classes)) if all_of_them else []
+    surplus = sorted(set(other.classes) - set(source.classes))
+    if gaps or surplus:
+        differences = [f"lacks {', '.join(gaps[:10])}"] if gaps else []
+        differences += [f"has {', '.join(surplus[:10])} besides"] if surplus else []
+        rule = "must have the classes" if all_of_them else "may have no classes but those"
         raise SourceError(
-            f"{wanted} of {source.name}, by the same names: it {' and '.join(differences)}",
+            f"{rule} of {source.name}, by the same names: it {' and '.join(differences)}",
             other.name,
         )
 

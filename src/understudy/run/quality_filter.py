@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -35,13 +35,19 @@ DROPPED = "dropped.png"
 
 
 def quality_of(
-    models: MethodOptions, context: Context, names: Mapping[str, str | None], public: Source | None
+    models: MethodOptions, context: Context, shape: Shape | None, public: Source | None
 ) -> QualityFilter | None:
     """The quality filter that a run asks for, tried on an image before anything is spent.
 
+    Args:
+        models: What is asked for.
+        context: With the models that were loaded.
+        shape: Of the images that are released; None: embeddings are.
+        public: Public images that NIQE may compare with.
+
     Raises:
         ConfigError: Settings without a measure, an unknown one, or one that has nothing to choose
-            among: a release without images, or a decoder without randomness.
+            among: a release without images, a decoder without randomness, or candidates.
         InputError: The images are too small for the measure, or NIQE has no model.
     """
     if models.quality is None:
@@ -50,11 +56,24 @@ def quality_of(
                 option = name.replace("_", "-")
                 raise ConfigError(f"--{option} says how to choose by --quality, which is missing")
         return None
-    shape, stochastic = _images_of(context, names)
-    several = models.images_per_embedding
-    if several is not None and several > 1 and not stochastic and context.decoder is not None:
+    if shape is None:
         raise ConfigError(
-            f"{context.decoder.name} draws one image of an embedding, whatever the seed: with "
+            "--quality chooses among images, and this release is of embeddings alone: leave it "
+            "out, or name a decoder"
+        )
+    if context.candidates:
+        raise ConfigError(
+            "--quality chooses among images that are drawn, and this run selects candidates as "
+            "they are: leave it out"
+        )
+    several, decoder = models.images_per_embedding, context.decoder
+    stochastic = bool(context.renderer or context.generator or context.denoiser)
+    if decoder is not None:
+        stochastic = decoder.stochastic
+    if several is not None and several > 1 and not stochastic:
+        drawing = "this run" if decoder is None else decoder.name
+        raise ConfigError(
+            f"{drawing} draws one image of an embedding, whatever the seed: with "
             f"images_per_embedding={several} all would be the same. Leave it out, and give a "
             "quality threshold"
         )
@@ -68,19 +87,6 @@ def quality_of(
     )
     score(np.random.default_rng(0).integers(0, 256, (1, *shape), dtype=np.uint8))
     return chosen
-
-
-def _images_of(context: Context, names: Mapping[str, str | None]) -> tuple[Shape, bool]:
-    """Shape of the images of a release, and whether each can be drawn again and differ."""
-    if context.decoder is not None:
-        return context.decoder.shape, context.decoder.stochastic
-    drawing = context.renderer or context.generator
-    if "decoder" in names or drawing is None:
-        raise ConfigError(
-            "--quality chooses among images, and this release is of embeddings alone: leave it "
-            "out, or name a decoder"
-        )
-    return drawing.shape, True
 
 
 def _score(quality: str, shape: Shape, public: Source | None) -> Score:

@@ -12,7 +12,7 @@ from typing import Any
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.remote_models import PlannedCalls
-from understudy.core.types import Fit, Receipt
+from understudy.core.types import Fit, Receipt, UnitCounts
 from understudy.data.inspection import people_notes, source_notes
 from understudy.data.names import like_persons, person_words
 from understudy.methods.base import ClassCapacity, Explanation
@@ -21,7 +21,6 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
-from understudy.run.models import names_of_roles, released_shape
 from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
 
@@ -117,7 +116,7 @@ class RunPlan:
         return {"kind": "owner-only"} | asdict(self) | {"carried": carried}
 
 
-def explanation(prepared: Prepared, units: float | None = None) -> Explanation:
+def explanation(prepared: Prepared, units: UnitCounts | None = None) -> Explanation:
     """What the method of a run says of it before anything is spent."""
     method = prepared.method
     if method.explain is None:
@@ -252,9 +251,6 @@ def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
             + ("" if instead is None else f", and goes to {instead}")
         )
     if prepared.test is not None:
-        config, chosen = prepared.config, prepared.method
-        names = names_of_roles(config.models, chosen, prepared.params)
-        shape = released_shape(names, chosen, prepared.context)
-        yield training_note(len(prepared.source), shape, config)
+        yield training_note(len(prepared.source), prepared.released_shape, prepared.config)
     if prepared.codec is not None:
         yield prepared.codec.reason + prepared.codec.hint

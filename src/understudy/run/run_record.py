@@ -66,7 +66,7 @@ def run_record(
     config = prepared.config
     hosts = disclosed_to(prepared.context)
     models = [
-        ModelRecord(role.replace("_", " "), model.name, model.licence, None, hosts.get(role))
+        ModelRecord.of(role, model, hosts.get(role))
         for role, model in prepared.context.models.items()
     ]
     origins = prepared.origins

@@ -113,7 +113,7 @@ def _record(
         date=datetime.now(UTC).date().isoformat(),
         params={"template": template, "seed": seed},
         image_shape=generator.shape,
-        models=(ModelRecord("generator", generator.name, generator.licence),),
+        models=(ModelRecord.of("generator", generator),),
         facts=facts,
         how=_HOW,
         licence=licence,

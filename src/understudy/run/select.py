@@ -205,11 +205,7 @@ class OpenSession(Session):
         receipt = NO_GUARANTEE if bare else made_of(parts)
         record = run_record(prepared, written.release, receipt, written.facts)
         named = {"penalty encoder": spaces.distance, "perceptual distance": spaces.perceptual}
-        models = [
-            ModelRecord(role, model.name, model.licence)
-            for role, model in named.items()
-            if model is not None
-        ]
+        models = [ModelRecord.of(role, one) for role, one in named.items() if one is not None]
         unproven = bare and not prepared.private
         return replace(
             record,

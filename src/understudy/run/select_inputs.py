@@ -61,8 +61,8 @@ class PreparedSelection(Prepared):
         return [one for role, one in sources.items() if role in roles and one is not None]
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What a resumed selection must agree on, as JSON values."""
+    def settings(self) -> dict[str, Any]:
+        """What was asked of a selection, as JSON values."""
         return self.select.identity()
 
     @property
@@ -124,6 +124,7 @@ def prepare_selection(config: SelectConfig) -> PreparedSelection:
             classes=candidates.classes,
             encoder=spaces.proxy,
         ),
+        released_shape=candidates.shape if candidates.kind == "images" else None,
         origins=origins,
         private=private is not None,
         select=config,

@@ -314,7 +314,7 @@ class Session:
             owner,
             dataset_id=None if dataset is None else dataset.id,
             ledger=None if dataset is None else ledger.address,
-            settings=prepared.identity,
+            settings=prepared.settings,
             accuracy=[one.as_dict() for one in accuracies],
             rows_held_out=prepared.rows_held_out,
             fit=self.fits,

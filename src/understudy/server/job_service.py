@@ -119,6 +119,8 @@ class JobService:
         pipeline: What turns jobs into models; here only to say what it can do.
         retention: Seconds after which everything of a job is deleted.
         stop_worker: Called before the files of a running job are destroyed.
+        orphans: Folders of no job, and when a sweep saw each first: by the store's clock, for the
+            times of files are by the machine's, which may have been set since.
     """
 
     store: JobStore
@@ -129,6 +131,7 @@ class JobService:
     retention: int = DAY
     stop_worker: StopWorker = lambda worker: None
     version: str = "understudy"
+    orphans: dict[str, int] = field(default_factory=dict, init=False)
 
     def about(self) -> About:
         """What the server says of itself."""
@@ -292,11 +295,14 @@ class JobService:
             self.delete(row, "expired")
         for job in self.store.settled():
             self.folders.drop_work(job)
-        for job, changed in list(self.folders.jobs()):
-            old = changed < self.store.clock() - ORPHAN_SECONDS
-            known = self.store.job(job)
-            if (known is None and old) or (known is not None and known.state == "deleted"):
-                self.folders.destroy(job)
+        now = self.store.clock()
+        rows = {job: self.store.job(job) for job in self.folders.jobs()}
+        orphans = {job: self.orphans.get(job, now) for job, row in rows.items() if row is None}
+        self.orphans.clear()
+        self.orphans.update(orphans)
+        old = {job for job, since in orphans.items() if now - since > ORPHAN_SECONDS}
+        for job in old.union(job for job, row in rows.items() if row and row.state == "deleted"):
+            self.folders.destroy(job)
         self.store.forget()
         return len(overdue)
 

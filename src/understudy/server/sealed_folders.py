@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -138,13 +138,10 @@ class JobFolders:
         for _ in range(3):  # a file that was being written may appear while others go
             shutil.rmtree(self._jobs / job, ignore_errors=True)
 
-    def jobs(self) -> Iterator[tuple[str, float]]:
-        """Every job of which a key or a folder is left, and when that was changed last."""
-        for folder in (self._keys, self._jobs):
-            for entry in os.scandir(folder):
-                if not entry.name.endswith(HALF_WRITTEN):
-                    with suppress(FileNotFoundError):  # it was destroyed just now
-                        yield entry.name, entry.stat().st_mtime
+    def jobs(self) -> set[str]:
+        """Every job of which a key or a folder is left."""
+        names = {entry for folder in (self._keys, self._jobs) for entry in os.listdir(folder)}
+        return {name for name in names if not name.endswith(HALF_WRITTEN)}
 
     def _cipher(self, job: str) -> AESGCM:
         try:

@@ -125,12 +125,12 @@ class ChildJobs:
             if (earlier := self.get(id)) is not None:
                 return earlier
             job = ChildJob(id, kind, tuple(words), queue, about, time.time())
-            over = [one for one in self.all() if self._is_over(one)]
-            for one in over[: max(0, len(over) - _MOST_STORED)]:
+            finished_jobs = [one for one in self.all() if self._is_over(one)]
+            for one in finished_jobs[: max(0, len(finished_jobs) - _MOST_STORED)]:
                 shutil.rmtree(self.folder / one.id, ignore_errors=True)
-            place = self.folder / id
-            place.mkdir(mode=0o700, exist_ok=True)
-            write_whole(place / "job.json", json.dumps(asdict(job)).encode())
+            folder = self.folder / id
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write_whole(folder / "job.json", json.dumps(asdict(job)).encode())
         return job
 
     @staticmethod
@@ -156,7 +156,7 @@ class ChildJobs:
 
     def all(self) -> list[ChildJob]:
         """Every job, the oldest first."""
-        jobs = [self.get(place.name) for place in self.folder.iterdir()]
+        jobs = [self.get(folder.name) for folder in self.folder.iterdir()]
         return sorted((job for job in jobs if job is not None), key=lambda job: job.asked)
 
     def of(self, about: Path, *kinds: str) -> list[ChildJob]:
@@ -180,14 +180,16 @@ class ChildJobs:
 
     def report(self, job: ChildJob) -> JobReport:
         """How far a job is."""
-        place = self.folder / job.id
-        lines = list(_events(_tail(place / "err")))
+        folder = self.folder / job.id
+        lines = list(_events(_tail(folder / "err")))
         state = self._state(job)
         step: dict[str, Any] = next(
             (one for one in reversed(lines) if str(one.get("event", "")).startswith("step_")), {}
         )
-        fraction, took = step.get("fraction"), step.get("took", 0.0)
-        seconds_left = took * (1 / fraction - 1) if fraction and fraction < 1 and took > 1 else None
+        fraction, elapsed = step.get("fraction"), step.get("took", 0.0)
+        seconds_left = (
+            elapsed * (1 / fraction - 1) if fraction and fraction < 1 and elapsed > 1 else None
+        )
         notes = [str(one["message"]) for one in lines if one.get("event") == "warning"]
         texts = [str(one["text"]) for one in lines if "text" in one]
         return JobReport(
@@ -204,23 +206,23 @@ class ChildJobs:
     def cancel(self, job: ChildJob) -> None:
         """Stop a job as Ctrl-C does; a run that has paid can be resumed, and loses nothing."""
         with self._lock:
-            place = self.folder / job.id
+            folder = self.folder / job.id
             if not self._begun(job):
                 self._note_end(job, None)
-            elif is_locked(place / "lock"):  # so its number is still its own
+            elif is_locked(folder / "lock"):  # so its number is still its own
                 with suppress(ProcessLookupError, ValueError, OSError):
-                    os.killpg(int((place / "process").read_text()), signal.SIGTERM)
+                    os.killpg(int((folder / "process").read_text()), signal.SIGTERM)
 
     def _state(self, job: ChildJob) -> ChildState:
-        place = self.folder / job.id
+        folder = self.folder / job.id
         if not self._begun(job):
-            return "stopped" if (place / "end.json").exists() else "queued"
-        if is_locked(place / "lock"):
+            return "stopped" if (folder / "end.json").exists() else "queued"
+        if is_locked(folder / "lock"):
             return "running"
         with self._lock:  # its end is being noted
             code = None
-            if (place / "end.json").exists():
-                code = read_json(place / "end.json")["code"]
+            if (folder / "end.json").exists():
+                code = read_json(folder / "end.json")["code"]
             elif job.id in self._children:
                 code = self._children[job.id].poll()
         if code is None:  # it ended while no studio was there: what it left has to say how
@@ -236,9 +238,9 @@ class ChildJobs:
         return one.queue == job.queue and one.asked < job.asked and not self._is_over(one)
 
     def _is_over(self, job: ChildJob) -> bool:
-        place = self.folder / job.id
-        return (place / "end.json").exists() or (
-            self._begun(job) and not is_locked(place / "lock") and job.id not in self._children
+        folder = self.folder / job.id
+        return (folder / "end.json").exists() or (
+            self._begun(job) and not is_locked(folder / "lock") and job.id not in self._children
         )
 
     def _tend(self) -> None:
@@ -257,25 +259,25 @@ class ChildJobs:
                         self._note_end(job, child.returncode)
             open_jobs = [job for job in self.all() if not self._is_over(job)]
             for job in [one for one in open_jobs if not self._begun(one)]:
-                before = [
+                jobs_ahead = [
                     one
                     for one in open_jobs
                     if one.queue == job.queue and (one.asked < job.asked or self._begun(one))
                 ]
-                if len(before) < (1 if job.queue else _AT_A_TIME):
+                if len(jobs_ahead) < (1 if job.queue else _AT_A_TIME):
                     self._begin(job)
 
     def _begin(self, job: ChildJob) -> None:
-        place = self.folder / job.id
-        with owner_file(place / "lock", "w") as lock:
+        folder = self.folder / job.id
+        with owner_file(folder / "lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes to the child, ends with it
             except BlockingIOError:  # another studio begins it, or looks at it
                 return
             if self._begun(job):
                 return
-            with owner_file(place / "out", "wb") as out, owner_file(place / "err", "wb") as err:
-                write_whole(place / "begun", b"")
+            with owner_file(folder / "out", "wb") as out, owner_file(folder / "err", "wb") as err:
+                write_whole(folder / "begun", b"")
                 child = subprocess.Popen(
                     [sys.executable, *_COMMAND, *job.words],
                     stdin=subprocess.DEVNULL,
@@ -284,7 +286,7 @@ class ChildJobs:
                     start_new_session=True,
                     pass_fds=(lock.fileno(),),
                 )
-                write_whole(place / "process", str(child.pid).encode())
+                write_whole(folder / "process", str(child.pid).encode())
                 self._children[job.id] = child
 
     def _note_end(self, job: ChildJob, code: int | None) -> None:

@@ -25,12 +25,9 @@ from understudy.backends.arrays import (
     to_uint8,
     with_channels,
 )
-from understudy.backends.diffusion.loading import (
-    DIFFUSION_ALTERNATIVES,
-    out_of_memory,
-    read_network,
-)
+from understudy.backends.diffusion.loading import DIFFUSION_ALTERNATIVES, read_network
 from understudy.backends.diffusion.options import LatentOptions
+from understudy.backends.diffusion.pipeline_calls import out_of_memory
 from understudy.backends.hub.hub_models import read_hub_config
 from understudy.backends.hub.pretrained import exact_kernels, licence_of
 from understudy.backends.plugin import full_name, read_options

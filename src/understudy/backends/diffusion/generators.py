@@ -24,8 +24,8 @@ from understudy.backends.arrays import (
 )
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.options import GeneratorOptions
-from understudy.backends.diffusion.pipeline_calls import call_pipeline, generators
-from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines, taken
+from understudy.backends.diffusion.pipeline_calls import call_pipeline, generators, taken
+from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options

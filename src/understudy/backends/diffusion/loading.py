@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import diffusers
-import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_config
@@ -183,11 +182,3 @@ def rebuilt(pipeline: Any, **changed: Any) -> Any:
         parts["requires_safety_checker"] = False
     with quiet():
         return run_quietly(type(pipeline)(**parts))
-
-
-def out_of_memory(name: str, batch: int, error: torch.OutOfMemoryError) -> BackendError:
-    """What to say where a batch does not fit."""
-    return BackendError(
-        f"{name}: out of memory at batch={batch}: use a smaller batch, a smaller size, "
-        f"dtype=bfloat16 or offload=true ({str(error).splitlines()[0]})"
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from understudy.backends.arrays import to_uint8
-from understudy.backends.diffusion.loading import out_of_memory
-from understudy.backends.diffusion.pipelines import taken
 from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Seeds
@@ -40,6 +40,11 @@ def _generator(entropy: list[int]) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % 2**63)
 
 
+def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:
+    """The arguments that a pipeline's call takes."""
+    return inspect.signature(type(pipeline).__call__).parameters
+
+
 def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
     """Call a pipeline: (n, height, width, 3) uint8."""
     known = taken(pipeline)
@@ -49,9 +54,21 @@ def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Ima
             images = pipeline(**accepted, output_type="np", return_dict=True).images
     except torch.OutOfMemoryError as error:
         raise out_of_memory(name, batch, error) from error
-    pixels: NDArray[np.float32] = np.asarray(images)
-    if not np.isfinite(pixels).all():
+    return finite_pixels(np.asarray(images), name)
+
+
+def finite_pixels(values: NDArray[np.float32], name: str) -> Images:
+    """Values where 0 is black and 1 is white as uint8; what is not finite is refused."""
+    if not np.isfinite(values).all():
         raise BackendError(
             f"{name} gave pixels that are not finite: use dtype=float32 or dtype=bfloat16"
         )
-    return to_uint8(pixels)
+    return to_uint8(values)
+
+
+def out_of_memory(name: str, batch: int, error: torch.OutOfMemoryError) -> BackendError:
+    """What to say where a batch does not fit."""
+    return BackendError(
+        f"{name}: out of memory at batch={batch}: use a smaller batch, a smaller size, "
+        f"dtype=bfloat16 or offload=true ({str(error).splitlines()[0]})"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from understudy.backends.diffusion.loading import (
 )
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
 from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions
+from understudy.backends.diffusion.pipeline_calls import taken
 from understudy.backends.hub.hub_models import read_hub_config
 from understudy.core.errors import BackendError
 
@@ -296,11 +296,6 @@ def steps_for(strength: float, steps: int, least: int = 1) -> int:
 
 def _by_hint(kind: str) -> str:
     return f"{_INPAINT} control:{kind}"
-
-
-def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:
-    """The arguments that a pipeline's call takes."""
-    return inspect.signature(type(pipeline).__call__).parameters
 
 
 def native_size(text: Any, network: Any) -> tuple[int, int]:

@@ -140,7 +140,9 @@ class EmbeddedBackend:
             return _module(rest).photo_pose_estimator(options)
         if (rest, kind) == ("photo", "segmenter"):
             return _module(rest).photo_segmenter(options)
-        if rest == "studio" and kind in ("generator", "tuner", "segmenter", "captioner"):
+        if (rest, kind) == ("studio", "generator"):
+            return _module(rest, "studio.studio_generator").studio_generator(options)
+        if rest == "studio" and kind in ("tuner", "segmenter", "captioner"):
             return getattr(_module(rest).studio_of(options), kind)(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
@@ -149,11 +151,11 @@ class EmbeddedBackend:
         )
 
 
-def _module(rest: str) -> Any:
-    """The module of a model that needs an extra."""
+def _module(rest: str, part: str | None = None) -> Any:
+    """The module of a model that needs an extra, or of a part of it."""
     module, extra = _MODULES[rest]
     with packages_for(f"embedded:{rest}", extra):
-        return import_module(f"understudy.backends.embedded.{module}")
+        return import_module(f"understudy.backends.embedded.{part or module}")
 
 
 backend = EmbeddedBackend()

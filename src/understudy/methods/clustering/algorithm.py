@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Release
+from understudy.core.types import Release, UnitCounts
 from understudy.methods.base import (
     AUTO,
     PROCEDURAL,
@@ -68,7 +68,7 @@ def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]
 
 
 def _explain(
-    params: ClusteringParams, context: Context, noise: NoiseOfStage, units: float | None
+    params: ClusteringParams, context: Context, noise: NoiseOfStage, units: UnitCounts | None
 ) -> Explanation:
     """As `Method.explain`."""
     sampler = sampler_of(params, context)
@@ -93,9 +93,9 @@ def _propose(inventory: Inventory) -> Proposal:
     )
 
 
-def _advise(context: Context, units: float) -> Advice | None:
+def _advise(context: Context, units: UnitCounts) -> Advice | None:
     """As `Method.advise`: embeddings of large classes are labelled by a classifier."""
-    large = units >= capacity.least_classified(context.mu)
+    large = units.of_class >= capacity.least_classified(context.mu)
     if context.decoder is not None or len(context.classes) < 2 or not large:
         return None
     return Advice(

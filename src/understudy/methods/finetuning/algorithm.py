@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from understudy.core.denoising import Denoiser
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
-from understudy.core.types import Images, Labels, Release, Sampling, Shape, Stage, SyntheticBatch
+from understudy.core.types import (
+    Images,
+    Labels,
+    Release,
+    Sampling,
+    Shape,
+    Stage,
+    SyntheticBatch,
+    UnitCounts,
+)
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
@@ -248,12 +257,12 @@ def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
 
 
 def _explain(
-    params: FinetuningParams, context: Context, noise: NoiseOfStage, units: float | None
+    params: FinetuningParams, context: Context, noise: NoiseOfStage, units: UnitCounts | None
 ) -> Explanation:
     """As `Method.explain`: what a step sees, against its noise."""
     if units is None:
         return Explanation()
-    batch = params.rate * units * len(context.classes)
+    batch = params.rate * units.total
     spread = noise(_plan(params, context).training)
     return Explanation(
         notes=(
@@ -263,9 +272,9 @@ def _explain(
     )
 
 
-def _advise(context: Context, units: float) -> Advice | None:
+def _advise(context: Context, units: UnitCounts) -> Advice | None:
     """As `Method.advise`: a lower rate where steps would see more than they need."""
-    rate = _USUAL_BATCH / max(units * len(context.classes), 1.0)
+    rate = _USUAL_BATCH / max(units.total, 1.0)
     if rate > FinetuningParams().rate / 2:
         return None
     return Advice(

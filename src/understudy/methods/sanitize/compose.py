@@ -148,9 +148,9 @@ class Composer:
     ) -> tuple[Images, list[Found]]:
         """Images of one class, or of a detector's objects, with the boxes in them."""
         if class_name is None:
-            elsewhere = round(self._settings.drawn_rooms * count) if self._has_rooms else 0
+            room_count = round(self._settings.drawn_rooms * count) if self._has_rooms else 0
             images, truth = self._in_rounds(
-                lambda missing: self._batch(None, missing, rng, drawn_room=True), elsewhere
+                lambda missing: self._batch(None, missing, rng, drawn_room=True), room_count
             )
         else:
             images, truth = self._in_rounds(
@@ -165,8 +165,8 @@ class Composer:
                 "no image came out without a second object: the generator draws what it is not "
                 "asked for, or the segmenter takes rooms for objects"
             )
-        again = [row % len(images) for row in range(count)]
-        return np.stack([images[row] for row in again]), [truth[row] for row in again]
+        rows = [row % len(images) for row in range(count)]
+        return np.stack([images[row] for row in rows]), [truth[row] for row in rows]
 
     def _in_rounds(
         self, make: Callable[[int], tuple[list[NDArray[np.uint8]], list[Found]]], count: int
@@ -200,12 +200,12 @@ class Composer:
         cutouts = [Cutout.of(image, mask) for image, mask in zip(images, masks, strict=True)]
         owners = np.where(masks, 0, -1)
         second = self._second_objects(images, owners)
-        good = [
+        rows = [
             row
             for row, one in enumerate(cutouts)
             if one is not None and not one.at_rim and not second[row]
         ]
-        return [images[row] for row in good], [self._truth(owners[row]) for row in good]
+        return [images[row] for row in rows], [self._truth(owners[row]) for row in rows]
 
     def _batch(
         self,
@@ -268,8 +268,8 @@ class Composer:
         return self._sized(cutout, share, rng)
 
     def _sized(self, cutout: Cutout, share: float, rng: np.random.Generator) -> Cutout:
-        mirrored = bool(rng.random() < 0.5)
-        return cutout.scaled(min(share, 0.95), self._side, mirrored=mirrored)
+        mirror = bool(rng.random() < 0.5)
+        return cutout.scaled(min(share, 0.95), self._side, mirrored=mirror)
 
     def _pool(self, part: int, rng: np.random.Generator) -> list[Cutout]:
         """Cutouts of an object, from its references or drawn by its noun.
@@ -283,15 +283,15 @@ class Composer:
         references = self._material.references.get(part)
         if references is not None and len(references.images) and part not in self._material.tuned:
             pairs = zip(references.images, references.masks, strict=True)
-            cutouts = [Cutout.of(image, mask) for image, mask in pairs]
-            usable = [one for one in cutouts if one is not None]
+            candidates = [Cutout.of(image, mask) for image, mask in pairs]
+            pool = [one for one in candidates if one is not None]
             if self._request.parts[part].level == 1:
-                usable += self._cutouts(part, None, len(usable), rng)
+                pool += self._cutouts(part, None, len(pool), rng)
         else:
-            usable = self._cutouts(part, None, self._settings.pool, rng)
-        if not usable:
+            pool = self._cutouts(part, None, self._settings.pool, rng)
+        if not pool:
             raise RunError("the segmenter finds an object in none of the images drawn of it")
-        return usable
+        return pool
 
     def _cutouts(
         self, part: int, class_name: str | None, count: int, rng: np.random.Generator
@@ -323,9 +323,9 @@ class Composer:
             (self._material.untuned, None, of_words),
         )
         noun, batch, images = self._request.parts[part].noun, self._settings.batch, []
-        for generator, known_by, share in shares:
+        for generator, rare_word, share in shares:
             texts = [
-                self._prompts.target(noun, class_name, rng, word=known_by) for _ in range(share)
+                self._prompts.target(noun, class_name, rng, word=rare_word) for _ in range(share)
             ]
             images += [
                 generator.generate(texts[start : start + batch], seed=int(rng.integers(2**32)))
@@ -344,13 +344,13 @@ class Composer:
         """Objects on reference backgrounds, of which none shows another object."""
         if self._rooms is None:
             self._rooms = self._usable_rooms()
-        rooms, bearing = self._rooms
+        rooms, support = self._rooms
         images, truth = [], []
         for cast in casts:
             row = int(rng.integers(len(rooms)))
             light = 1 + self._settings.light * rng.uniform(-1, 1)
             room = np.clip(rooms[row] * light, 0, 255).astype(np.uint8)
-            image, owners = laid_on(room, self._placements(cast, rng, bearing[row]))
+            image, owners = laid_on(room, self._placements(cast, rng, support[row]))
             images.append(self._finished(image, owners))
             truth.append(self._truth(owners))
         return images, truth
@@ -383,15 +383,15 @@ class Composer:
         rng: np.random.Generator,
         support: NDArray[np.bool_] | None = None,
     ) -> list[Placement]:
-        occupied = np.zeros((self._side, self._side), bool)
+        occupancy = np.zeros((self._side, self._side), bool)
         result = []
         for cutout in cast:
             anywhere = self._settings.mask == "random"
-            one = placed(
-                cutout, self._side, rng, support=support, taken=occupied, anywhere=anywhere
+            placement = placed(
+                cutout, self._side, rng, support=support, taken=occupancy, anywhere=anywhere
             )
-            occupied[one.area] |= one.cutout.mask
-            result.append(one)
+            occupancy[placement.area] |= placement.cutout.mask
+            result.append(placement)
         return result
 
     def _inpainted(

@@ -74,8 +74,8 @@ class LabelledSet:
         if not len(self.boxes):
             return LabelledSet.of_classes(self.images[index], self.labels[index])
         truth = self.truth
-        chosen = LabelledSet.of_boxes(self.images[index], [truth[row] for row in index])
-        return replace(chosen, labels=self.labels[index])
+        subset = LabelledSet.of_boxes(self.images[index], [truth[row] for row in index])
+        return replace(subset, labels=self.labels[index])
 
     def to_bytes(self) -> bytes:
         """The arrays in NumPy's format, one after another; the same set has the same bytes."""
@@ -149,10 +149,10 @@ def mixed_set(sets: Sequence[LabelledSet], seed: int) -> LabelledSet:
     for number, one in enumerate(sets):
         rows: list[NDArray[np.int64]] = []
         for label in np.unique(sets[0].labels):
-            wanted = int((sets[0].labels == label).sum())
-            share = wanted * (number + 1) // len(sets) - wanted * number // len(sets)
-            own = rng.permutation(np.flatnonzero(one.labels == label))
-            rows.append(own[:share])
+            class_size = int((sets[0].labels == label).sum())
+            share = class_size * (number + 1) // len(sets) - class_size * number // len(sets)
+            class_rows = rng.permutation(np.flatnonzero(one.labels == label))
+            rows.append(class_rows[:share])
         parts.append(one.rows(np.concatenate(rows)))
     return joined_sets(parts)
 
@@ -176,11 +176,11 @@ def validation_split(labels: Labels, seed: int) -> tuple[NDArray[np.int64], NDAr
         InputError: A class has a single image.
     """
     rng = np.random.default_rng(seed)
-    held_out = []
+    validation_parts = []
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
         if len(rows) < 2:
             raise InputError(f"class {label} has one image: a training needs two or more of each")
-        held_out.append(rows[: max(1, round(HELD_OUT * len(rows)))])
-    left_out = np.sort(np.concatenate(held_out))
-    return np.setdiff1d(np.arange(len(labels)), left_out), left_out
+        validation_parts.append(rows[: max(1, round(HELD_OUT * len(rows)))])
+    validation_rows = np.sort(np.concatenate(validation_parts))
+    return np.setdiff1d(np.arange(len(labels)), validation_rows), validation_rows

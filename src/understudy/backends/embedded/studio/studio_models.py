@@ -1,7 +1,8 @@
 """``embedded:studio``: the mini studio, or another one that `understudy studio train` made.
 
 Its networks are stored one folder each, in the hub's formats, and run by the same code as the
-hub's own models: `clip`, `diffusion`, `vision`, `tuning`.
+hub's own models: `clip`, `diffusion`, `vision`, `tuning`. `studio_generator` draws from texts
+without it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,20 @@ from understudy.backends.diffusion.options import GeneratorOptions, UnclipOption
 from understudy.backends.diffusion.pipelines import LateNetworks, Pipelines
 from understudy.backends.diffusion.unclip import UnclipDecoder
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
+from understudy.backends.embedded.studio.studio_generator import (
+    GUIDANCE,
+    STUDIO_LICENCE,
+    STUDIO_NAME,
+    TIMESTEPS,
+    StudioOptions,
+    hint_kinds,
+    studio_tasks,
+    studio_vocabulary,
+)
 from understudy.backends.hub.image_text import HubEncoder, load_hub_encoder
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
-from understudy.backends.phrase_grammar import read_grammar, read_phrases
+from understudy.backends.phrase_grammar import read_grammar
 from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.backends.vision.segmenters import HubSegmenter, load_segmenter
 from understudy.core.errors import BackendError
@@ -34,37 +45,7 @@ from understudy.core.types import Embeddings, Shape, Vocabulary
 if TYPE_CHECKING:
     from understudy.backends.tuning.tuner import DreamBooth
 
-STUDIO_NAME = "embedded:studio"
-
-TIMESTEPS = (999, 890, 640, 270)
-"""Of studios, for DPM-Solver++: four as good as ten evenly spaced ones (docs/studio.md).
-
-With so few it matters that the second is under much noise: from pure noise everything is one step
-away, and then what is where gets settled.
-"""
-
-GUIDANCE, CONTROL = 3.0, 1.5
-"""What the mini studio draws well with; the defaults of its options."""
-
 M = TypeVar("M", bound=Model)
-
-_CONTROLS = ("edges", "pose")
-
-_SCOPE = "drawn scenes of the playhouse (dogs, persons, medicine bottles and photo frames in rooms)"
-
-
-@dataclass(frozen=True, slots=True)
-class StudioOptions(GeneratorOptions):
-    """Options of the studio's generator and tuner; those of `GeneratorOptions` besides.
-
-    Attributes:
-        folder: Another studio than the one in this package.
-    """
-
-    batch: PositiveCount = 32
-    guidance: float | None = GUIDANCE
-    control_scale: float = CONTROL
-    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +77,12 @@ class Studio:
         query = "" if folder is None else f"?folder={folder}"
         self.name = f"{STUDIO_NAME}{query}"
         self._shipped = folder is None
-        own = "apache-2.0 (made by Understudy from its own drawings)"
-        self.licence = own if folder is None else licence_of(str(self.folder))
+        self.licence = STUDIO_LICENCE if folder is None else licence_of(str(self.folder))
 
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
         """The words of the playhouse's captions; None for a studio of another world."""
-        if not self._shipped:
-            return None
-        return Vocabulary(read_phrases().vocabulary, _SCOPE)
+        return studio_vocabulary() if self._shipped else None
 
     def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
         """CLIP: images and texts in one space."""
@@ -148,7 +126,7 @@ class Studio:
         return self._reader.captions_of(embeddings)
 
     def generator(self, options: Mapping[str, Any]) -> DiffusionGenerator:
-        """Text to images, variation, inpainting and control."""
+        """Text to images, variation, inpainting and control, all by diffusers."""
         read = read_options(options, StudioOptions, name=STUDIO_NAME)
         name = full_name(STUDIO_NAME, read)
         generator = DiffusionGenerator(
@@ -185,16 +163,15 @@ class Studio:
 
     def _pipelines(self, options: GeneratorOptions, name: str) -> Pipelines:
         """What draws from texts; the networks of other tasks are read when they are needed."""
-        kinds = [kind for kind in _CONTROLS if (self.folder / f"controlnet-{kind}").is_dir()]
-        inpaints = (self.folder / "inpainting").is_dir()
+        tasks, kinds = studio_tasks(self.folder), hint_kinds(self.folder)
 
         def read() -> tuple[Any, Mapping[str, Any]]:
             unet, control = diffusers.UNet2DConditionModel, diffusers.ControlNetModel
             hints = {kind: self._part(f"controlnet-{kind}", control, options) for kind in kinds}
+            inpaints = "inpainting" in tasks
             return (self._part("inpainting", unet, options) if inpaints else None), hints
 
-        tasks = {"text", "variation", *(["inpainting"] if inpaints else [])}
-        late = LateNetworks(frozenset(tasks | {f"control:{kind}" for kind in kinds}), read)
+        late = LateNetworks(tasks, read)
         unet = self._part("unet", diffusers.UNet2DConditionModel, options)
         text = self._text(options, unet)
         return Pipelines(text, options, name=name, late=late, timesteps=TIMESTEPS)

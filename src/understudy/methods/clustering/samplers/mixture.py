@@ -11,7 +11,7 @@ import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.one_ahead import one_ahead
-from understudy.core.types import Labels, Release, Stage, SyntheticBatch, Vector
+from understudy.core.types import Labels, Release, Stage, SyntheticBatch, UnitCounts, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     UNLABELLED,
@@ -193,7 +193,7 @@ class MixtureSampler:
         space, mixture = fitted.space, fitted.mixture
         producer = Producer(materials, space, mixture)
         count = materials.count or max(1, round(fitted.size))
-        facts: dict[str, Any] = {"noisy_rows": round(fitted.size), "components": len(mixture.means)}
+        facts: dict[str, Any] = {"noisy_rows": round(fitted.size), "gaussians": len(mixture.means)}
         if self.stages.votes:
             batches, votes = filtered(producer, count, fitted.size, self.params, self.stages.votes)
             facts |= votes
@@ -226,9 +226,9 @@ class MixtureSampler:
         """What classes of several sizes can carry under the noise of a plan."""
         return capacity(self.params, self.settings, self.stages, noise)
 
-    def expected(self, noise: NoiseOfStage, units: float) -> tuple[Expectation, ...]:
-        """What to expect of a release of classes of so many units."""
-        return mixture_expectations(self.context, self.carried(noise), units)
+    def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
+        """What to expect of a release of so many units."""
+        return mixture_expectations(self.context, self.carried(noise), units.of_class)
 
 
 def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) -> Mixture:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from understudy.core.errors import ConfigError
 from understudy.core.matching import BlockEncoder, MatchingDecoder
-from understudy.core.types import Release
+from understudy.core.types import Release, UnitCounts
 from understudy.methods.base import Context, Expectation, Materials, NoiseOfStage
 from understudy.methods.clustering.capacity import Carried
 from understudy.methods.clustering.params import ClusteringParams
@@ -46,8 +46,8 @@ class Sampler(Protocol):
     def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
         """What classes of several sizes can carry under the noise of a plan."""
 
-    def expected(self, noise: NoiseOfStage, units: float) -> tuple[Expectation, ...]:
-        """What to expect of a release of classes of so many units."""
+    def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
+        """What to expect of a release of so many units."""
 
 
 def sampler_of(params: ClusteringParams, context: Context) -> Sampler:

@@ -25,6 +25,7 @@ from understudy.core.types import (
     Release,
     Stage,
     SyntheticBatch,
+    UnitCounts,
     Vector,
 )
 from understudy.methods import dp_estimators
@@ -400,7 +401,7 @@ class TiedGaussianSampler:
         )
         facts = {
             "noisy_rows": round(gaussian.units),
-            "components": len(classes),
+            "gaussians": len(classes),
             NUMBERS_MEASURED: gaussian.layout.dim,
             **shares.facts(),
         }
@@ -453,14 +454,14 @@ class TiedGaussianSampler:
             table.append(capacity.Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
         return tuple(table)
 
-    def expected(self, noise: NoiseOfStage, units: float) -> tuple[Expectation, ...]:
-        """What to expect of a release of classes of so many units."""
+    def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
+        """What to expect of a release of so many units."""
         classes, mu = len(self.context.classes), self.context.mu
-        dim = dimensions(mu, units * classes, units)
+        dim, size = dimensions(mu, units.total, units.of_class), units.of_class
         rules = [
             capacity.detail_of_numbers(dim, MOST_DIM),
-            capacity.difference_of_classes(dim, noise(self.stages.means), units),
+            capacity.difference_of_classes(dim, noise(self.stages.means), size),
         ]
-        if units * mu < capacity.LEAST_DECODED:
-            rules.insert(0, capacity.few_units(units, mu, classifies=classes > 1))
+        if size * mu < capacity.LEAST_DECODED:
+            rules.insert(0, capacity.few_units(size, mu, classifies=classes > 1))
         return tuple(rules)
