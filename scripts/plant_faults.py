@@ -122,8 +122,8 @@ FAULTS = (
     Fault(
         "contributions are rounded to the nearest step, and lengthened",
         "sums.py",
-        "    steps = rows * (factor / grid)[:, None]\n    np.trunc(steps, out=steps)",
-        "    steps = rows * (factor / grid)[:, None]\n    np.rint(steps, out=steps)",
+        "    steps = scaled_rows(rows, factor / grid)\n    np.trunc(steps, out=steps)",
+        "    steps = scaled_rows(rows, factor / grid)\n    np.rint(steps, out=steps)",
         SUMS + "test_truncation_is_toward_zero_and_never_lengthens",
     ),
     Fault(

@@ -13,6 +13,7 @@ from understudy.core.independence import (
     product,
     rounded,
     row_softmax,
+    scaled_rows,
 )
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.grid import GridSpace
@@ -118,6 +119,23 @@ def test_every_call_has_as_many_records(count, rows):
 def test_a_call_that_loses_a_record_is_refused():
     with pytest.raises(InputError, match="one row for each"):
         constantly(lambda part: part[1:], np.zeros((5, 2)), 4)
+
+
+@pytest.mark.parametrize("clipped", [0, 1, 9, 10, 30, 40])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_rows_times_a_number_are_the_same_products_where_most_numbers_are_equal(clipped, in_place):
+    rows = WIDE[:40].astype(np.float64)
+    rows[:clipped] *= 1e250
+    factors = np.full(40, 1e100 / 3)
+    factors[:clipped] = np.linspace(1e-250, 1e-240, clipped)
+    wanted = rows * factors[:, None]
+    assert np.array_equal(scaled_rows(rows, factors, rows if in_place else None), wanted)
+
+
+def test_no_rows_and_numbers_that_are_none_are_multiplied_too():
+    assert scaled_rows(np.zeros((0, 3)), np.zeros(0)).shape == (0, 3)
+    factors = np.array([1.0, 1.0, 1.0, 1.0, np.nan])
+    assert np.isnan(scaled_rows(np.ones((5, 2)), factors)).sum() == 2
 
 
 def test_what_fills_up_a_batch_is_black():

@@ -113,7 +113,8 @@ def embedding_digests(embeddings: Iterable[Values], key: bytes) -> Iterator[byte
     """The `value_digest` of each of many embeddings of one length."""
     records = iter(embeddings)
     blocks = iter(lambda: list(islice(records, _READ)), [])
-    for values in one_ahead(_rounded(np.stack(block)) for block in blocks):
+    stacked = (np.concatenate(block).reshape(len(block), -1) for block in blocks)
+    for values in one_ahead(_rounded(block) for block in stacked):
         yield from _row_digests(values, key)
 
 

@@ -108,6 +108,22 @@ def row_squares(rows: NDArray[Any]) -> Vector:
     return np.asarray(np.square(rows, dtype=np.float64, order="C").sum(axis=1))
 
 
+def scaled_rows(rows: Vector, factors: Vector, out: Vector | None = None) -> Vector:
+    """Each row times its number, (n, d) by (n,): where few are clipped, most have the same one.
+
+    By a single number NumPy multiplies in less than half of the time; the products are the same.
+    """
+    usual = factors.max(initial=-math.inf)
+    own = np.flatnonzero(factors != usual)
+    if 4 * len(own) > len(rows):
+        return np.asarray(np.multiply(rows, factors[:, None], out=out))
+    products = rows[own] * factors[own, None]
+    with np.errstate(over="ignore", invalid="ignore"):  # of rows that are clipped
+        result = np.multiply(rows, usual, out=out)
+    result[own] = products
+    return np.asarray(result)
+
+
 def rounded(rows: NDArray[Any]) -> Vector:
     """Each row rounded to a power of two that is 2^-25 of its norm or a little more: (n, d).
 

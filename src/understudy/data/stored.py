@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import SourceError
 
-BLOCK_BYTES = 1 << 20  # read at a time when nobody asks for a number of rows
+BLOCK_BYTES = 1 << 20  # of a block when nobody asks for a number of rows
+_PIECE_BYTES = 1 << 18  # read at a time: what zip files copy of it is still in the cache
 
 _DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
@@ -84,7 +85,7 @@ class StoredArray:
         room = block.reshape(-1).view(np.uint8).data
         filled = 0
         while filled < len(room):
-            read = stream.readinto(room[filled : filled + BLOCK_BYTES])  # type: ignore[attr-defined]
+            read = stream.readinto(room[filled : filled + _PIECE_BYTES])  # type: ignore[attr-defined]
             if not read:
                 row = first + filled // max(self.row_bytes, 1)
                 raise SourceError(
@@ -117,7 +118,10 @@ def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
 
 def not_finite(values: NDArray[np.float32]) -> NDArray[np.int64]:
     """The rows that hold an infinity or a NaN."""
-    return np.flatnonzero(~np.isfinite(values).all(axis=1))
+    finite = np.isfinite(values)
+    if finite.all():
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(~finite.all(axis=1))
 
 
 def as_column(block: NDArray[Any]) -> NDArray[Any]:

@@ -111,7 +111,7 @@ class Nearest:
         require_finite(squares)
         tolerance = self._quick.slope * np.sqrt(squares) + self._quick.floor
         nearest = np.empty(len(values), dtype=np.int64)
-        tile = np.empty(_ROWS * _CENTRES, dtype=np.float32)
+        tile = np.empty(min(len(values), _ROWS) * min(count, _CENTRES), dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             for part in _parts(len(values), _ROWS):
                 nearest[part] = self._of_block(values[part], tolerance[part], tile)

@@ -28,7 +28,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.independence import Projection, require_finite, row_softmax, row_squares
+from understudy.core.independence import (
+    Projection,
+    require_finite,
+    row_softmax,
+    row_squares,
+    scaled_rows,
+)
 from understudy.core.types import Labels, Vector
 from understudy.privacy import sums
 from understudy.privacy.cells import Cells as Cells
@@ -38,7 +44,8 @@ from understudy.privacy.unit import Adjacency
 Contributions = tuple[NDArray[np.int64], Vector]
 """Cluster of each record, (n,), and what it adds there, (n, width) float64."""
 
-_CACHED = 1 << 18  # numbers, in float64 about as many as a processor's cache holds
+CACHED = 1 << 18
+"""Numbers in float64, about as many as a processor's cache holds."""
 
 
 class Query(ABC):
@@ -67,7 +74,7 @@ class Query(ABC):
     @property
     def records_at_once(self) -> int:
         """How many records are best worked on at a time. Any number gives the same sum."""
-        return max(64, _CACHED // self.cells.dim)
+        return max(64, CACHED // self.cells.dim)
 
     @property
     def weights(self) -> Vector | None:
@@ -141,7 +148,7 @@ def clip_rows(rows: Vector, radius: float, out: Vector, *, times: float = 1.0) -
     """Rows scaled to an L2 norm of at most ``radius``, ``times`` a number, in ``out``."""
     norms = np.sqrt(row_squares(rows))
     factor = times * radius / np.maximum(norms, radius)
-    return np.multiply(rows, factor[:, None], out=out)
+    return scaled_rows(rows, factor, out)
 
 
 class ClippedSums(Query):
@@ -194,7 +201,7 @@ class CountAndSum(Query):
         contributions = np.empty((len(values), self.width))
         contributions[:, 0] = self.count_part
         residuals = self.cells.residuals(values, clusters)
-        clip_rows(residuals, self.radius, contributions[:, 1:], times=self.sum_part)
+        contributions[:, 1:] = clip_rows(residuals, self.radius, residuals, times=self.sum_part)
         return clusters, contributions
 
     def counts(self, released: Vector) -> Vector:
@@ -417,7 +424,7 @@ class ClippedGradients(Query):
     @property
     def records_at_once(self) -> int:
         """As many as have gradients that stay in the cache."""
-        return max(64, _CACHED // self.size)
+        return max(64, CACHED // self.size)
 
     def contributions(self, values: NDArray[Any], labels: Labels) -> Contributions:
         """Zeros, for there is one cluster, and the gradients row by row: (n, (d + 1) C)."""

@@ -59,9 +59,17 @@ class DistantEngine(Engine, Protocol):
         ...
 
 
-def split_block(block: Block, rows: int) -> Iterator[Block]:
-    """A block in pieces of about ``rows`` rows, or a little more: no unit is parted."""
+def split_block(block: Block, rows: int, *, by_class: bool = False) -> Iterator[Block]:
+    """A block in pieces of about ``rows`` rows, or a little more: no unit is parted.
+
+    ``by_class``: of records that are each a unit, class after class, so that a piece is of few.
+    """
     values, labels, groups = block
+    if by_class and groups is None and len(labels) > rows:
+        order = np.argsort(labels, kind="stable")
+        for part in _whole_units(len(labels), None, rows):
+            yield values[order[part]], labels[order[part]], None
+        return
     for part in _whole_units(len(labels), groups, rows):
         yield values[part], labels[part], None if groups is None else groups[part]
 

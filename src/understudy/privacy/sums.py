@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.independence import require_finite, row_squares
+from understudy.core.independence import require_finite, row_squares, scaled_rows
 from understudy.core.types import Labels, Vector
 from understudy.privacy.accounting import MIN_SCALE
 
@@ -203,7 +203,7 @@ def bounded_sum(
     factor = _clip_factor(norms, bound)
     if groups is not None:
         factor = factor[groups]
-    steps = rows * (factor / grid)[:, None]
+    steps = scaled_rows(rows, factor / grid)
     np.trunc(steps, out=steps)
     squares = row_squares(steps if weights is None else steps * weights)
     totals = np.asarray(squares if groups is None else np.bincount(groups, squares), np.float64)
@@ -261,7 +261,7 @@ def bounded_outer_sum(
     factor = _clip_factor(np.sqrt(squares), radius)
     if groups is not None:
         factor *= np.sqrt(unit_weights(groups, labels))
-    steps = rows * (factor / step)[:, None]
+    steps = scaled_rows(rows, factor / step)
     np.trunc(steps, out=steps)
     traces = row_squares(steps)
     if groups is not None:

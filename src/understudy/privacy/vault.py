@@ -17,7 +17,7 @@ from understudy.core.types import Receipt, Vector
 from understudy.privacy.account import Account, StoredReleases
 from understudy.privacy.network_gradients import RECORDS_PER_GRADIENT, NetworkGradients
 from understudy.privacy.probe import require_independent
-from understudy.privacy.queries import Query
+from understudy.privacy.queries import CACHED, Query
 from understudy.privacy.rows import (
     RECORDS_PER_CALL,
     Block,
@@ -126,13 +126,23 @@ def _identity(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Views:
-    """Views one after the other, which a worker of another machine can be sent."""
+    """Views one after the other, which a worker of another machine can be sent.
+
+    All of them see a call's records while these are in the cache, and every call has as many.
+    """
 
     transforms: tuple[Transform, ...] = ()
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
+        if not self.transforms:
+            return values
+        most = CACHED // values.shape[1]  # threads wait for each other at every call
+        rows = max(RECORDS_PER_CALL, min(8 * RECORDS_PER_CALL, most))
+        return constantly(self._in_turn, values, rows)
+
+    def _in_turn(self, values: NDArray[Any]) -> NDArray[Any]:
         for transform in self.transforms:
-            values = constantly(transform, values, RECORDS_PER_CALL)
+            values = constantly(transform, values, len(values))
         return values
 
 
@@ -154,7 +164,9 @@ class _PartialSum:
             block = self.records.block(cast(BlockReference, block))
         block = poisson_sample(cast(Block, block), self.rate)
         total = np.zeros((query.slots, query.width), dtype=np.int64)
-        for values, labels, groups in split_block(block, query.records_at_once):
+        by_class = self.labelled and query.cells.centres.shape[1] > 1
+        parts = split_block(block, query.records_at_once, by_class=by_class)
+        for values, labels, groups in parts:
             classes = labels if self.labelled else np.zeros_like(labels)
             total += query.integer_sum(self.views(values), classes, groups, self.grid)
         return number, total

@@ -67,10 +67,18 @@ class Mixture:
 
     def draw(self, components: Labels, rng: np.random.Generator) -> Vector:
         """A sample of each of these components: (n, d)."""
-        noise = rng.standard_normal((len(components), self.roots.shape[-1]))
+        return self.samples(components, *self.noise(len(components), rng))
+
+    def noise(self, count: int, rng: np.random.Generator) -> tuple[Vector, Vector | None]:
+        """What so many samples are made of: standard normal numbers, and those of the rest."""
+        own = rng.standard_normal((count, self.roots.shape[-1]))
+        return own, None if self.rest is None else rng.standard_normal((count, self.rest.shape[1]))
+
+    def samples(self, components: Labels, noise: Vector, of_rest: Vector | None) -> Vector:
+        """Samples (n, d) of these components, made of their `noise`, which is used up."""
         values, root_of = self.means[components], self.root_of[components]
-        if self.rest is not None:
-            values += rng.standard_normal((len(components), self.rest.shape[1])) @ self.rest.T
+        if self.rest is not None and of_rest is not None:
+            values += of_rest @ self.rest.T
         if self.roots.ndim == 2:
             noise *= self.roots[root_of]
             values += noise

@@ -213,12 +213,13 @@ class MixtureSampler:
         self, producer: Producer, fitted: FittedMixture, sizes: Labels
     ) -> Iterator[SyntheticBatch]:
         """Lines 10 to 13: so many samples of each component, drawn as they are read."""
-        rng = np.random.default_rng(producer.materials.seed)
+        rng, mixture = np.random.default_rng(producer.materials.seed), fitted.mixture
         blocks = (
-            (first, fitted.mixture.draw(part, rng), part)
+            (first, mixture.noise(len(part), rng), part)
             for first, part in producer.blocks(sizes, rng)
         )
-        for first, points, part in one_ahead(blocks):
+        for first, noise, part in one_ahead(blocks):
+            points = mixture.samples(part, *noise)
             yield producer.finished("samples", first, points, part)
 
     def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
