@@ -100,8 +100,8 @@ def test_histograms_of_luma_say_how_much_is_black_and_how_much_is_flat() -> None
     images[0, :16] = 0
     images[1, ::2] = 255
     values = torch.from_numpy(transform.coefficients(images))
-    half_black, striped = transform.luma_features(values)[:, -transform.LUMA_BINS :]
-    levels = transform.LUMA_BINS - 5  # then come five lengths of gradients
+    half_black, striped = transform.luma_features(values)[:, -transform.BINS :]
+    levels = transform.BINS - 5  # then come five lengths of gradients
     assert half_black[0] > 0.6 > 0.2 > striped[0]
     assert half_black[levels] > 0.6 > 0.2 > striped[levels]
 

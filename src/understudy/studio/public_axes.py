@@ -58,7 +58,8 @@ class _Features:
         between = means.T @ (sums[:, :1] / self.images.count * means)
         total = self.images.moments().covariance
         of_photos = self.differences.moments().covariance / 2
-        _, vectors = np.linalg.eigh(total[:-bins, :-bins])
+        maps = len(total) - bins
+        _, vectors = np.linalg.eigh(total[:maps, :maps])
         leading = scipy.linalg.block_diag(vectors[:, -rank:], np.eye(bins))
         signal = between + _OF_IMAGES * (self.photos.moments().covariance - of_photos)
         noise = total - between + of_photos
@@ -74,8 +75,8 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
     grids = [
         transform.grid_axes(octaves * transform.ANGLES, bins)
         for octaves, bins in (
-            (transform.LUMA_OCTAVES, transform.LUMA_BINS),
-            (2 * transform.CHROMA_OCTAVES, transform.CHROMA_BINS),
+            (transform.LUMA_OCTAVES, transform.BINS),
+            (2 * transform.CHROMA_OCTAVES, 0),
         )
     ]
     luma, chroma = (_Features(grid.shape[1]) for grid in grids)
@@ -85,7 +86,7 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
         """Of luma and of chroma, in the lowest cosines over the grid."""
         tensor = torch.from_numpy(values)
         with torch.inference_mode():
-            parts = transform.luma_features(tensor), transform.chroma_features(tensor)
+            parts = transform.luma_features(tensor), transform.chroma_energies(tensor)
         return [part.numpy() @ grid for part, grid in zip(parts, grids, strict=True)]
 
     torch.manual_seed(0)
@@ -104,8 +105,8 @@ def axes_of_images(batches: Iterable[Batch]) -> PublicAxes:
     deviations = np.sqrt(_power_law(squares / luma.images.count))
     return PublicAxes(
         deviations.astype(np.float32),
-        *luma.axes(_LUMA_AXES, _LUMA_RANK, transform.LUMA_BINS),
-        *chroma.axes(_CHROMA_AXES, _CHROMA_RANK, transform.CHROMA_BINS),
+        *luma.axes(_LUMA_AXES, _LUMA_RANK, transform.BINS),
+        *chroma.axes(_CHROMA_AXES, _CHROMA_RANK, 0),
     )
 
 

@@ -116,13 +116,13 @@ class _Numbers:
     def luma_axes(self) -> _PublicEnergies:
         axes = self.axes
         maps = transform.LUMA_OCTAVES * transform.ANGLES
-        return _PublicEnergies(maps, transform.LUMA_BINS, axes.luma_mean, axes.luma)
+        return _PublicEnergies(maps, transform.BINS, axes.luma_mean, axes.luma)
 
     @cached_property
     def chroma_axes(self) -> _PublicEnergies:
         axes = self.axes
         maps = 2 * transform.CHROMA_OCTAVES * transform.ANGLES
-        return _PublicEnergies(maps, transform.CHROMA_BINS, axes.chroma_mean, axes.chroma)
+        return _PublicEnergies(maps, 0, axes.chroma_mean, axes.chroma)
 
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of images with blocks of sizes (n, blocks), the deviation of what is not measured.
@@ -169,7 +169,7 @@ class EnergyEncoder:
                 tensor = torch.from_numpy(values)
                 parts.append(numbers.luma_axes(transform.luma_features(tensor).numpy()))
                 if numbers.chroma:
-                    parts.append(numbers.chroma_axes(transform.chroma_features(tensor).numpy()))
+                    parts.append(numbers.chroma_axes(transform.chroma_energies(tensor).numpy()))
             out[rows] = np.concatenate(parts, axis=1)[: len(out[rows])]
 
         self._threads.each(encode_part, even_parts(images, _CALL))
@@ -193,10 +193,9 @@ class EnergyEncoder:
         offsets = [np.zeros(len(plane)), -numbers.luma_axes.offset]
         if numbers.chroma:
             parts.append(transform.written_chroma(shape))
-            energies, histograms = np.split(numbers.chroma_axes.matrix, [-transform.CHROMA_BINS])
-            by_plane = energies.reshape(2, transform.CHROMA_OCTAVES, -1, numbers.chroma)
-            by_octave = by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma)
-            matrices.append(np.vstack([by_octave, histograms]))
+            octaves = transform.CHROMA_OCTAVES
+            by_plane = numbers.chroma_axes.matrix.reshape(2, octaves, -1, numbers.chroma)
+            matrices.append(by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma))
             offsets.append(-numbers.chroma_axes.offset)
         names = tuple(part[-1].output for part in parts)
         return EncoderOperations(
@@ -355,7 +354,7 @@ class _Search:
         parts.append(transform.luma_features(scaled) @ matrix - offset)
         if self._chroma is not None:
             matrix, offset = self._chroma
-            parts.append(transform.chroma_features(scaled) @ matrix - offset)
+            parts.append(transform.chroma_energies(scaled) @ matrix - offset)
         return torch.cat(parts, dim=1)
 
 

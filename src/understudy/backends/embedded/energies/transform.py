@@ -5,8 +5,8 @@ opponent colours. Of these, luma is looked at in 32 x 32 pixels and chroma in 16
 of a plane are the moduli of its convolutions with complex Morlet wavelets (Gabor 1946; Mallat 1989)
 of eight angles, an octave apart, averaged over an 8 x 8 grid and compressed by a logarithm. They
 say where edges and textures of an orientation are, and forget their exact position, which a linear
-code of as few numbers cannot. Histograms of a plane's levels, and of the logarithms of its gradient
-lengths, say which tones an image has and how much of it is flat.
+code of as few numbers cannot. Histograms of luma's levels, and of the logarithms of the lengths of
+its gradients, say which tones an image has and how much of it is flat.
 
 Nothing here is learnt but the axes and scales that `PublicAxes` holds, from public photographs.
 """
@@ -46,12 +46,12 @@ _GAIN = 10.0  # of the logarithm: log(1 + gain |.|) / gain
 _FLOOR = 1e-4  # added to squared moduli, so that gradients exist where an image is flat
 _LEAST_GRADIENT = 1e-2  # added to lengths of gradients, for the same reason
 _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
-_LUMA_LEVELS = np.linspace(-0.5, 0.5, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.5), 5)
-_CHROMA_LEVELS = np.linspace(-0.25, 0.25, 8), np.linspace(np.log(_LEAST_GRADIENT), np.log(0.25), 4)
+_LEVELS = np.linspace(-0.5, 0.5, 8)  # black to white
+_LENGTHS = np.linspace(np.log(_LEAST_GRADIENT), np.log(0.5), 5)  # logarithms, of gradients
 _LEAST_SHARE = 0.01  # added to parts of an image, whose roots are steep near 0
 
-LUMA_BINS = sum(map(len, _LUMA_LEVELS))
-CHROMA_BINS = 2 * sum(map(len, _CHROMA_LEVELS))
+BINS = len(_LEVELS) + len(_LENGTHS)
+"""Numbers of luma's histograms."""
 
 
 def morlet_bank() -> Tensor:
@@ -178,11 +178,17 @@ def _around(levels: Vector) -> tuple[float, Vector]:
 
 
 def luma_features(values: Tensor) -> Tensor:
-    """Of the luma of (n, c, COSINES, COSINES) coefficients, (n, 24 * 64 + LUMA_BINS).
+    """Of the luma of (n, c, COSINES, COSINES) coefficients, (n, 24 * 64 + BINS).
 
     Its energies, and soft histograms of its levels and of the logarithms of its gradients.
     """
-    return _features(planes_of(values[:, :1], COSINES), LUMA_OCTAVES, *_LUMA_LEVELS)
+    plane = planes_of(values[:, :1], COSINES)
+    parts = (
+        energies(plane[:, 0], LUMA_OCTAVES).flatten(1),
+        soft_histograms(plane, _LEVELS),
+        soft_histograms(torch.log(gradient_lengths(plane)), _LENGTHS),
+    )
+    return torch.cat(parts, dim=1)
 
 
 def gradient_lengths(planes: Tensor) -> Tensor:
@@ -192,21 +198,10 @@ def gradient_lengths(planes: Tensor) -> Tensor:
     return torch.sqrt(across * across + down * down + _LEAST_GRADIENT**2)
 
 
-def chroma_features(values: Tensor) -> Tensor:
-    """Of both opponents of (n, 3, COSINES, COSINES) coefficients, (n, 32 * 64 + CHROMA_BINS).
-
-    As `luma_features`.
-    """
-    return _features(planes_of(values[:, 1:], CHROMA_PIXELS), CHROMA_OCTAVES, *_CHROMA_LEVELS)
-
-
-def _features(planes: Tensor, octaves: int, levels: Vector, lengths: Vector) -> Tensor:
-    parts = (
-        energies(planes.flatten(0, 1), octaves).reshape(len(planes), -1),
-        soft_histograms(planes, levels),
-        soft_histograms(torch.log(gradient_lengths(planes)), lengths),
-    )
-    return torch.cat(parts, dim=1)
+def chroma_energies(values: Tensor) -> Tensor:
+    """Energies of both opponents of (n, 3, COSINES, COSINES) coefficients: (n, 2 * 16 * 64)."""
+    planes = planes_of(values[:, 1:], CHROMA_PIXELS).flatten(0, 1)
+    return energies(planes, CHROMA_OCTAVES).reshape(len(values), -1)
 
 
 def radii() -> NDArray[np.float64]:
@@ -234,11 +229,11 @@ class PublicAxes:
 
     Attributes:
         deviations: (3, COSINES, COSINES) usual size of each coefficient, a power law in frequency.
-        luma_mean: (24 * k + LUMA_BINS,) mean of the luma's features, energies in the cosines of
+        luma_mean: (24 * k + BINS,) mean of the luma's features, energies in the cosines of
             `grid_axes`.
-        luma: (24 * k + LUMA_BINS, a) axes along which classes differ more than images of one
+        luma: (24 * k + BINS, a) axes along which classes differ more than images of one
             class, the best first (`understudy.studio.public_axes`).
-        chroma: (32 * k + CHROMA_BINS, b).
+        chroma: (32 * k, b).
     """
 
     deviations: NDArray[np.float32]
@@ -276,48 +271,50 @@ def written_cosines(shape: Shape, side: int) -> tuple[Operation, ...]:
 
 def written_luma(shape: Shape) -> tuple[Operation, ...]:
     """`luma_features` of pixels of a shape as operators; the result is ``luma``."""
-    colours = np.ones((1, 1)) * np.sqrt(3) if shape[2] == 1 else OPPONENT[:1]
-    return _written_features(shape, "luma", colours, COSINES, LUMA_OCTAVES, _LUMA_LEVELS)
+    colours = np.ones((1, 1)) if shape[2] == 1 else OPPONENT[:1] / np.sqrt(3)
+    resampling = _resampling(shape, COSINES)
+    corner, difference = np.eye(COSINES)[:-1], np.diff(np.eye(COSINES), axis=0)
+    parts = [_written_energies("luma", 1, COSINES >> i, resampling) for i in range(LUMA_OCTAVES)]
+    parts += [
+        (
+            *_separable("luma planes", "levels", *resampling),
+            *_written_histogram("levels", COSINES, _LEVELS),
+        ),
+        (
+            *_separable("levels", "across", corner, difference),
+            Operation("Mul", ("across", "across"), "across square"),
+            *_separable("levels", "down", difference, corner),
+            Operation("Mul", ("down", "down"), "down square"),
+            Operation("Add", ("across square", "down square"), "gradient sum"),
+            Operation("Add", ("gradient sum", _float32([_LEAST_GRADIENT**2])), "gradient squares"),
+            Operation("Sqrt", ("gradient squares",), "gradient lengths"),
+            Operation("Log", ("gradient lengths",), "gradients"),
+            *_written_histogram("gradients", COSINES - 1, _LENGTHS),
+        ),
+    ]
+    return _joined("luma", colours, parts)
 
 
 def written_chroma(shape: Shape) -> tuple[Operation, ...]:
-    """`chroma_features` likewise, but octave by octave, and of these plane by plane: ``chroma``."""
-    colours = OPPONENT[1:]
-    return _written_features(
-        shape, "chroma", colours, CHROMA_PIXELS, CHROMA_OCTAVES, _CHROMA_LEVELS
-    )
+    """`chroma_energies` likewise, but octave by octave, and of these plane by plane: ``chroma``."""
+    resampling = _resampling(shape, CHROMA_PIXELS)
+    sides = [CHROMA_PIXELS >> octave for octave in range(CHROMA_OCTAVES)]
+    parts = [_written_energies("chroma", 2, side, resampling) for side in sides]
+    return _joined("chroma", OPPONENT[1:] / np.sqrt(3), parts)
 
 
-def _written_features(
-    shape: Shape, name: str, colours: Vector, side: int, octaves: int, levels: Sequence[Vector]
+def _resampling(shape: Shape, side: int) -> list[Vector]:
+    """What makes ``side`` rows and columns of those of an image, (side, height), (side, width)."""
+    back = np.sqrt(side / COSINES) * cosine_matrix(side).double().numpy().T
+    return [back @ _cosine_rows(pixels, side) for pixels in shape[:2]]
+
+
+def _joined(
+    name: str, colours: Vector, parts: Sequence[Sequence[Operation]]
 ) -> tuple[Operation, ...]:
-    """Energies and histograms of planes that are ``colours`` (p, channels) of the colours."""
-    at, planes = f"{name} plane", len(colours)
-    resampling = [
-        np.sqrt(side / COSINES) * cosine_matrix(side).double().numpy().T @ _cosine_rows(n, side)
-        for n in shape[:2]
-    ]
-    corner, difference = np.eye(side)[:-1], np.diff(np.eye(side), axis=0)
-    parts = [_written_energies(name, planes, side >> each, resampling) for each in range(octaves)]
-    parts += [
-        (
-            *_separable(f"{name} planes", at, *resampling),
-            *_written_histograms(at, planes, side, levels[0]),
-        ),
-        (
-            *_separable(at, f"{at} across", corner, difference),
-            Operation("Mul", (f"{at} across",) * 2, f"{at} across square"),
-            *_separable(at, f"{at} down", difference, corner),
-            Operation("Mul", (f"{at} down",) * 2, f"{at} down square"),
-            Operation("Add", (f"{at} across square", f"{at} down square"), f"{at} sum"),
-            Operation("Add", (f"{at} sum", _float32([_LEAST_GRADIENT**2])), f"{at} squares"),
-            Operation("Sqrt", (f"{at} squares",), f"{at} lengths"),
-            Operation("Log", (f"{at} lengths",), f"{at} gradients"),
-            *_written_histograms(f"{at} gradients", planes, side - 1, levels[1]),
-        ),
-    ]
+    """Planes that are ``colours`` (p, channels) of the pixels, and the parts made of them."""
     return (
-        _colours(colours / np.sqrt(3), f"{name} planes"),
+        _colours(colours, f"{name} planes"),
         *chain.from_iterable(parts),
         Operation("Concat", tuple(part[-1].output for part in parts), name, {"axis": 1}),
     )
@@ -356,22 +353,21 @@ def _written_energies(
     )
 
 
-def _written_histograms(name: str, planes: int, side: int, levels: Vector) -> tuple[Operation, ...]:
-    """`soft_histograms` of planes, as operators."""
+def _written_histogram(name: str, side: int, levels: Vector) -> tuple[Operation, ...]:
+    """`soft_histograms` of one plane, by second differences of distances from the levels."""
     step, around = _around(levels)
-    bank = np.ones((planes * len(around), 1, 1, 1))
-    levels_of_planes = _float32(bank), _float32(-np.tile(around, planes))
-    second = np.kron(np.eye(planes), np.diff(np.eye(len(around)), n=2, axis=0).T / (2 * step))
+    bank = _float32(np.ones((len(around), 1, 1, 1)))
+    second = np.diff(np.eye(len(around)), n=2, axis=0).T / (2 * step)
     mean = np.full((1, side), 1 / side)
     return (
-        Operation("Conv", (name, *levels_of_planes), f"{name} offsets", {"group": planes}),
+        Operation("Conv", (name, bank, _float32(-around)), f"{name} offsets"),
         Operation("Mul", (f"{name} offsets",) * 2, f"{name} offset squares"),
         Operation("Sqrt", (f"{name} offset squares",), f"{name} distances"),
         *_separable(f"{name} distances", f"{name} means", mean, mean),
         Operation("Flatten", (f"{name} means",), f"{name} mean distances", {"axis": 1}),
         Operation("MatMul", (f"{name} mean distances", _float32(second)), f"{name} parts"),
         Operation("Add", (f"{name} parts", _float32([_LEAST_SHARE])), f"{name} least parts"),
-        Operation("Sqrt", (f"{name} least parts",), f"{name} shares"),
+        Operation("Sqrt", (f"{name} least parts",), f"{name} roots"),
     )
 
 
