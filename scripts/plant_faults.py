@@ -267,8 +267,8 @@ FAULTS = (
     Fault(
         "an inverse errs on the other side",
         "accounting.py",
-        "delta_of(epsilon, mu) <= delta, low, high)[0]",
-        "delta_of(epsilon, mu) <= delta, low, high)[1]",
+        "return mu * (1 - 1e-12)",
+        "return mu * (1 + 1e-9)",
         ACCOUNTING + "test_an_inverse_errs_on_the_safe_side",
     ),
     Fault(

@@ -74,6 +74,14 @@ def test_an_inverse_errs_on_the_safe_side(epsilon, delta):
     assert delta_of(epsilon_of_mu(mu, delta), mu) <= delta
 
 
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0])
+@pytest.mark.parametrize("count", [3, 101, 1000])
+def test_shares_of_a_budget_composed_again_do_not_exceed_it(epsilon, count):
+    shares = np.arange(1, count + 1) / (count * (count + 1) / 2)
+    parts = [mu_of(epsilon, 1e-5) * math.sqrt(share) for share in shares]
+    assert epsilon_of_mu(math.sqrt(sum(part * part for part in parts)), 1e-5) <= epsilon
+
+
 def _exact_delta(epsilon, mu):
     """Balle and Wang's Theorem 8 in 50 digits."""
     with mpmath.workdps(50):

@@ -243,7 +243,8 @@ def mu_of(epsilon: float, delta: float) -> float:
     low, high = _MU_RANGE
     if delta_of(epsilon, high) <= delta:
         return high
-    return bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0]
+    mu = bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0]
+    return mu * (1 - 1e-12)  # what its parts are rounded by, when they are composed again
 
 
 def discretisation_slack(size: int, scale: float) -> float:
