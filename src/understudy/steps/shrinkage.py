@@ -282,7 +282,7 @@ def smooth_variances(variances: Vector, noise_sd: float) -> Vector:
             by_chance = (1 + 2 * np.sqrt(2 * span / len(variances))) * noise
             signal = max(float((beyond**2).mean()) - by_chance, 0.0)
             result += signal / (signal + noise) * beyond
-    return np.maximum(result, _LEAST_PART * mean)
+    return np.asarray(np.maximum(result, _LEAST_PART * mean))
 
 
 @dataclass(frozen=True)

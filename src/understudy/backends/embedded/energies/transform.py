@@ -148,7 +148,7 @@ def soft_histograms(values: Tensor, levels: Vector) -> Tensor:
     """
     step, around = _around(levels)
     places = ((values.flatten(2) - around[0]) / step).clamp(0, len(around) - 1)
-    shares = _SoftHistogram.apply(places, len(around))[..., 1:-1]
+    shares = _SoftHistogram.apply(places, len(around))[..., 1:-1]  # type: ignore[no-untyped-call]
     return torch.sqrt(shares + _LEAST_SHARE).flatten(1)
 
 
