@@ -292,7 +292,7 @@ def written_luma(shape: Shape) -> tuple[Operation, ...]:
             *_written_histogram("gradients", COSINES - 1, _LENGTHS),
         ),
     ]
-    return _joined("luma", colours, parts)
+    return _written_planes("luma", colours, parts)
 
 
 def written_chroma(shape: Shape) -> tuple[Operation, ...]:
@@ -300,7 +300,7 @@ def written_chroma(shape: Shape) -> tuple[Operation, ...]:
     resampling = _resampling(shape, CHROMA_PIXELS)
     sides = [CHROMA_PIXELS >> octave for octave in range(CHROMA_OCTAVES)]
     parts = [_written_energies("chroma", 2, side, resampling) for side in sides]
-    return _joined("chroma", OPPONENT[1:] / np.sqrt(3), parts)
+    return _written_planes("chroma", OPPONENT[1:] / np.sqrt(3), parts)
 
 
 def _resampling(shape: Shape, side: int) -> list[Vector]:
@@ -309,7 +309,7 @@ def _resampling(shape: Shape, side: int) -> list[Vector]:
     return [back @ _cosine_rows(pixels, side) for pixels in shape[:2]]
 
 
-def _joined(
+def _written_planes(
     name: str, colours: Vector, parts: Sequence[Sequence[Operation]]
 ) -> tuple[Operation, ...]:
     """Planes that are ``colours`` (p, channels) of the pixels, and the parts made of them."""
