@@ -274,7 +274,7 @@ FAULTS = (
     Fault(
         "what arithmetic rounds is for free",
         "accounting.py",
-        "    rounded = _ROUNDING * (1 + centre + half) ** 2\n",
+        "    rounded = rounding * (1 + centre + half) ** 2\n",
         "    rounded = 0.0\n",
         ACCOUNTING + "test_no_inverse_exceeds_delta_by_what_arithmetic_rounds",
     ),

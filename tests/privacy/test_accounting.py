@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
@@ -68,6 +68,7 @@ def test_the_logarithm_of_the_normal_distribution_is_that_of_scipy(x):
 
 
 @given(st.floats(1e-3, 50), st.floats(1e-10, 0.1))
+@example(0.001, 5.960464477539063e-08)
 def test_an_inverse_errs_on_the_safe_side(epsilon, delta):
     mu = mu_of(epsilon, delta)
     assert delta_of(epsilon, mu) <= delta

@@ -195,8 +195,12 @@ def delta_of(epsilon: float, mu: float) -> float:
     Not below it: where the two terms cancel, what they may be rounded by is added. The slope of
     log Phi at x is at most 1 + |x|, and x is rounded by some parts in 2^53 of its terms.
     """
+    return _delta(epsilon, mu, _ROUNDING)
+
+
+def _delta(epsilon: float, mu: float, rounding: float) -> float:
     centre, half = epsilon / mu, mu / 2
-    rounded = _ROUNDING * (1 + centre + half) ** 2
+    rounded = rounding * (1 + centre + half) ** 2
     log_first = log_phi(half - centre) + rounded
     log_second = epsilon + log_phi(-centre - half) - rounded
     return math.exp(log_first) * -math.expm1(min(log_second - log_first, 0.0))
@@ -243,8 +247,10 @@ def mu_of(epsilon: float, delta: float) -> float:
     low, high = _MU_RANGE
     if delta_of(epsilon, high) <= delta:
         return high
-    mu = bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0]
-    return mu * (1 - 1e-12)  # what its parts are rounded by, when they are composed again
+    # With twice the rounding, and less by what parts are rounded by when they are composed again:
+    # so `epsilon_of_mu` never finds more than what was asked for.
+    mu = bracket(lambda mu: _delta(epsilon, mu, 2 * _ROUNDING) <= delta, low, high)[0]
+    return mu * (1 - 1e-12)
 
 
 def discretisation_slack(size: int, scale: float) -> float:
