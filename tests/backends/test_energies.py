@@ -189,4 +189,4 @@ def test_fine_colours_depart_from_the_coarse_ones_where_energies_say_so() -> Non
     chroma = layout.blocks[-1]
     reached = encoder.encode(decoded)[:, layout.columns[chroma]]
     spread = wanted[:, chroma] - wanted[:, chroma].mean(axis=0)
-    assert np.square(reached - wanted[:, chroma]).mean() < np.square(spread).mean()
+    assert np.square(reached - wanted[:, chroma]).mean() < 0.85 * np.square(spread).mean()

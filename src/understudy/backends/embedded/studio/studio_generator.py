@@ -89,10 +89,8 @@ class StudioGenerator:
         self._options, self._open, self._threads = options, whole, SingleThreads()
         with hub_errors(STUDIO_NAME, "another model"), torch.no_grad():
             self._draw = TextToImage(STUDIO_WEIGHTS, TIMESTEPS, guidance, options.negative or "")
-        sizes, side = (
-            () if options.shape is None else sizes_of(options.shape, "shape"),
-            self._draw.side,
-        )
+        side = self._draw.side
+        sizes = () if options.shape is None else sizes_of(options.shape, "shape")
         self.shape: Shape = (*(sizes[:2] or (side, side)), *(sizes[2:] or (3,)))
 
     @cached_property
