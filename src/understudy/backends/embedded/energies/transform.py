@@ -129,7 +129,7 @@ def energies(planes: Tensor, octaves: int) -> Tensor:
     for octave in range(octaves):
         stride = 2 if plane.shape[-1] > 2 * GRID else 1
         padded = F.pad(plane, (_KERNEL // 2,) * 4, mode="reflect")
-        responses = F.conv2d(padded, _BANK, stride=stride)
+        responses = _Convolution.apply(padded, stride)  # type: ignore[no-untyped-call]
         real, imaginary = responses[:, :ANGLES], responses[:, ANGLES:]
         moduli = torch.sqrt(real * real + imaginary * imaginary + _FLOOR)
         while moduli.shape[-1] > GRID:
@@ -138,6 +138,37 @@ def energies(planes: Tensor, octaves: int) -> Tensor:
         if octave + 1 < octaves:
             plane = F.avg_pool2d(plane, 2)
     return torch.cat(octave_energies, dim=1)
+
+
+class _Convolution(torch.autograd.Function):
+    """Planes (n, 1, h, w) convolved with the wavelets: (n, 2 * ANGLES, height, width).
+
+    PyTorch takes ten times as long for the way back of one plane as for the way there. Here it is a
+    product with a matrix, a window of 2 x 2 results at a time: half the time of both together.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, planes: Tensor, stride: int) -> Tensor:
+        ctx.stride, ctx.size = stride, planes.shape[2:]
+        return F.conv2d(planes, _BANK, stride=stride)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        windows = _WINDOWS[ctx.stride] @ F.pixel_unshuffle(gradient, 2).flatten(2)
+        side = _KERNEL + ctx.stride
+        return F.fold(windows, ctx.size, side, stride=2 * ctx.stride), None
+
+
+def _windows(stride: int) -> Tensor:
+    """The wavelets where 2 x 2 results have them: (pixels of a window, 2 * ANGLES * 4)."""
+    windows = torch.zeros(2 * ANGLES, 2, 2, *(_KERNEL + stride,) * 2)
+    for row, column in np.ndindex(2, 2):
+        rows, columns = (slice(stride * i, stride * i + _KERNEL) for i in (row, column))
+        windows[:, row, column, rows, columns] = _BANK[:, 0]
+    return windows.reshape(8 * ANGLES, -1).T.contiguous()
+
+
+_WINDOWS = {stride: _windows(stride) for stride in (1, 2)}
 
 
 def soft_histograms(values: Tensor, levels: Vector) -> Tensor:
