@@ -424,7 +424,7 @@ def real_score(task: Task, result: NDArray[np.float32], tests: Photos) -> float:
     if task.kind == "classifier":
         return float((result.argmax(axis=1) == tests.labels).mean())
     found = decode_boxes(result, (SIDE, SIDE), certainty=0.01)
-    return average_precision(found, tests.truth, task.classes[:1]).mean
+    return average_precision(found, tests.truth, task.classes[:1])
 
 
 def measured(
@@ -648,7 +648,7 @@ def zero_shot(task: Task, tests: Photos) -> float:
         masks = pieces.masks if pieces.masks is not None else np.zeros((0, SIDE, SIDE), bool)
         sure = np.array([score[piece].mean() for piece in masks], np.float32)
         found.append(Found(pieces.boxes, pieces.labels, sure))
-    return average_precision(found, tests.truth, task.classes[:1]).mean
+    return average_precision(found, tests.truth, task.classes[:1])
 
 
 def oracle(task: Task, home: int, count: int, tests: Photos, size: Size) -> float:

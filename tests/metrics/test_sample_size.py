@@ -21,7 +21,6 @@ def test_more_rows_are_better() -> None:
     results = accuracy_by_size(
         cloud(1600, 1), cloud(2000, 2), network="two-layer", sizes=sizes, epochs=6
     )
-    assert tuple(one.n_train for one in results) == sizes
     least, middle, most = (one.balanced for one in results)
     assert least + 0.05 < middle + 0.02 < most
 

@@ -41,9 +41,7 @@ _NEAR_PART = 0.25
 _ALONE = 0.01
 """Of private records, beside the others: a near-copy is as near to a single one as these."""
 
-_PRIVATE_QUERIES = (
-    1_000  # private records, at most, whose nearest other private record is looked for
-)
+_QUERIES = 1_000  # private records, at most, whose nearest other private record is looked for
 
 ATTACKED = "all candidates", "this release", "this release, by one who holds all candidates"
 """What is attacked: before the selection, after it, and with the rejected candidates at hand."""
@@ -263,7 +261,7 @@ def copies_of(
     How often a private record is as near to another one says what chance gives.
     """
     exact = copied(samples.digests, private.digests)
-    rows = np.arange(len(private_embeddings))[some(len(private_embeddings), _PRIVATE_QUERIES)]
+    rows = np.arange(len(private_embeddings))[some(len(private_embeddings), _QUERIES)]
     distances, ratios = _two_nearest(embeddings, private_embeddings)
     gaps, gap_ratios = _two_nearest(private_embeddings[rows], private_embeddings, apart=True)
     limit = _NEAR_PART * float(np.median(gaps))
