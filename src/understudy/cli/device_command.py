@@ -414,7 +414,7 @@ device_app.command("web")(device_web_command)
 @device_app.command("history")
 def history_command(home: _Home = None) -> None:
     """List what left, where to, what it was measured at, and the models."""
-    from understudy.device.history import device_history
+    from understudy.device.disclosures import device_history
 
     for line in device_history(_home(home)):
         typer.echo(line)
