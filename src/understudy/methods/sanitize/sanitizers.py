@@ -65,14 +65,12 @@ class Sanitized:
     Attributes:
         kind: ``"text"``, ``"box"``, ``"pose"``, ``"edges"`` or ``"segment"``; another package's
             sanitizer may have another.
-        level: 0, 1 or 2.
         values: One array a photo in its first axis: boxes (n, 4), poses (n, k, 3), edges
             (n, height, width) bool, segments (n, height, width, channels) uint8; (n, 0) of text.
         empty: (n,) bool: photos of which nothing can be sent, for the object is not in them.
     """
 
     kind: str
-    level: int
     values: NDArray[Any]
     empty: NDArray[np.bool_]
 
@@ -108,7 +106,7 @@ class TextSanitizer:
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """Nothing."""
-        return Sanitized(self.kind, self.level, np.zeros((len(part.photos), 0)), _none(part))
+        return Sanitized(self.kind, np.zeros((len(part.photos), 0)), _none(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class BoxSanitizer:
             if mask.any():
                 box[[1, 3]] = self._sides(mask.any(axis=1), height)
                 box[[0, 2]] = self._sides(mask.any(axis=0), width)
-        return Sanitized(self.kind, self.level, boxes, _none(part))
+        return Sanitized(self.kind, boxes, _none(part))
 
     def _sides(self, along: NDArray[np.bool_], side: int) -> tuple[int, int]:
         pixels = np.flatnonzero(along)
@@ -166,7 +164,7 @@ class EdgesSanitizer:
         """(n, height, width) bool, True on an edge."""
         alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         lines = (edges(alone, sigma=self.sigma) > 0) & part.mask
-        return Sanitized(self.kind, self.level, lines, _none(part))
+        return Sanitized(self.kind, lines, _none(part))
 
 
 _MIDDLES = {"head": ("nose",), "neck": ("left shoulder", "right shoulder")}
@@ -228,7 +226,7 @@ class PoseSanitizer:
                 inside = (best[:, :2] >= 0).all(axis=1) & (best[:, :2] <= (width, height)).all(1)
                 sure = (best[:, 2] >= self.certainty) & inside
                 points[row][sure] = np.column_stack([best[sure, :2], np.ones(sure.sum())])
-        return Sanitized(self.kind, self.level, points, np.asarray(~points[..., 2].any(axis=1)))
+        return Sanitized(self.kind, points, np.asarray(~points[..., 2].any(axis=1)))
 
     def people(self, part: PhotoPart) -> list[NDArray[np.float32]]:
         """The poses in each photo (people, keypoints, 3): x and y in its pixels, and a score."""
@@ -291,7 +289,7 @@ class SegmentSanitizer:
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, height, width, channels) uint8; 127 outside of the part."""
         values = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
-        return Sanitized(self.kind, self.level, values, _none(part))
+        return Sanitized(self.kind, values, _none(part))
 
 
 @dataclass(frozen=True, slots=True)
