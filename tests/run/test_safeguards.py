@@ -68,7 +68,7 @@ def test_embeddings_take_no_room_for_images(scans, tmp_path, monkeypatch):
     free = SimpleNamespace(free=2_000_000_000)
     monkeypatch.setattr("understudy.run.safeguards.shutil.disk_usage", lambda _: free)
     options = {"epsilon": 8.0, "count": 1_000_000, "ledger": str(tmp_path / "ledger.db")}
-    with pytest.raises(ConfigError, match="1,000,000 samples take up to .* GB on disk"):
+    with pytest.raises(ConfigError, match=r"1,000,000 samples take up to .* GB on disk"):
         understudy.dry_run(scans, **options)
     assert understudy.dry_run(scans, **options, decoder="none").refused is None
 

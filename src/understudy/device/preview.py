@@ -155,7 +155,7 @@ def preview(
         home.path("preview", "sheet.png").unlink(missing_ok=True)
         parcel = pack(preferences.request, {})
         lines = ["", "Nothing of any photo leaves: mutual information 0."]
-        sheet = _Sheet(lines, {}, {}, None, ())
+        sheet = _Sheet(lines, {}, {}, None)
     lines = [*_content_lines(preferences, parcel), *target.lines(), *sheet.lines, *advice]
     text = "\n".join([*lines, *_end_lines(parcel, target.server)]) + "\n"
     page = home.path("preview", "preview.txt")
