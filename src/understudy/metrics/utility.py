@@ -328,7 +328,7 @@ def utility_report(
     labels = match_classes(real.labels, real.classes, synthetic.classes)
     own = Labelled(real.values, labels, synthetic.classes)
     for each in (own, test):
-        _check_fit(synthetic, each)
+        require_fit(synthetic, each)
     sides = cast(tuple[TrainingSet, ...], ("synthetic", "real", "both")[: 3 if both else 2])
     results_by_side: dict[TrainingSet, list[UtilityResult]]
     results_by_side = {"synthetic": [], "real": [], "both": []}
@@ -366,7 +366,7 @@ def mean_and_spread(
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def _check_fit(train: Labelled, real: Labelled) -> None:
+def require_fit(train: Labelled, real: Labelled) -> None:
     """Refuse before the training what would be refused after it."""
     match_classes(real.labels, real.classes, train.classes)
     if train.values.shape[1:] != real.values.shape[1:]:
@@ -374,8 +374,8 @@ def _check_fit(train: Labelled, real: Labelled) -> None:
             f"the rows to train on have shape {train.values.shape[1:]}, the real ones "
             f"{real.values.shape[1:]}: use the same encoder, and images of one size and colour"
         )
-    if not len(real.labels):
-        raise InputError("the test split has no rows")
+    if not len(train.labels) or not len(real.labels):
+        raise InputError(f"{len(train.labels)} rows to train on, {len(real.labels)} real ones")
 
 
 def _part(progress: EpochProgress, number: int, trainings: int) -> EpochProgress:

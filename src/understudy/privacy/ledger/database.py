@@ -228,8 +228,11 @@ class Database:
         except self._store.errors as error:
             if not self._store.is_locked(error):
                 raise
-            self._on_wait(f"waiting for the ledger at {self.address}: {self._store.holder()}")
+            self._announce()
             step(WAIT_S)
+
+    def _announce(self) -> None:
+        self._on_wait(f"waiting for the ledger at {self.address}: {self._store.holder()}")
 
 
 def commit(connection: Any) -> None:
