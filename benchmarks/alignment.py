@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.dp_sgd_images import opacus_convnet
 from benchmarks.studio import named, studio_sum
-from benchmarks.tables import CACHE, DATA, Skipped, Table, need, percent
+from benchmarks.tables import CACHE, DATA, Skipped, Table, need, percent, utility
 from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import BackendError
@@ -32,7 +32,7 @@ from understudy.data import open_source
 from understudy.methods.alignment.algorithm import METHOD, AlignmentParams
 from understudy.methods.base import Context, weights_of
 from understudy.metrics.fidelity import frechet_distance
-from understudy.metrics.utility import Labelled, Network, gather, utility
+from understudy.metrics.utility import Labelled, Network, gather
 from understudy.playhouse.source import open_playhouse
 from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import Plan

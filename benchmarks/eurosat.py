@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import dp_sgd
-from benchmarks.tables import CACHE, DATA, Table, load, need, percent, released
+from benchmarks.tables import CACHE, DATA, Table, load, need, percent, released, utility
 from understudy.backends.registry import load_encoder
 from understudy.data import open_source
-from understudy.metrics.utility import Labelled, utility
+from understudy.metrics.utility import Labelled
 
 DELTA = 1e-5
 EPSILONS = (1.0, 8.0)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.eurosat import DELTA, features
-from benchmarks.tables import DATA, Table, load, need, percent, released
-from understudy.metrics.utility import Labelled, utility
+from benchmarks.tables import DATA, Table, load, need, percent, released, utility
+from understudy.metrics.utility import Labelled
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COUNT = 5000

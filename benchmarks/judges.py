@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.packs import packs, read_pack
-from benchmarks.tables import Table, machine, percent
+from benchmarks.tables import Table, machine, percent, utility
 from understudy.core.errors import InputError
-from understudy.metrics.utility import Labelled, Network, UtilityResult, mean_and_spread, utility
+from understudy.metrics.utility import Labelled, Network, UtilityResult, mean_and_spread
 from understudy.report import contact_sheet
 
 JUDGES: Mapping[Network, str] = {"cnn": "small CNN", "resnet9": "ResNet-9"}

@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.commands import command_seconds
 from understudy.core.types import Shape
+from understudy.planning.dry import model_names
 from understudy.planning.public_drawings import drawn_records, public_kinds
-from understudy.planning.run_times import model_names
 from understudy.run.command_words import option_words
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare

@@ -25,6 +25,7 @@ from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_encoder, load_model
 from understudy.core.ports import Segmenter, TextEncoder
 from understudy.core.types import Images, Maps, Masks
+from understudy.device.parcel import drawn_item
 from understudy.engine.local import LocalEngine
 from understudy.methods.sanitize.background import Backgrounds, HoleSettings, backgrounds
 from understudy.methods.sanitize.noisy_maps import MAP_STAGE, cell_means, noisy_mean_map
@@ -34,7 +35,10 @@ from understudy.methods.sanitize.sanitizers import (
     NoiseSanitizer,
     PhotoPart,
     PoseSanitizer,
+    Sanitized,
+    Sanitizer,
     SegmentSanitizer,
+    items_of,
 )
 from understudy.methods.sanitize.segments import (
     Remnants,
@@ -266,21 +270,35 @@ def attacks(homes: int, sheets: Path | None) -> None:
         table,
         "L1 edges of the background, ours",
         one,
-        _views(EdgesSanitizer().sanitize(room).drawn, one),
+        _views(image_of(EdgesSanitizer(), room), one),
     )
     target = PhotoPart(one.photos, found.masks[0], "dog")
     _row(
         table,
         "L1 edges of the dog (disclosed)",
         one,
-        {"network": EdgesSanitizer().sanitize(target).drawn},
+        {"network": image_of(EdgesSanitizer(), target)},
     )
     _row(
         table,
         "L2 segment of the dog (disclosed)",
         one,
-        {"network": SegmentSanitizer().sanitize(target).drawn},
+        {"network": image_of(SegmentSanitizer(), target)},
     )
+
+
+def image_of(sanitizer: Sanitizer, part: PhotoPart) -> Images:
+    """What is sent of a part, drawn from the items; black where nothing is."""
+    message = sanitizer.sanitize(part)
+    return drawn_message(message, part, getattr(sanitizer, "skeleton", None))
+
+
+def drawn_message(message: Sanitized, part: PhotoPart, skeleton: str | None) -> Images:
+    images = np.zeros_like(part.photos)
+    rows = np.flatnonzero(~message.empty)
+    for row, item in zip(rows, items_of(message, part, 1), strict=True):
+        images[row] = drawn_item(item, skeleton)
+    return images
 
 
 def _views(images: Images, one: Street) -> Mapping[str, Images]:
@@ -337,13 +355,13 @@ def information(homes: int, sheets: Path | None) -> None:
     poses = KnownPoses(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
     sent = {
         "L0": None,
-        "L1 box": BoxSanitizer().sanitize(target).drawn,
-        "L1 pose": poses.sanitize(target).drawn,
-        "L1 edges": EdgesSanitizer().sanitize(target).drawn,
-        "L2": SegmentSanitizer().sanitize(target).drawn,
-        **{f"L2, noise {s}": NoiseSanitizer(s).sanitize(target).drawn for s in (5, 10, 50)},
+        "L1 box": image_of(BoxSanitizer(), target),
+        "L1 pose": image_of(poses, target),
+        "L1 edges": image_of(EdgesSanitizer(), target),
+        "L2": image_of(SegmentSanitizer(), target),
+        **{f"L2, noise {s}": image_of(NoiseSanitizer(s), target) for s in (5, 10, 50)},
     }
-    rooms = {"L0": None, "L1": EdgesSanitizer().sanitize(whole).drawn, "L2": room}
+    rooms = {"L0": None, "L1": image_of(EdgesSanitizer(), whole), "L2": room}
     table = Table(
         f"Mutual information, bias removed; {homes // 2} homes x {EACH} references",
         ("(target, background)", "target", "+-", "plain", "background", "+-", "plain"),
@@ -553,7 +571,7 @@ def _noisy_map(alone: Images, epsilon: float) -> tuple[NDArray, NDArray, float]:
 
     def edges_of(images: Images) -> Images:
         dog = (images != 127).any(axis=3)
-        return EdgesSanitizer().sanitize(PhotoPart(images, dog, "dog")).drawn
+        return image_of(EdgesSanitizer(), PhotoPart(images, dog, "dog"))
 
     source = InMemorySource(
         f"dogs-{len(alone)}", "images", ("all",), alone, np.zeros(len(alone), dtype=np.int64)
@@ -582,9 +600,9 @@ def _sheet(one: Street, result: Backgrounds, file: Path) -> None:
         one.photos,
         dimmed,
         np.where(held, result.images // 3, result.images),
-        EdgesSanitizer().sanitize(room).drawn,
+        image_of(EdgesSanitizer(), room),
         *(
-            s.sanitize(target).drawn
+            image_of(s, target)
             for s in (
                 BoxSanitizer(),
                 poses,

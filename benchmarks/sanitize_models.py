@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.sanitize import DrawnPoses, KnownPoses, nothing_left
+from benchmarks.sanitize import DrawnPoses, KnownPoses, drawn_message, nothing_left
 from benchmarks.sanitize_chart import Point, trade_off_chart
 from benchmarks.second_targets import in_pieces
 from benchmarks.tables import Table
@@ -299,17 +299,20 @@ def sent_of(
     """What is sent at these levels; the same number of items of every part."""
     parts = device_parts(task, photos, size)
     sanitized: dict[int, Sanitized] = {}
+    messages = []
     for number, level in enumerate(levels):
         if level:
             sanitizer = sanitizer_of(task, level, photos, number)
             if noise is not None and number:
                 sanitizer = NoiseSanitizer(noise)
             sanitized[number] = sanitizer.sanitize(parts[number], seed=number)
+            skeleton = getattr(sanitizer, "skeleton", None)
+            messages.append(drawn_message(sanitized[number], parts[number], skeleton))
     items = {number: items_of(one, parts[number], number) for number, one in sanitized.items()}
     count = min((len(one) for one in items.values()), default=0)
     return Sent(
         {number: one[:count] for number, one in items.items()},
-        [one.drawn for one in sanitized.values()],
+        messages,
     )
 
 
@@ -421,7 +424,7 @@ def real_score(task: Task, result: NDArray[np.float32], tests: Photos) -> float:
     if task.kind == "classifier":
         return float((result.argmax(axis=1) == tests.labels).mean())
     found = decode_boxes(result, (SIDE, SIDE), certainty=0.01)
-    return average_precision(found, tests.truth, task.classes[:1]).mean
+    return average_precision(found, tests.truth, task.classes[:1])
 
 
 def measured(
@@ -645,7 +648,7 @@ def zero_shot(task: Task, tests: Photos) -> float:
         masks = pieces.masks if pieces.masks is not None else np.zeros((0, SIDE, SIDE), bool)
         sure = np.array([score[piece].mean() for piece in masks], np.float32)
         found.append(Found(pieces.boxes, pieces.labels, sure))
-    return average_precision(found, tests.truth, task.classes[:1]).mean
+    return average_precision(found, tests.truth, task.classes[:1])
 
 
 def oracle(task: Task, home: int, count: int, tests: Photos, size: Size) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from benchmarks.sanitize import image_of
 from benchmarks.tables import DATA, Table, need
 from understudy.backends.registry import load_model
 from understudy.core.ports import PoseEstimator, Segmenter
@@ -176,7 +177,7 @@ def sheet(part: PhotoPart, filled: Images, held: NDArray[np.bool_], file: Path) 
         part.photos,
         np.where(part.mask[..., None], part.photos, part.photos // 4),
         np.where(held[:, None, None, None], filled // 3, filled),
-        *(sanitizer.sanitize(part).drawn for sanitizer in sanitizers),
+        *(image_of(sanitizer, part) for sanitizer in sanitizers),
     ]
     rows = [
         np.concatenate([column[at] for column in columns], axis=1)

@@ -28,12 +28,12 @@ from PIL import Image
 from benchmarks.alignment import accuracies, embedded, halved, kept
 from benchmarks.satellite_world import NAMES, WORDINGS, grammar, private_rows, public_rows, tiles
 from benchmarks.studio import STUDIO, studio_sum
-from benchmarks.tables import CACHE, DATA, Table, load, need, percent
+from benchmarks.tables import CACHE, DATA, Table, load, need, percent, utility
 from understudy import synthesize
 from understudy.backends.registry import load_encoder, load_model
 from understudy.core.ports import Encoder, Generator
 from understudy.metrics.fidelity import frechet_distance
-from understudy.metrics.utility import Labelled, utility
+from understudy.metrics.utility import Labelled
 from understudy.report import contact_sheet
 from understudy.studio.train import Order, make_studio
 

@@ -51,12 +51,12 @@ from benchmarks.medians import (
     write_results,
 )
 from benchmarks.packs import read_pack, write_pack
-from benchmarks.tables import CACHE, DATA, ROOT, Skipped, Table, load
+from benchmarks.tables import CACHE, DATA, ROOT, Skipped, Table, load, utility
 from understudy import synthesize
 from understudy.core.errors import ConfigError, InputError, UnderstudyError
 from understudy.data import open_source
 from understudy.metrics.scoring import balanced_accuracy, confusion
-from understudy.metrics.utility import Labelled, Network, match_classes, utility
+from understudy.metrics.utility import Labelled, Network, match_classes
 from understudy.run.accuracy import usual_networks
 from understudy.run.trained_model import train_classifier
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy import synthesize
+from understudy.core.ports import Encoder
 from understudy.data import open_source
-from understudy.metrics.utility import Labelled, gather
+from understudy.metrics.utility import Labelled, Network, UtilityResult, fit, gather, score
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -104,3 +105,20 @@ def _text(value: Any) -> str:
 def percent(value: float) -> str:
     """0.9031 as 90.3."""
     return f"{100 * value:.1f}"
+
+
+def utility(
+    train: Labelled,
+    test: Labelled,
+    *,
+    network: Network,
+    seed: int = 0,
+    epochs: int | None = None,
+    at_most: int | None = None,
+    device: str = "cpu",
+    encoder: Encoder | None = None,
+) -> UtilityResult:
+    """Train on one dataset, on ``at_most`` rows, and test on another."""
+    rows = train.at_most(at_most, seed)
+    model = fit(rows, network=network, seed=seed, epochs=epochs, device=device, encoder=encoder)
+    return score(model, test, train.classes)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.independence.worlds import Records
+from tests.independence.worlds import source_of
 
 from understudy.audit.bench import NullLedger, SerialEngine
 from understudy.core.types import Sampling
@@ -52,7 +52,7 @@ def training(folder: Path) -> tuple[Any, Any]:
     """The answers of a training, (steps, canaries) in deviations of the noise; and who was in."""
     inside = np.random.default_rng().random(CANARIES) < 0.5
     values = np.flatnonzero(inside).astype(np.float32)[:, None]
-    records = Records(values, np.zeros(len(values), np.int64), ("all",))
+    records = source_of(values, np.zeros(len(values), np.int64), ("all",))
     account = Account(NullLedger(), "audit", Unit(), PLAN, folder / "stages")
     query = NetworkGradients(Axes(), 1, 1, 1.0)
     records_vault = PrivateVault(records, account, SerialEngine(), folder, probe=False)

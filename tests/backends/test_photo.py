@@ -29,11 +29,6 @@ LEAST_NEAR = 0.8
 LEAST_OVERLAP = 0.22
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick(one_thread: None) -> None:
-    """Few and small images: threads cost more than they give."""
-
-
 def drawn(kind: str, count: int = 12, size: int = 64) -> Images:
     """Drawings of seeds that the autoencoder has not learnt from."""
     source = open_source(f"procedural:{kind}?count={count}&seed=77", size=size)

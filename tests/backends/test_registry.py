@@ -1,5 +1,7 @@
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,10 +65,20 @@ def test_a_plugin_needs_no_change_here(site: Path) -> None:
     assert encoder.encode(white) == pytest.approx(0.5)
 
 
-def test_what_a_plugin_gives_is_checked(site: Path) -> None:
-    install(site, "toy", "toy_plugin", PLUGIN)
-    with pytest.raises(BackendError, match="is no decoder: it gave a str without name, dim"):
-        load_decoder("toy:mean", shape=(2, 2, 1))
+@pytest.mark.parametrize(
+    ("family", "code", "model", "words"),
+    [
+        ("toy", PLUGIN, load_decoder, "is no decoder: it gave a str without name, dim"),
+        ("empty", "backend = object()", load_encoder, "lacks the method models"),
+        ("embedded", PLUGIN, load_encoder, r"by toy_plugin \(toy_plugin:backend\) and understudy"),
+    ],
+)
+def test_what_a_plugin_gives_is_checked_and_takes_over_no_family(
+    site: Path, family: str, code: str, model: Callable[..., Any], words: str
+) -> None:
+    install(site, family, f"{'empty' if family == 'empty' else 'toy'}_plugin", code)
+    with pytest.raises(BackendError, match=words):
+        model(f"{family}:mean", shape=(2, 2, 1))
 
 
 def test_a_backend_implements_only_the_ports_it_has(site: Path) -> None:
@@ -86,18 +98,6 @@ def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path) -> Non
     assert not listed["broken:"].available
     assert "no such chip" in listed["broken:"].what
     assert "embedded:dct" in listed
-
-
-def test_a_plugin_without_the_methods_is_refused(site: Path) -> None:
-    install(site, "empty", "empty_plugin", "backend = object()")
-    with pytest.raises(BackendError, match="lacks the method models"):
-        load_encoder("empty:x", shape=(2, 2, 1))
-
-
-def test_a_plugin_cannot_take_over_a_family(site: Path) -> None:
-    install(site, "embedded", "toy_plugin", PLUGIN)
-    with pytest.raises(BackendError, match=r"by toy_plugin \(toy_plugin:backend\) and understudy"):
-        load_encoder("embedded:dct", shape=(2, 2, 1))
 
 
 def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:

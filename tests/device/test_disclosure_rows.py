@@ -23,8 +23,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.device import outbox as outbox_module
 from understudy.device.consent import recipient, standing_offer, void_offer
 from understudy.device.corrections import Correction
-from understudy.device.disclosures import note_deleted
-from understudy.device.history import device_history
+from understudy.device.disclosures import device_history, note_deleted
 from understudy.device.outbox import (
     Exchange,
     Outbox,

@@ -9,7 +9,7 @@ from tests.server.site import Server
 
 from understudy.core.errors import LedgerError, RunError, WireError
 from understudy.device.consent import agreement_of_code
-from understudy.device.history import device_history
+from understudy.device.disclosures import device_history
 from understudy.device.installed_models import model_index
 from understudy.device.outbox import ServerRefused, ServerUnreachable
 from understudy.device.preview import preview

@@ -16,7 +16,7 @@ from understudy.evaluation.embedding_pass import load_features
 from understudy.metrics.dp_sgd import dp_sgd
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.leakage import mutual_information, regional_mutual_information
-from understudy.metrics.similarity import ssim
+from understudy.metrics.reconstruction import ssim
 from understudy.report import read_evaluation
 
 pytestmark = pytest.mark.slow

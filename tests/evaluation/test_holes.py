@@ -61,7 +61,7 @@ def test_an_attack_is_not_good_beside_many_copies(world: Path) -> None:
 
 def test_an_interval_over_two_seeds_is_students() -> None:
     results = tuple(
-        UtilityResult(accuracy, {"cat": accuracy}, accuracy, 9, "cnn", 0, ece=0.1)
+        UtilityResult(accuracy, {"cat": accuracy}, accuracy, "cnn", ece=0.1)
         for accuracy in (0.50, 0.51)
     )
     balanced, *_ = _values(UtilityReport(results, results), "a network", ())

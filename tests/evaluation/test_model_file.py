@@ -12,7 +12,7 @@ from tests.run.samples import embeddings, quick_run
 import understudy
 from understudy.backends.classifier_file import ClassifierFile
 from understudy.core.results import Evaluation
-from understudy.metrics.scoring import calibration
+from understudy.metrics.scoring import calibration_error
 from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.run.trained_model import train_classifier
 
@@ -85,7 +85,7 @@ def test_probabilities_of_8_bits_are_not_taken_for_scores(tmp_path: Path) -> Non
     rounded = np.array([[253, 1, 1], [85, 86, 86]]) / 256
     probabilities = ClassifierFile(path).probabilities(rounded)
     assert probabilities == pytest.approx(rounded / rounded.sum(axis=1, keepdims=True))
-    assert calibration(probabilities, np.array([0, 1])).log_loss < 1
+    assert calibration_error(probabilities, np.array([0, 1])) < 1
 
 
 @pytest.mark.slow

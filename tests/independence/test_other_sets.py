@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.independence.test_records import CASES, Case, few, gaps, needed, of_codec, onnx_cases
-from tests.independence.worlds import Diverged, Notes, Records
+from tests.independence.worlds import Diverged, Notes, source_of
 
 from understudy.methods import dp_estimators
 from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
@@ -59,7 +59,7 @@ def of_classes(values, case):
     """Records, all of the first class but the last one, which is alone in its own."""
     labels = np.zeros(len(values), dtype=np.int64)
     labels[-1] = 0 if case.unlabelled else 1
-    return Records(values, labels, case.records(2).classes)
+    return source_of(values, labels, case.records(2).classes)
 
 
 def extremes(case):

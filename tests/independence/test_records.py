@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.backends.tiny_onnx import block_fill, block_means
-from tests.independence.worlds import Records, images, run
+from tests.independence.worlds import images, run, source_of
 from tests.methods.colour_world import Painter, Pen
 from tests.methods.shapes_world import frames, shapes
 
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.ports import Captioner, Denoiser
 from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
@@ -53,7 +54,7 @@ class Case:
     public: bool = False
     base: bool = False
     candidates: bool = False
-    world: Callable[..., Records] | None = None  # of the records; None: noise about a colour
+    world: Callable[..., InMemorySource] | None = None  # of the records; None: noise about a colour
     epsilon: float = 1.0
     mu: float = 0.3  # that the method is told of; `epsilon` is what pays
     unlabelled: bool = False
@@ -69,13 +70,13 @@ class Case:
             role: make(self.shape) for role, make in self.context.items()
         }
 
-    def records(self, count: int, seed: int = 0) -> Records:
+    def records(self, count: int, seed: int = 0) -> InMemorySource:
         records = self._labelled(count, seed)
         if self.unlabelled:
             records = replace(records, labels=np.zeros_like(records.labels), classes=("all",))
         return records
 
-    def _labelled(self, count: int, seed: int) -> Records:
+    def _labelled(self, count: int, seed: int) -> InMemorySource:
         if self.world is not None:
             return self.world(count, self.shape, seed)
         if len(self.shape) == 3:
@@ -83,9 +84,9 @@ class Case:
         rng = np.random.default_rng(seed)
         labels = rng.integers(0, 2, count)
         values = rng.normal(size=(count, *self.shape)) + 2 * labels[:, None]
-        return Records(values.astype(np.float32), labels)
+        return source_of(values.astype(np.float32), labels)
 
-    def run(self, records: Records, folder: Any, answers: dict[str, Any]) -> Any:
+    def run(self, records: InMemorySource, folder: Any, answers: dict[str, Any]) -> Any:
         context = Context(
             self.shape,
             public=self.public,
@@ -101,7 +102,7 @@ class Case:
             count = 80 if self.world is None else 160
             more["public"] = replace(self.records(count, seed=7), classes=("all",))
         if self.method is LABELLING:
-            more["contrast"] = Records(frames(60, 8, self.shape), np.zeros(60, np.int64))
+            more["contrast"] = source_of(frames(60, 8, self.shape), np.zeros(60, np.int64))
         if self.base:
             more["base"] = self.records(60, seed=8)
         if self.candidates:
@@ -118,9 +119,9 @@ def studio_captioner(_):
     return load_model(Captioner, "embedded:studio")
 
 
-def of_shapes(count: int, shape: tuple[int, ...], seed: int) -> Records:
+def of_shapes(count: int, shape: tuple[int, ...], seed: int) -> InMemorySource:
     """Crosses and discs."""
-    return Records(*shapes((count // 2, count - count // 2), seed, shape))
+    return source_of(*shapes((count // 2, count - count // 2), seed, shape))
 
 
 def few(**more: Any) -> ClusteringParams:
@@ -253,8 +254,8 @@ def broken(case, count, folder, places=(0,)):
     whole, found = case.run(records, folder, answers), []
     assert len(whole.notes.sums) == len(answers) > 0
     for place in places:
-        less = case.run(records.without(place), folder, answers)
-        alone = case.run(records.only([place]), folder, answers)
+        less = case.run(records.subset(np.delete(np.arange(len(records)), place)), folder, answers)
+        alone = case.run(records.subset([place]), folder, answers)
         if not less.notes.asked == whole.notes.asked == alone.notes.asked:
             found.append(f"{place}: what is asked")
         for stage, total in whole.notes.sums.items():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.arrays import fit_images
-from understudy.core.types import Batch, Receipt, Release, Vector
+from understudy.core.types import Receipt, Release, Vector
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, Method, sampling_of, weights_of
 from understudy.privacy.account import Account
@@ -28,51 +28,21 @@ Sum = Callable[[float], NDArray[np.int64]]
 SampledSum = Callable[[float, float], NDArray[np.int64]]
 
 
-@dataclass
-class Records:
+def source_of(
+    values: NDArray[Any], labels: NDArray[np.int64], classes: tuple[str, ...] = ("cat", "dog")
+) -> InMemorySource:
     """A source in memory."""
-
-    values: NDArray[Any]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...] = ("cat", "dog")
-    name: str = "records"
-    has_units: bool = False
-    skipped: int = 0
-
-    @property
-    def kind(self) -> str:
-        return "images" if self.values.ndim == 4 else "embeddings"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape[1:]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def only(self, index: Any) -> Records:
-        return Records(self.values[index], self.labels[index], self.classes)
-
-    def without(self, index: int) -> Records:
-        return self.only(np.delete(np.arange(len(self)), index))
-
-    def batches(self, size: int) -> Iterator[Batch]:
-        for start in range(0, len(self), size):
-            part = slice(start, start + size)
-            yield Batch(self.values[part], self.labels[part])
-
-    def digests(self, key: bytes) -> Iterator[bytes]:
-        for value in self.values:
-            yield hashlib.blake2b(value.tobytes(), digest_size=16, key=key).digest()
+    kind: Any = "images" if values.ndim == 4 else "embeddings"
+    return InMemorySource("records", kind, classes, values, labels)
 
 
-def images(count: int, shape: tuple[int, ...], seed: int = 0) -> Records:
+def images(count: int, shape: tuple[int, ...], seed: int = 0) -> InMemorySource:
     """Random images of two classes, one darker than the other."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 2, count)
     colours = rng.integers(40, 200, (count, 1, 1, shape[2])) - 30 * labels[:, None, None, None]
     noise = rng.normal(0, 30, (count, *shape))
-    return Records(np.clip(colours + noise, 0, 255).astype(np.uint8), labels)
+    return source_of(np.clip(colours + noise, 0, 255).astype(np.uint8), labels)
 
 
 class Diverged(Exception):
@@ -152,7 +122,7 @@ def run(
     method: Method,
     params: Any,
     context: Context,
-    records: Records,
+    records: InMemorySource,
     folder: Path,
     answers: dict[str, Vector],
     epsilon: float = 1.0,

@@ -4,16 +4,16 @@ A square has one of eight colours, and a caption names one. Classes are only lab
 a class has is what votes have to find.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.types import Batch, Fit, Receipt, Release
+from understudy.audit.adjacent_datasets import InMemorySource
+from understudy.core.types import Fit, Receipt, Release
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Arrays, Context, Make, Materials, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
@@ -151,38 +151,22 @@ class Namer:
         return [f"a {NAMES[colour]} thing" for colour in nearest_colours(images)]
 
 
-class Squares:
+class Squares(InMemorySource):
     """A private source: squares of given colours, with classes and people."""
-
-    kind: Literal["images", "embeddings"] = "images"
-    skipped = 0
-    name = "squares"
-    shape: tuple[int, ...] = (SIDE, SIDE, 3)
 
     def __init__(
         self, colours: Mapping[str, Sequence[str]], per_unit: int | None = None, seed: int = 0
     ) -> None:
-        self.classes = tuple(sorted(colours))
-        self.has_units = per_unit is not None
-        pairs = [(self.classes.index(c), name) for c in self.classes for name in colours[c]]
+        classes = tuple(sorted(colours))
+        pairs = [(classes.index(c), name) for c in classes for name in colours[c]]
         order = np.random.default_rng(seed).permutation(len(pairs))
-        self.labels = np.array([pairs[i][0] for i in order], dtype=np.int64)
+        labels = np.array([pairs[i][0] for i in order], dtype=np.int64)
         names = [f"a {pairs[i][1]} thing" for i in order]
-        self.images = Painter(noise=10).generate(names, seed=seed + 1)
-        self.units = np.array([f"p{i // (per_unit or 1)}" for i in range(len(order))])
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def batches(self, size: int) -> Iterator[Batch]:
-        for start in range(0, len(self), size):
-            part = slice(start, start + size)
-            units = self.units[part] if self.has_units else None
-            yield Batch(self.images[part], self.labels[part], units)
-
-    def digests(self, key: bytes) -> Iterator[bytes]:
-        for image in self.images:
-            yield hashlib.blake2b(image.tobytes(), digest_size=16, key=key).digest()
+        images = Painter(noise=10).generate(names, seed=seed + 1)
+        units = np.array([f"p{i // (per_unit or 1)}" for i in range(len(order))])
+        super().__init__(
+            "squares", "images", classes, images, labels, None if per_unit is None else units
+        )
 
 
 @dataclass

@@ -84,7 +84,7 @@ def test_votes_are_shared_as_the_private_rows_are(squares, tmp_path):
 def test_the_frechet_distance_falls_over_the_rounds_if_somebody_watches(squares, tmp_path):
     from understudy.metrics.fidelity import frechet_distance
 
-    private = Eye().encode(squares.images)
+    private = Eye().encode(squares.values)
     seen: dict[str, float] = {}
 
     def watch(words: str, embeddings: Embeddings) -> None:

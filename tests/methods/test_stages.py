@@ -6,10 +6,11 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.independence.worlds import Records, images, run
+from tests.independence.worlds import images, run, source_of
 from tests.methods.colour_world import Eye, Namer, Painter, Pen
 from tests.methods.shapes_world import frames, shapes
 
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.core.types import Stage
@@ -65,16 +66,16 @@ class Case:
             **{"public": False, "mu": 0.3, "classes": ("cat", "dog"), "count": 12} | self.facts
         )
 
-    def records(self, count: int, seed: int) -> Records:
+    def records(self, count: int, seed: int) -> InMemorySource:
         shape = self.facts["shape"]
         if self.method is LABELLING:
-            return Records(*shapes((count, count), seed, shape))
+            return source_of(*shapes((count, count), seed, shape))
         if len(shape) == 3:
             return images(count, shape, seed)
         rng = np.random.default_rng(seed)
         labels = rng.integers(0, 2, count)
         values = rng.normal(size=(count, *shape)) + 2 * labels[:, None]
-        return Records(values.astype(np.float32), labels)
+        return source_of(values.astype(np.float32), labels)
 
     def planned(self) -> tuple[Stage, ...]:
         return self.method.stages(self.params, self.context)
@@ -89,7 +90,7 @@ class Case:
             more["public"] = self.records(80, seed=7)
         params = self.method.settle(self.params, self.context)
         if self.method is LABELLING:
-            more["contrast"] = Records(frames(60, 8, self.facts["shape"]), np.zeros(60, np.int64))
+            more["contrast"] = source_of(frames(60, 8, self.facts["shape"]), np.zeros(60, np.int64))
             more["epsilon"] = 2000.0
         answers: dict[str, Any] = {}
         done = run(self.method, params, self.context, self.records(30, 0), folder, answers, **more)

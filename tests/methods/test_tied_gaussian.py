@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.independence.worlds import Records
+from tests.independence.worlds import source_of
 
 pytest.importorskip("torch")
 
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.matching import Layout
 from understudy.engine.local import LocalEngine
@@ -50,7 +51,7 @@ class Blocks:
 
 
 @contextmanager
-def vault_of(records: Records, folder: Any, epsilon: float, unit: Unit | None = None) -> Any:
+def vault_of(records: InMemorySource, folder: Any, epsilon: float, unit: Unit | None = None) -> Any:
     unit = unit or Unit()
     plan = Plan.of(Budget(epsilon), weights_of(stages_of(TIED_STAGES)))
     (folder / "cache").mkdir()
@@ -60,7 +61,7 @@ def vault_of(records: Records, folder: Any, epsilon: float, unit: Unit | None = 
         yield PrivateVault(records, account, LocalEngine(1), folder / "cache"), plan.mu
 
 
-def clouds(count: int = 4000) -> tuple[Records, Any, Any]:
+def clouds(count: int = 4000) -> tuple[InMemorySource, Any, Any]:
     """Records of three classes; the second block varies little, and the first two numbers go
     together."""
     rng = np.random.default_rng(0)
@@ -70,7 +71,7 @@ def clouds(count: int = 4000) -> tuple[Records, Any, Any]:
     root = np.diag(np.repeat([0.6, 0.15, 0.6], 10))
     root[1, 0] = 0.55
     values = 0.3 + means[labels] + rng.normal(size=(count, 30)) @ root.T
-    return Records(values.astype(np.float32), labels, ("a", "b", "c")), means + 0.3, root @ root.T
+    return source_of(values.astype(np.float32), labels, ("a", "b", "c")), means + 0.3, root @ root.T
 
 
 def test_means_sizes_and_covariance_are_those_of_the_records(tmp_path: Any) -> None:
@@ -106,7 +107,7 @@ def test_samples_vary_as_the_records_of_their_class_do(tmp_path: Any) -> None:
     residuals = records.values - means[records.labels]
     means[2] += 0.6
     values = means[records.labels] + np.repeat(widths, 10, axis=1)[records.labels] * residuals
-    wide = Records(values.astype(np.float32), records.labels, ("a", "b", "c"))
+    wide = source_of(values.astype(np.float32), records.labels, ("a", "b", "c"))
     with vault_of(wide, tmp_path, MUCH) as (vault, mu):
         gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
     np.testing.assert_allclose(gaussian.widths / gaussian.widths[1], widths, rtol=0.1)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.metrics.discriminant import fit_discriminant, shrunk_covariance
 from understudy.metrics.labelled import Labelled
-from understudy.metrics.utility import utility, utility_report
+from understudy.metrics.utility import fit, score, utility_report
 
 
 def clouds(count: int, dim: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -55,10 +55,11 @@ def coloured(count: int, seed: int) -> Labelled:
 
 def test_it_is_scored_like_a_network() -> None:
     train, test = coloured(90, 0), coloured(60, 1)
-    result = utility(train, test, network="discriminant", encoder=MeanEncoder())
-    assert (result.network, result.n_train) == ("discriminant", 90)
+    model = fit(train, network="discriminant", encoder=MeanEncoder())
+    result = score(model, test, train.classes)
+    assert result.network == "discriminant"
     assert result.balanced > 0.95
     report = utility_report(train, train, test, network="discriminant", encoder=MeanEncoder())
     assert report.synthetic[0].balanced == report.real[0].balanced == result.balanced
     with pytest.raises(InputError, match="needs an encoder"):
-        utility(train, test, network="discriminant")
+        fit(train, network="discriminant")

@@ -7,20 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.metrics.test_utility import cloud
 
 from understudy.metrics.dp_sgd import _untrained, dp_sgd
 from understudy.metrics.networks import recipes
 from understudy.metrics.utility import Labelled
 
 pytest.importorskip("opacus", reason="pip install 'understudy[bench]'")
-
-
-def cloud(n: int, seed: int) -> Labelled:
-    corners = np.random.default_rng(50).choice([-2.0, 2.0], (3, 10))
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 3, n)
-    x = 5 * (corners[y] + rng.normal(size=(n, 10)))
-    return Labelled(x.astype(np.float32), y, ("cat", "dog", "eel"))
 
 
 def pictures(n: int, seed: int) -> Labelled:

@@ -5,7 +5,6 @@ import pytest
 from scipy.linalg import sqrtm
 
 from understudy.metrics.fidelity import _squared_mmd, frechet_distance, inception_score
-from understudy.metrics.nearest_neighbours import coverage
 
 DIM = 64
 
@@ -26,16 +25,6 @@ def test_the_frechet_distance_is_scipys(features):
     expected = np.square(real.mean(0) - synthetic.mean(0)).sum()
     expected += np.trace(one + two - 2 * sqrtm(one @ two).real)
     assert frechet_distance(*features) == pytest.approx(expected, abs=1e-4)
-
-
-def test_precision_recall_density_and_coverage_are_prdcs(features):
-    prdc = pytest.importorskip("prdc", reason="pip install prdc")
-    real, synthetic = features
-    expected = prdc.compute_prdc(real, synthetic, nearest_k=5)
-    found = coverage(real, synthetic, k=5)
-    for name, value in expected.items():
-        assert getattr(found, name) == pytest.approx(value, abs=1e-4), name
-    assert 0.1 < found.recall < 1
 
 
 def test_the_kernel_distance_is_torchmetrics(features):

@@ -5,8 +5,7 @@ import pytest
 
 from understudy.core.types import Images
 from understudy.metrics import reconstruction
-from understudy.metrics.reconstruction import Matches, Reconstruction, reconstruct
-from understudy.metrics.similarity import ssim
+from understudy.metrics.reconstruction import Matches, Reconstruction, reconstruct, ssim
 
 
 def pictures(n: int, seed: int, shape: tuple[int, int, int] = (12, 13, 1)) -> Images:

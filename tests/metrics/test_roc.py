@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from understudy.metrics.roc import clopper_pearson, roc
+from understudy.metrics.roc import clopper_pearson, rate_at_least, rate_at_most, roc
 
 
 def test_the_area_is_the_part_of_pairs_in_the_right_order():
@@ -13,7 +14,7 @@ def test_the_area_is_the_part_of_pairs_in_the_right_order():
     pairs = members[:, None] - others[None]
     assert found.auc.value == pytest.approx((pairs > 0).mean() + (pairs == 0).mean() / 2)
     assert np.trapezoid(found.tpr, found.fpr) == pytest.approx(found.auc.value)
-    assert (found.members, found.others) == (40, 30)
+    assert found.others == 30
 
 
 def test_a_perfect_attack_and_a_reversed_one():
@@ -34,9 +35,7 @@ def test_the_true_positive_rate_is_read_at_the_rate_and_not_beyond():
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_intervals_hold_the_truth_as_often_as_they_say(shift):
-    from scipy.stats import norm
-
-    truth = norm.cdf(shift / np.sqrt(2))
+    truth = stats.norm.cdf(shift / np.sqrt(2))
     rng = np.random.default_rng(1)
     inside = [
         (found := roc(rng.normal(shift, 1, 60), rng.normal(0, 1, 80)).auc).low
@@ -45,3 +44,16 @@ def test_intervals_hold_the_truth_as_often_as_they_say(shift):
         for _ in range(400)
     ]
     assert 0.92 <= np.mean(inside) <= 0.98
+
+
+def test_clopper_and_pearson():
+    assert clopper_pearson(0, 10) == pytest.approx((0, 0.3085), abs=1e-4)
+    assert clopper_pearson(10, 10) == pytest.approx((0.6915, 1), abs=1e-4)
+    assert clopper_pearson(7, 10) == pytest.approx((0.3475, 0.9333), abs=1e-4)
+
+
+@pytest.mark.parametrize("hits", [1, 7, 19])
+def test_at_a_bound_the_count_is_as_unlikely_as_stated(hits):
+    low, high = rate_at_least(hits, 20, 0.03), rate_at_most(hits, 20, 0.03)
+    assert stats.binom.sf(hits - 1, 20, low) == pytest.approx(0.03)
+    assert stats.binom.cdf(hits, 20, high) == pytest.approx(0.03)

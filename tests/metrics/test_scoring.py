@@ -1,4 +1,4 @@
-"""Confusion and calibration, against scikit-learn's and the papers' formulas written out."""
+"""Confusion and calibration, against the paper's formula written out."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.metrics.scoring import calibration, confusion
+from understudy.metrics.scoring import calibration_error, confusion
 
 
 def answers(n: int = 4000, classes: int = 5, seed: int = 0) -> tuple[NDArray[np.float64], ...]:
@@ -34,35 +34,15 @@ def test_the_calibration_error_is_the_published_one(bins: int) -> None:
     p, truth = answers()
     sharper = p**2 / (p**2).sum(axis=1, keepdims=True)
     for each in (p, sharper):
-        found = calibration(each, truth, bins=bins)
-        assert found.ece == pytest.approx(published_ece(each, truth, bins), abs=1e-9)
-        assert found.counts.sum() == len(p)
-
-
-def test_against_scikit_learn() -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
-    p, truth = answers()
-    found = calibration(p, truth)
-    assert found.log_loss == pytest.approx(metrics.log_loss(truth, p), rel=1e-6)
-    # scikit-learn has the Brier score of two classes: half of the one over both of them.
-    two = p[:, :2] / p[:, :2].sum(axis=1, keepdims=True)
-    which = (truth == 1).astype(np.int64)
-    brier = metrics.brier_score_loss(which, two[:, 1])
-    assert calibration(two, which).brier == pytest.approx(2 * brier)
-    said = p.argmax(axis=1)
-    assert np.array_equal(confusion(truth, said, 5), metrics.confusion_matrix(truth, said))
+        found = calibration_error(each, truth, bins=bins)
+        assert found == pytest.approx(published_ece(each, truth, bins), abs=1e-9)
 
 
 def test_an_honest_classifier_is_calibrated_and_a_boastful_one_is_not() -> None:
     p, truth = answers(20_000)
-    honest = calibration(p, truth)
-    assert honest.ece < 0.02
+    assert calibration_error(p, truth) < 0.02
     sharper = p**4 / (p**4).sum(axis=1, keepdims=True)
-    boastful = calibration(sharper, truth)
-    assert boastful.ece > 0.1
-    assert boastful.brier > honest.brier
-    assert boastful.log_loss > honest.log_loss
-    assert np.nanmean(boastful.confidence - boastful.accuracy) > 0.05
+    assert calibration_error(sharper, truth) > 0.1
 
 
 def test_confusion_has_the_truth_in_rows() -> None:

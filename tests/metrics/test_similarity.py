@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.core.types import Images
-from understudy.metrics.similarity import decibels, mse, ssim
+from understudy.metrics.reconstruction import decibels, mse, ssim
 
 
 def pairs(shape: tuple[int, int, int], n: int = 4) -> tuple[Images, Images]:

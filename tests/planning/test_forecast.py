@@ -345,7 +345,11 @@ def test_persons_of_several_classes_count_in_each(tmp_path: Path) -> None:
     config = make_config({"source": people, "out": "out", "epsilon": 1.0, "unit": "patient"})
     counts = check_source(config).unit_counts
     assert counts.total == 18
-    assert counts.of_class == pytest.approx(18 / 3**0.5)  # all of them in all three classes
+    patients = np.zeros((18, 3))  # the images that each of them has of each class
+    np.add.at(patients, (np.arange(72) % 18, np.repeat(np.arange(3), 24)), 1)
+    norms = np.linalg.norm(patients, axis=1, keepdims=True)
+    assert counts.of_class == pytest.approx((patients / norms).sum() / 3)
+    assert counts.of_class < 18 / 3**0.5  # what it would be of as many images of each class
     assert "pays for 24 of" in tied_words(0.5, 40)["numbers"]
     models: Any = None
     sampler = TiedGaussianSampler(ClusteringParams(), context(0.5, 10), models, models)
@@ -377,7 +381,7 @@ def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: boo
     check = check_source(config)
     mu = recommendation.run_mu_of(config.privacy.budget)
     units = MIXTURE_UNITS / mu * (0.99 if few else 1.01)
-    check = replace(check, class_shares=dict.fromkeys(SIZES, units))
+    check = replace(check, unit_counts=UnitCounts(check.units, units))
     result, _ = recommendation._recommended(config, check)
     encoder = "embedded:energies" if few else "embedded:dct"
     assert f"--encoder {encoder}" in [choice.option for choice in result.choices]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from understudy import dry_run
 from understudy.cli.main import app
-from understudy.planning.run_times import RunTime, run_times
+from understudy.planning.dry import RunTime, run_times
 
 GREY = [one for one in run_times() if (one.method, one.numbers) == ("clustering", 28 * 28)]
 EMBEDDINGS = [one for one in run_times() if (one.method, one.numbers) == ("clustering", 512)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import re
@@ -11,42 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.conftest import Missing
 
-from understudy.core.types import Batch
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.privacy.ledger.ledger import Ledger
 
 _numbers = itertools.count()
 
 
-class Rows:
+class Rows(InMemorySource):
     """A small real source: one row per embedding, digests of the stored bytes."""
 
-    kind: Literal["images", "embeddings"] = "embeddings"
-    classes: tuple[str, ...] = ("all",)
-    has_units = False
-    skipped = 0
-
     def __init__(self, name: str, values: NDArray[np.float32]) -> None:
-        self.name, self.values = name, values
-        self.shape: tuple[int, ...] = values.shape[1:]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def batches(self, size: int) -> Iterator[Batch]:
-        for start in range(0, len(self), size):
-            part = self.values[start : start + size]
-            yield Batch(part, np.zeros(len(part), dtype=np.int64))
-
-    def digests(self, key: bytes) -> Iterator[bytes]:
-        for row in self.values:
-            yield hashlib.blake2b(row.tobytes(), digest_size=16, key=key).digest()
+        super().__init__(name, "embeddings", ("all",), values, np.zeros(len(values), np.int64))
 
 
 def rows(count: int, seed: int = 0, name: str = "photos") -> Rows:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
-from tests.independence.worlds import Records
+from tests.independence.worlds import source_of
 
 from understudy.core.errors import BackendError, BudgetRefused, ConfigError, LedgerError, RunError
 from understudy.core.types import Sampling
@@ -205,7 +205,7 @@ class Site:
     def __init__(self, folder: Path, budget: float | None = 5.0, **plan: Any) -> None:
         self.folder, self.unit = folder, plan.pop("unit", Unit())
         values = np.tile(np.float32([[3.0, 0.0, 4.0]]), (40, 1))
-        self.records = Records(values, np.zeros(40, np.int64), ("all",))
+        self.records = source_of(values, np.zeros(40, np.int64), ("all",))
         self.ledger = Ledger(str(folder / "ledger.db"))
         self.dataset = self.ledger.register(self.records).id
         if budget is not None:

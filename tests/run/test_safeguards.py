@@ -5,11 +5,13 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.run.samples import class_folders, killed_at, quick_run, tree
 
+import understudy
 from understudy.core.errors import ConfigError, RunStopped
 from understudy.privacy.ledger.ledger import Ledger
 
@@ -59,6 +61,16 @@ def test_memory_is_reckoned_with(go, monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="of memory for their labels alone"):
         go(count=1000)
     assert tree(tmp_path) == []
+
+
+def test_embeddings_take_no_room_for_images(scans, tmp_path, monkeypatch):
+    """A million of them were reckoned with as if each were an image in a file."""
+    free = SimpleNamespace(free=2_000_000_000)
+    monkeypatch.setattr("understudy.run.safeguards.shutil.disk_usage", lambda _: free)
+    options = {"epsilon": 8.0, "count": 1_000_000, "ledger": str(tmp_path / "ledger.db")}
+    with pytest.raises(ConfigError, match=r"1,000,000 samples take up to .* GB on disk"):
+        understudy.dry_run(scans, **options)
+    assert understudy.dry_run(scans, **options, decoder="none").refused is None
 
 
 @pytest.mark.parametrize("name", ["{}", "{}?folders=all", "~/scans"])

@@ -87,7 +87,7 @@ def train_command(
     install: _Install = False,
 ) -> None:
     """Train a classifier here, on your labelled photos. Nothing leaves."""
-    from understudy.device.home_training import train_here
+    from understudy.device.installed_models import train_here
 
     result = train_here(_home(home), epochs=epochs, seed=seed, wish=install, report=typer.echo)
     _say_model(result)
@@ -414,7 +414,7 @@ device_app.command("web")(device_web_command)
 @device_app.command("history")
 def history_command(home: _Home = None) -> None:
     """List what left, where to, what it was measured at, and the models."""
-    from understudy.device.history import device_history
+    from understudy.device.disclosures import device_history
 
     for line in device_history(_home(home)):
         typer.echo(line)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote
@@ -89,6 +91,26 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         half.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder beside the place that it takes once it is complete.
+
+    With ``replace`` it takes the place of what is there, and is its owner's alone before.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    partial.mkdir(parents=True, mode=0o700 if replace else 0o777)
+    try:
+        yield partial
+        if replace:
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.chmod(0o755)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def owner_file(path: Path, mode: Literal["w", "wb", "a"]) -> IO[Any]:

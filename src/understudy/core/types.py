@@ -108,8 +108,8 @@ class UnitCounts:
 
     Attributes:
         total: In all.
-        of_class: Of a class, in the mean: one that has as many records in each of c classes counts
-            as 1 / sqrt(c) in each of them.
+        of_class: Of a class, in the mean: a unit counts in each of its classes as its number of
+            records of that class over the L2 norm of these numbers.
     """
 
     total: float

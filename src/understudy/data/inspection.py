@@ -34,8 +34,8 @@ class Inspection:
     colourless: int = 0  # records of three channels that are equal
     # the units of records, where they have one
     units: set[str] = field(default_factory=set, repr=False)
-    # those of each class
-    class_units: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    # those of each class, and how many of its records are theirs
+    class_units: dict[str, Counter[str]] = field(default_factory=dict, repr=False)
     # folders inside class folders, each with the classes that it lies in
     inner_folders: dict[str, set[str]] = field(default_factory=dict, repr=False)
     dicom: int = 0  # records of DICOM files
@@ -80,7 +80,7 @@ class Inspection:
 
     def _count_unit(self, unit: str, label: str) -> None:
         self.units.add(unit)
-        self.class_units.setdefault(label, set()).add(unit)
+        self.class_units.setdefault(label, Counter())[unit] += 1
 
     def _count(self, digest: bytes, label: str, location: str) -> None:
         self.classes[label] += 1

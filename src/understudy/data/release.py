@@ -16,12 +16,11 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -35,7 +34,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import ReleaseFormat, files_below
+from understudy.core.files import ReleaseFormat, files_below, whole_folder
 from understudy.core.types import Images, Release, Shape, SyntheticBatch, Texts
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, CaptionsWriter, check_captions
 from understudy.data.folder import CLASSES_FILE
@@ -98,25 +97,12 @@ def write_release(
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise RunError(f"{folder} is taken: choose another, or remove it")
-        with _all_or_nothing(folder) as partial:
+        with whole_folder(folder) as partial:
             sums = {} if sums is None else sums
             facts = _write(release, partial, format, progress or (lambda rows: None), sums)
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error}") from error
     return facts
-
-
-@contextmanager
-def _all_or_nothing(folder: Path) -> Iterator[Path]:
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _write(

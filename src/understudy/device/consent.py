@@ -47,8 +47,8 @@ class Offer:
 
 def standing_offer(home: DeviceHome) -> Offer | None:
     """The preview that may be agreed to; None where none was made since the last change."""
-    stored = home.read(_OFFER, None)
-    return None if stored is None else Offer(**stored)
+    content = home.read(_OFFER, None)
+    return None if content is None else Offer(**content)
 
 
 def agreements(home: DeviceHome) -> list[Agreement]:
@@ -101,18 +101,18 @@ def void_offer(home: DeviceHome) -> tuple[Offer | None, list[DisclosureAttempt]]
     with home.locked():
         offer = standing_offer(home)
         home.path(_OFFER).unlink(missing_ok=True)
-        agreed = {one.parcel for one in agreements(home)}
+        parcels = {one.parcel for one in agreements(home)}
         for digest in stored_digests(home):
-            if digest not in agreed:
+            if digest not in parcels:
                 shutil.rmtree(home.path(OUTBOX, digest))
-        if not agreed:
+        if not parcels:
             return offer, []
         attempts = device_disclosures(home)
-        stopped = [one for one in attempts if one.is_open and not is_whole(home, one)]
+        withdrawals = [one for one in attempts if one.is_open and not is_whole(home, one)]
         with home.settings.open_ledger() as ledger:
-            for attempt in stopped:
+            for attempt in withdrawals:
                 ledger.record_end("withdrawal", attempt.dataset, attempt.run)
-        return offer, stopped
+        return offer, withdrawals
 
 
 def recipient(home: DeviceHome, parcel: str, name: str | None) -> PairedServer:
@@ -156,9 +156,9 @@ def agree(home: DeviceHome, parcel: str, server: PairedServer, consent: str) -> 
             f"{server.described()}: look again"
         )
     agreement = Agreement(parcel, server.public_key)
-    agreed = agreements(home)
-    if agreement not in agreed:
-        values = [{"parcel": one.parcel, "server": one.server} for one in (*agreed, agreement)]
+    earlier = agreements(home)
+    if agreement not in earlier:
+        values = [{"parcel": one.parcel, "server": one.server} for one in (*earlier, agreement)]
         home.write(_AGREED, values)
     home.write(_OFFER, {"parcel": parcel, "server": server.public_key})
 
@@ -169,17 +169,17 @@ def agreement_of_code(home: DeviceHome, code: str | None) -> Agreement:
     Raises:
         RunError: None or several begin like that, or too few digits.
     """
-    known = agreements(home)
+    candidates = agreements(home)
     if code is None:
-        if not known:
+        if not candidates:
             raise RunError("nothing was sent yet: understudy device send")
-        return known[-1]
+        return candidates[-1]
     offer = standing_offer(home)
     if offer is not None:
         keys = [one.public_key for one in paired_servers(home)]
-        known += [Agreement(offer.parcel, key) for key in keys if offer.server in (None, key)]
+        candidates += [Agreement(offer.parcel, key) for key in keys if offer.server in (None, key)]
     matches = {
-        one for one in known if consent_digest(one.parcel, one.server).startswith(code.lower())
+        one for one in candidates if consent_digest(one.parcel, one.server).startswith(code.lower())
     }
     if len(code) < CODE_DIGITS or len(matches) != 1:
         raise RunError(

@@ -150,15 +150,15 @@ def add_photos(
         InputError: Another side or ledger than that of the photos that are there.
     """
     with home.locked():
-        settled = _settings_for(home, side, ledger)
+        settings = _settings_for(home, side, ledger)
         index = stored_photos(home)
         count, faults = len(index), list[str]()
         labels = {photo.digest: photo.label for photo in index}
-        with settled.open_ledger() as book:
+        with settings.open_ledger() as book:
             for file in files:
                 name = file.data.name if isinstance(file.data, Path) else "a photo"
                 try:
-                    photo, image = _decoded(file, settled.side, fit, book.key)
+                    photo, image = _decoded(file, settings.side, fit, book.key)
                 except BadImage as error:
                     faults.append(f"{name} {error}")
                     continue
@@ -170,8 +170,8 @@ def add_photos(
                     faults.append(f"{name} {_already(labels[photo.digest])}")
             if not index:
                 raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
-            dataset = book.register(_PhotoRecords(home, index, settled.side)).id
-        home.write("settings.json", asdict(replace(settled, dataset=dataset)))
+            dataset = book.register(_PhotoRecords(home, index, settings.side)).id
+        home.write("settings.json", asdict(replace(settings, dataset=dataset)))
         home.write(_INDEX, [asdict(photo) for photo in index])
         names = {photo.id for photo in index}  # others a process left that was killed before this
         for path in home.path("photos").glob("*"):
@@ -179,8 +179,8 @@ def add_photos(
                 path.unlink()
     added = len(index) - count
     labelled = sum(photo.label is not None for photo in index)
-    known_before = len(files) - len(faults) - added
-    return AddedPhotos(added, known_before, tuple(faults), len(index) - labelled, labelled)
+    repeats = len(files) - len(faults) - added
+    return AddedPhotos(added, repeats, tuple(faults), len(index) - labelled, labelled)
 
 
 def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> DeviceSettings:

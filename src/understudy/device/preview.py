@@ -87,7 +87,6 @@ class DisclosurePreview:
         parcel: The bytes.
         server: Where they would go; None where no server is paired yet.
         sheet: The drawing; None where nothing but text would leave.
-        held_back: Numbers of photos, from 1, in which something was found that stays home.
     """
 
     parcel: Parcel
@@ -95,7 +94,6 @@ class DisclosurePreview:
     text: str
     sheet: Path | None
     page: Path
-    held_back: tuple[int, ...]
 
     @property
     def code(self) -> str:
@@ -118,7 +116,6 @@ class _Sheet:
     figures: Mapping[str, Any]
     photos: Mapping[str, str]
     sheet: Path | None
-    held_back: tuple[int, ...]
     hole: str | None = None
 
 
@@ -158,14 +155,14 @@ def preview(
         home.path("preview", "sheet.png").unlink(missing_ok=True)
         parcel = pack(preferences.request, {})
         lines = ["", "Nothing of any photo leaves: mutual information 0."]
-        sheet = _Sheet(lines, {}, {}, None, ())
+        sheet = _Sheet(lines, {}, {}, None)
     lines = [*_content_lines(preferences, parcel), *target.lines(), *sheet.lines, *advice]
     text = "\n".join([*lines, *_end_lines(parcel, target.server)]) + "\n"
     page = home.path("preview", "preview.txt")
     write_file(page, text.encode())
     report = {"parts": sheet.figures, "photos": sheet.photos, "hole": sheet.hole, "text": text}
     offer_parcel(home, parcel, report, target.server, basis)
-    return DisclosurePreview(parcel, target.server, text, sheet.sheet, page, sheet.held_back)
+    return DisclosurePreview(parcel, target.server, text, sheet.sheet, page)
 
 
 def _of_photos(
@@ -221,9 +218,8 @@ def _of_photos(
     lines += ["", *segmenter_lines(review.segmenter)]
     sheet = home.path("preview", "sheet.png")
     write_file(sheet, _drawn_preview(preferences, references, messages, rows))
-    held_back = tuple(references.numbers[row] for row in np.flatnonzero(messages.held_back))
     hole = None if messages.hole is None else packed_mask(messages.hole)
-    return parcel, _Sheet(lines, figures, photos, sheet, held_back, hole)
+    return parcel, _Sheet(lines, figures, photos, sheet, hole)
 
 
 class _Measured:

@@ -64,7 +64,7 @@ def evaluate_model(
     rows = Labelled(sides[1].values[apart], sides[1].labels[apart], sides[1].classes)
     classes = model.classes or sides[0].classes
     _require_known(model, classes, rows)
-    result = score(model, rows, classes, n_train=0)
+    result = score(model, rows, classes)
     attacked = AttackResults(results=verdicts.Attacks(left_out=not options.attacks))
     if options.attacks:
         attacked = attack_trained_model(model.probabilities, sides[0], rows, classes, model.network)

@@ -151,7 +151,7 @@ def measure_utility(
         part.add(Part(attacked.values, attacked.curves))
         part.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
         if released is not None and network == DISCRIMINANT:
-            right = score(released, held_out, synthetic.classes, n_train=0).balanced
+            right = score(released, held_out, synthetic.classes).balanced
             baseline, _ = mean_and_spread(report.real)
             part.values.append(
                 RELEASED_ACCURACY.value(right, baseline=baseline, measured=RELEASED_WORDS)

@@ -20,13 +20,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import close_to_others, files_below
+from understudy.core.files import close_to_others, files_below, whole_folder
 from understudy.core.ports import Events
 from understudy.evidence import pages
 from understudy.evidence.claims import pyramid
@@ -116,7 +115,7 @@ def evidence(
             others = None if test is None else source_name("test", test)
             risk = measure_risk(source, source_name("real", real), others, events)
         notes = list(() if risk is None else risk.notes)
-        with _replacing(place) as partial:
+        with whole_folder(place, replace=True) as partial:
             notes += _write(partial, subject, owner, risk, stated)
             _require_nothing_private(partial / "shared", subject, owner, risk)
     files = tuple(sorted(files_below(place)))
@@ -194,22 +193,6 @@ def _require_free(place: Path) -> None:
     earlier = names == {"shared", "owner"} and (place / "shared" / "claims.json").is_file()
     if names and not earlier:
         raise RunError(f"{place} is taken: choose another --to, or remove it")
-
-
-@contextmanager
-def _replacing(place: Path) -> Iterator[Path]:
-    """A folder of the owner's beside the place, which it takes once it is complete."""
-    partial = place.with_name(f".{place.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-    partial.mkdir(parents=True, mode=0o700)
-    try:
-        yield partial
-        shutil.rmtree(place, ignore_errors=True)
-        partial.chmod(0o755)
-        partial.rename(place)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _require_nothing_private(

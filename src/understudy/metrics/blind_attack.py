@@ -112,13 +112,11 @@ class Added:
     """What an attack adds to the blind attack: differences, and their paired 95 % intervals.
 
     Attributes:
-        combined: The attack's score and the blind one together.
-        auc: Area of `combined` less that of the blind attack.
+        auc: Area of the attack's score and the blind one together, less that of the blind one.
         tpr_at: The same of the true positive rate, at some false positive rates.
         advantage: The same of the advantage.
     """
 
-    combined: Roc
     auc: Interval
     tpr_at: Mapping[float, Interval]
     advantage: Interval
@@ -215,8 +213,7 @@ class Blind:
             Interval(float(value), float(min(value, bottom)), float(max(value, top)))
             for value, bottom, top in zip(values, low, high, strict=True)
         )
-        curve = roc(combined[self.member], combined[~self.member])
-        return Added(curve, area, dict(zip(AT, tpr_at, strict=True)), advantage)
+        return Added(area, dict(zip(AT, tpr_at, strict=True)), advantage)
 
     def _best(self) -> Vector:
         """The blind score, or what the classifier makes of it by itself, whichever tells more.

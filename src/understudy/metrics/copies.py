@@ -105,14 +105,13 @@ class NearCopies:
     Attributes:
         rows: Which of the release; empty where `sure` is False.
         expected: How many chance gives.
-        p_value: The larger one of both comparisons at the best threshold, times the thresholds.
-        sure: Whether that is below the false-alarm rate asked for.
+        sure: Whether so many are rarer by chance than the false-alarm rate that was asked for, in
+            both comparisons and at some threshold.
         least: The fewest that would be sure, even if chance gave none at all.
     """
 
     rows: Labels
     expected: float
-    p_value: float
     sure: bool
     least: int
 
@@ -147,7 +146,7 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
     """
     within = closeness.within
     usual = (closeness.baseline_ratios, within.ratios, closeness.held_out_ratios)
-    sure, smallest, most = [], 1.0, 0.0
+    sure, most = [], 0.0
     thresholds = [
         min(float(np.sort(ratios)[int(tail * len(ratios))]) for ratios in usual[:2])
         for tail in _TAILS
@@ -162,12 +161,12 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
             excess(hits, len(closeness.ratios), int((ratios < threshold).sum()), len(ratios))
             for ratios in usual
         ]
-        p = min(1.0, len(thresholds) * max(one.p_value for one in tests))
+        p = len(thresholds) * max(one.p_value for one in tests)
         expected = max(one.chance for one in tests) * len(closeness.ratios)
-        smallest, most = min(smallest, p), max(most, expected)
+        most = max(most, expected)
         if p < false_alarms and all(one.rate >= _TIMES * one.chance for one in tests):
-            sure.append(NearCopies(rows, expected, p, True, least))
-    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, smallest, False, least)
+            sure.append(NearCopies(rows, expected, True, least))
+    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, False, least)
     return max(sure, key=lambda each: each.count - each.expected, default=nothing)
 
 

@@ -9,7 +9,6 @@ Boxes are left, top, right, bottom in continuous coordinates: a box from 0 to 10
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,26 +22,10 @@ _MOST = 100
 _RECALLS = np.linspace(0, 1, 101)
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
-    """How well the objects of some images were found.
-
-    Attributes:
-        mean: Mean of AP50 over the classes that have objects, in [0, 1]; NaN where there are no
-            objects at all.
-        per_class: Of each class; None for a class without objects.
-        objects: How many objects each class has.
-    """
-
-    mean: float
-    per_class: dict[str, float | None]
-    objects: dict[str, int]
-
-
 def average_precision(
     predictions: Sequence[Found], truth: Sequence[Found], classes: Sequence[str]
-) -> Detection:
-    """Average precision of what was found in each image against what is in it.
+) -> float:
+    """Mean of AP50 over the classes that have objects, in [0, 1]; NaN without any object.
 
     Args:
         predictions: What a detector found in each image.
@@ -53,17 +36,12 @@ def average_precision(
         InputError: Other numbers of images, no classes, or a label out of range.
     """
     _check(predictions, truth, classes)
-    scores: dict[str, float | None] = {}
-    objects: dict[str, int] = {}
-    for label, name in enumerate(classes):
-        objects[name] = sum(int((one.labels == label).sum()) for one in truth)
-        scores[name] = None
-        if objects[name]:
-            scores[name] = _area(_hits(predictions, truth, label), objects[name])
-    known = [score for score in scores.values() if score is not None]
-    return Detection(
-        mean=float(np.mean(known)) if known else float("nan"), per_class=scores, objects=objects
-    )
+    scores = [
+        _area(_hits(predictions, truth, label), count)
+        for label in range(len(classes))
+        if (count := sum(int((one.labels == label).sum()) for one in truth))
+    ]
+    return float(np.mean(scores)) if scores else float("nan")
 
 
 def overlaps(boxes: NDArray[Any], others: NDArray[Any]) -> Vector:

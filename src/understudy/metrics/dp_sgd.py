@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, packages_for
 from understudy.core.results import Metric
-from understudy.metrics.labelled import Labelled, match_classes
-from understudy.metrics.utility import EpochProgress, Network, UtilityResult, score
+from understudy.metrics.labelled import Labelled
+from understudy.metrics.utility import EpochProgress, Network, UtilityResult, require_fit, score
 
 if TYPE_CHECKING:
     from understudy.metrics.networks.classifier import Classifier
@@ -106,7 +106,7 @@ def dp_sgd(
         MissingExtra: Opacus or torch is not installed.
     """
     asked = _Asked(epsilon, delta, epochs, batch, lr, clip)
-    _check(train, test)
+    require_fit(train, test)
     return _trained(train, test, network, asked, seed, progress)
 
 
@@ -157,7 +157,7 @@ def _trained(
     seconds = time.perf_counter() - start
     _, optimiser, loader = wrapped
     return DpSgd(
-        score(classifier, tests, rows.classes, n_train=len(rows.labels), seed=seed),
+        score(classifier, tests, rows.classes),
         epsilon=spent,
         delta=asked.delta,
         noise=float(optimiser.noise_multiplier),
@@ -255,14 +255,3 @@ def _seeded(seed: int) -> Iterator[Any]:
         with packages_for("DP-SGD on the real data", "bench"):
             from opacus import PrivacyEngine
         yield PrivacyEngine(accountant="prv")
-
-
-def _check(train: Labelled, test: Labelled) -> None:
-    if not len(train.labels) or not len(test.labels):
-        raise InputError(f"found {len(train.labels)} rows to train on, {len(test.labels)} to test")
-    if train.values.shape[1:] != test.values.shape[1:]:
-        raise InputError(
-            f"rows to train on have shape {train.values.shape[1:]}, rows to test on "
-            f"{test.values.shape[1:]}: use the same encoder, and images of one size and colour"
-        )
-    match_classes(test.labels, test.classes, train.classes)

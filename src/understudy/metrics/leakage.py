@@ -62,12 +62,10 @@ class Within:
     """Distances from private records to the nearest other private record.
 
     Attributes:
-        nearest: (k,) the nearest other private record.
         distances: (k,) how far it is.
         ratios: (k,) nearest over second nearest.
     """
 
-    nearest: Labels
     distances: Vector
     ratios: Vector
 
@@ -155,11 +153,9 @@ def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
     # A row is its own nearest; among many equal ones it may be none of the first.
     itself = nearest == own[:, None]
     itself[:, -1] |= ~itself.any(axis=1)
-    others = ~itself
-    names = nearest[others].reshape(len(own), count - 1)
-    apart = distances[others].reshape(len(own), count - 1)
+    apart = distances[~itself].reshape(len(own), count - 1)
     first, second = apart[:, 0], apart[:, -1]
-    return Within(names[:, 0], first, first / np.maximum(second, 1e-12))
+    return Within(first, first / np.maximum(second, 1e-12))
 
 
 def _two_nearest(

@@ -59,7 +59,6 @@ class Roc:
             about 1 / sqrt(n), since the best threshold is chosen on the same scores).
         tpr_at: True positive rate at some false positive rates. Clopper and Pearson's interval,
             the threshold taken as given.
-        members: How many members.
         others: How many others.
         reversed: Whether low scores were taken for members' (`stronger_roc`).
     """
@@ -69,7 +68,6 @@ class Roc:
     auc: Interval
     advantage: float
     tpr_at: Mapping[float, Interval]
-    members: int
     others: int
     reversed: bool = False
 
@@ -100,7 +98,6 @@ def roc(members: NDArray[Any], others: NDArray[Any], *, confidence: float = 0.95
         auc=_area(one, two, confidence),
         advantage=float((tpr - fpr).max()),
         tpr_at={rate: _tpr_at(fpr, tpr, rate, len(one), confidence) for rate in AT},
-        members=len(one),
         others=len(two),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,6 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Labels, Vector
-
-_LEAST = 1e-12
 
 
 def confusion(truth: Labels, predicted: Labels, classes: int) -> NDArray[np.int64]:
@@ -52,36 +49,16 @@ def balanced_accuracy(table: NDArray[np.int64]) -> float:
     return float(np.nanmean(recalls(table)))
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Whether a classifier is as often right as it is sure.
+def calibration_error(probabilities: NDArray[Any], truth: Labels, *, bins: int = 15) -> float:
+    """Expected calibration error (Guo et al. 2017, Eq. 3), in [0, 1]; 0 is perfect.
 
-    Attributes:
-        ece: Expected calibration error (Guo et al. 2017, Eq. 3), in [0, 1]: the distance between
-            confidence and accuracy of a bin, averaged over the rows. 0 is perfect.
-        brier: Squared distance of the probabilities from the truth, summed over the classes and
-            averaged over the rows (Brier 1950), in [0, 2].
-        log_loss: Mean of -log(probability of the true class), in nats.
-        confidence: (bins,) mean confidence of each bin; NaN for an empty one.
-        accuracy: (bins,) part of its rows that were right; NaN for an empty one.
-        counts: (bins,) its rows.
-    """
-
-    ece: float
-    brier: float
-    log_loss: float
-    confidence: Vector
-    accuracy: Vector
-    counts: NDArray[np.int64]
-
-
-def calibration(probabilities: NDArray[Any], truth: Labels, *, bins: int = 15) -> Calibration:
-    """Calibration by bins of equal width of the confidence, the probability of the likeliest class.
+    The distance between the confidence of a bin, the probability of the likeliest class, and its
+    accuracy, averaged over the rows.
 
     Args:
         probabilities: (n, classes), rows that sum to 1.
         truth: (n,) classes.
-        bins: A bin holds its upper end and not its lower one, as in the paper.
+        bins: Of equal width; a bin holds its upper end and not its lower one, as in the paper.
 
     Raises:
         InputError: No rows, no label for each, or rows that are no probabilities.
@@ -91,26 +68,7 @@ def calibration(probabilities: NDArray[Any], truth: Labels, *, bins: int = 15) -
         raise InputError(f"a label a row: probabilities {p.shape}, labels {truth.shape}")
     if not (p >= -1e-6).all() or not np.allclose(p.sum(axis=1), 1, atol=1e-4):
         raise InputError("these are no probabilities: a row of them is not below 0 and sums to 1")
-    if not 0 <= truth.min() <= truth.max() < p.shape[1]:
-        raise InputError(f"labels must be in 0..{p.shape[1] - 1}")
-    if bins < 1:
-        raise InputError(f"bins must be 1 or more, found {bins}")
-    rows = np.arange(len(p))
-    predicted = p.argmax(axis=1)
-    sure, right = p[rows, predicted], predicted == truth
+    sure, right = p.max(axis=1), p.argmax(axis=1) == truth
     place = np.clip(np.ceil(sure * bins).astype(np.int64) - 1, 0, bins - 1)
-    counts = np.bincount(place, minlength=bins)
-    with np.errstate(invalid="ignore"):
-        confidence, accuracy = (
-            np.bincount(place, weights=each, minlength=bins) / counts for each in (sure, right)
-        )
-    away = p.copy()
-    away[rows, truth] -= 1
-    return Calibration(
-        ece=float(np.nansum(counts * np.abs(confidence - accuracy)) / len(p)),
-        brier=float((away**2).sum(axis=1).mean()),
-        log_loss=float(-np.log(np.maximum(p[rows, truth], _LEAST)).mean()),
-        confidence=confidence,
-        accuracy=accuracy,
-        counts=counts,
-    )
+    excess = np.bincount(place, weights=sure - right, minlength=bins)
+    return float(np.abs(excess).sum() / len(p))

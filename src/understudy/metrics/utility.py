@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
@@ -21,7 +21,7 @@ from understudy.core.results import Metric, Thresholds
 from understudy.metrics.labelled import Labelled as Labelled
 from understudy.metrics.labelled import gather as gather
 from understudy.metrics.labelled import match_classes as match_classes
-from understudy.metrics.scoring import balanced_accuracy, calibration, confusion, recalls
+from understudy.metrics.scoring import balanced_accuracy, calibration_error, confusion, recalls
 
 if TYPE_CHECKING:
     from understudy.metrics.discriminant import EncodedClassifier
@@ -53,11 +53,8 @@ TrainingSet = Literal["synthetic", "real", "both"]
 Keep = Callable[[TrainingSet, int, "AnyClassifier"], None]
 """Handed every trained classifier with what it was trained on and its seed."""
 
-ResultScore = Literal["accuracy", "balanced", "ece", "brier", "log_loss"]
+ResultScore = Literal["accuracy", "balanced", "ece"]
 """The scores of a result."""
-
-OwnerOnly = Literal["owner-only"]
-"""The mark of a number that was measured on private data without noise."""
 
 
 TRAINED_ON_PRIVATE = "the same network trained on the private records"
@@ -148,20 +145,15 @@ MAJORITY_ACCURACY = Metric(
 
 @dataclass(frozen=True, slots=True)
 class UtilityResult:
-    """How well one trained network does on the real test split.
+    """How well one trained network does on the real test split; owner-only.
 
     Attributes:
         accuracy: Part of the test records whose class was found, in [0, 1]; large classes decide.
         per_class: The same within each class, its recall; None for a class without test records.
         balanced: Balanced accuracy, the mean of ``per_class`` over the classes that have test
             rows. This is the one to go by.
-        n_train: Rows it was trained on.
         network: Which network.
-        seed: Seed of the training.
-        kind: Always ``"owner-only"``.
         ece: Expected calibration error with 15 bins, in [0, 1]; 0: as often right as it is sure.
-        brier: Brier score over all classes, in [0, 2].
-        log_loss: Mean -log(probability of the true class), in nats.
         confusion: How often each class (row) was taken for each (column), in the order of
             ``per_class``.
     """
@@ -169,13 +161,8 @@ class UtilityResult:
     accuracy: float
     per_class: dict[str, float | None]
     balanced: float
-    n_train: int
     network: Network
-    seed: int
-    kind: OwnerOnly = "owner-only"
     ece: float = math.nan
-    brier: float = math.nan
-    log_loss: float = math.nan
     confusion: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -192,64 +179,17 @@ class UtilityResult:
 
 @dataclass(frozen=True, slots=True)
 class UtilityReport:
-    """The same network trained on the release and on the real data, once for each seed.
+    """The same network trained on the release and on the real data, once a seed; owner-only.
 
     Attributes:
         synthetic: Results of training on the release.
         real: Results of training on the real data: what sharing the data itself would give.
-        kind: Always ``"owner-only"``.
         both: Results of training on the two together, where that was asked for.
     """
 
     synthetic: tuple[UtilityResult, ...]
     real: tuple[UtilityResult, ...]
-    kind: OwnerOnly = "owner-only"
     both: tuple[UtilityResult, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as JSON values, with means and spreads of the accuracies over the seeds."""
-        content: dict[str, Any] = {
-            "kind": self.kind,
-            "synthetic": _summary(self.synthetic),
-            "real": _summary(self.real),
-        }
-        return {**content, "both": _summary(self.both)} if self.both else content
-
-
-def utility(
-    train: Labelled,
-    test: Labelled,
-    *,
-    network: Network,
-    seed: int = 0,
-    epochs: int | None = None,
-    at_most: int | None = None,
-    device: str = "cpu",
-    encoder: Encoder | None = None,
-) -> UtilityResult:
-    """Train on one dataset, test on another; classes are matched by name.
-
-    Args:
-        train: What to train on; its classes are the ones that are learned.
-        test: The real test split.
-        network: ``"two-layer"`` for embeddings, one of the others for images.
-        seed: Of the training, and of the choice of rows.
-        epochs: Passes over the training set; None for the recipe's own number.
-        at_most: Train on so many rows, chosen at random, where there are more (paper, C.3).
-        device: Where the network is trained and tested: ``"cpu"`` or ``"cuda"``.
-        encoder: Of ``"discriminant"``: gives the features of images.
-
-    Raises:
-        InputError: The classes, the shapes or the arrays do not fit; see the message.
-        MissingExtra: Torch is not installed.
-    """
-    if at_most is not None and at_most < 1:
-        raise InputError(f"at_most must be at least 1, found {at_most}")
-    _check_fit(train, test)
-    used = train.at_most(at_most, seed)
-    options: dict[str, Any] = {"epochs": epochs, "device": device, "encoder": encoder}
-    classifier = fit(used, network=network, seed=seed, **options)
-    return score(classifier, test, train.classes, n_train=len(used.labels), seed=seed)
 
 
 def fit(
@@ -263,9 +203,21 @@ def fit(
     progress: EpochProgress | None = None,
     columns: NDArray[np.int64] | None = None,
 ) -> AnyClassifier:
-    """Train a network, and give it back; arguments and errors as of `utility`.
+    """Train a network.
 
-    ``columns`` are the features that a discriminant looks at; None: all.
+    Args:
+        train: What to train on; its classes are the ones that are learned.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
+        seed: Of the training.
+        epochs: Passes over the training set; None for the recipe's own number.
+        device: Where it is trained and tested: ``"cpu"`` or ``"cuda"``.
+        encoder: Of ``"discriminant"``: gives the features of images.
+        progress: Told after every epoch.
+        columns: The features that a discriminant looks at; None: all.
+
+    Raises:
+        InputError: There is no such network, or it has no encoder that it needs.
+        MissingExtra: Torch is not installed.
     """
     if network not in get_args(Network):
         raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
@@ -305,22 +257,13 @@ class ScoredClassifier(Protocol):
         ...
 
 
-def score(
-    classifier: ScoredClassifier,
-    test: Labelled,
-    classes: Sequence[str],
-    *,
-    n_train: int,
-    seed: int = 0,
-) -> UtilityResult:
+def score(classifier: ScoredClassifier, test: Labelled, classes: Sequence[str]) -> UtilityResult:
     """How well a trained network does on a test split; classes are matched by name.
 
     Args:
         classifier: The network.
         test: The real test split.
         classes: The names of the classes that it was trained on.
-        n_train: Rows it was trained on, for the record.
-        seed: Seed of its training, for the record.
 
     Raises:
         InputError: A class that it does not know, other shapes, or no rows.
@@ -330,7 +273,6 @@ def score(
         raise InputError("the test split has no rows")
     probabilities = classifier.probabilities(test.values)
     table = confusion(truth, probabilities.argmax(axis=1), len(classes))
-    sure = calibration(probabilities, truth)
     return UtilityResult(
         accuracy=float(np.trace(table) / len(truth)),
         per_class={
@@ -338,12 +280,8 @@ def score(
             for name, recall in zip(classes, recalls(table).tolist(), strict=True)
         },
         balanced=balanced_accuracy(table),
-        n_train=n_train,
         network=cast(Network, classifier.network),
-        seed=seed,
-        ece=sure.ece,
-        brier=sure.brier,
-        log_loss=sure.log_loss,
+        ece=calibration_error(probabilities, truth),
         confusion=tuple(tuple(map(int, row)) for row in table),
     )
 
@@ -382,7 +320,7 @@ def utility_report(
             trained on the release alone looks at no others. None: all.
 
     Raises:
-        InputError: As :func:`utility`; or there are no seeds.
+        InputError: The classes, the shapes or the arrays do not fit; or there are no seeds.
         MissingExtra: Torch is not installed.
     """
     if not seeds:
@@ -390,7 +328,7 @@ def utility_report(
     labels = match_classes(real.labels, real.classes, synthetic.classes)
     own = Labelled(real.values, labels, synthetic.classes)
     for each in (own, test):
-        _check_fit(synthetic, each)
+        require_fit(synthetic, each)
     sides = cast(tuple[TrainingSet, ...], ("synthetic", "real", "both")[: 3 if both else 2])
     results_by_side: dict[TrainingSet, list[UtilityResult]]
     results_by_side = {"synthetic": [], "real": [], "both": []}
@@ -402,9 +340,7 @@ def utility_report(
         model = fit(train, network=network, seed=seed, columns=columns, **options)
         if keep is not None:
             keep(side, seed, model)
-        results_by_side[side].append(
-            score(model, test, train.classes, n_train=len(train.labels), seed=seed)
-        )
+        results_by_side[side].append(score(model, test, train.classes))
     synthetics, reals, boths = (tuple(results) for results in results_by_side.values())
     return UtilityReport(synthetics, reals, both=boths)
 
@@ -430,7 +366,7 @@ def mean_and_spread(
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def _check_fit(train: Labelled, real: Labelled) -> None:
+def require_fit(train: Labelled, real: Labelled) -> None:
     """Refuse before the training what would be refused after it."""
     match_classes(real.labels, real.classes, train.classes)
     if train.values.shape[1:] != real.values.shape[1:]:
@@ -438,16 +374,8 @@ def _check_fit(train: Labelled, real: Labelled) -> None:
             f"the rows to train on have shape {train.values.shape[1:]}, the real ones "
             f"{real.values.shape[1:]}: use the same encoder, and images of one size and colour"
         )
-    if not len(real.labels):
-        raise InputError("the test split has no rows")
-
-
-def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
-    summary: dict[str, Any] = {}
-    for field, name in (("balanced", "balanced_accuracy"), ("accuracy", "accuracy")):
-        mean, spread = mean_and_spread(results, cast(ResultScore, field))
-        summary |= {name: mean, f"{name}_spread": spread}
-    return {**summary, "runs": [asdict(result) for result in results]}
+    if not len(train.labels) or not len(real.labels):
+        raise InputError(f"{len(train.labels)} rows to train on, {len(real.labels)} real ones")
 
 
 def _part(progress: EpochProgress, number: int, trainings: int) -> EpochProgress:

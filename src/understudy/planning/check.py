@@ -81,7 +81,7 @@ class SourceCheck:
             is its own unit.
         people: What the units are called, such as ``"patients"``; None: images.
         class_units: Units of each class.
-        class_shares: The same as sums count them (`understudy.core.types.UnitCounts`).
+        unit_counts: What a method is told of the units before a run.
         classes: Usable records of each class.
         shape: Of a record, as a run would read it; None where it could not be opened.
         problems: Everything that is wrong, what blocks a run first.
@@ -104,19 +104,14 @@ class SourceCheck:
     stored: str
     losses: Mapping[str, str]
     carried: Mapping[float, Mapping[str, ClassCapacity | None]]
+    unit_counts: UnitCounts
     people: str | None = None
     class_units: Mapping[str, int] = field(default_factory=dict)
-    class_shares: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """A line, for a notebook; the attributes have the rest."""
         messages = "; ".join(problem.message for problem in self.problems)
         return f"<SourceCheck {self.source}: {self.images:,} images. {messages or 'No problems'}>"
-
-    @property
-    def unit_counts(self) -> UnitCounts:
-        """What a method is told of the units before a run."""
-        return UnitCounts(self.units, sum(self.class_shares.values()) / max(1, len(self.classes)))
 
     @property
     def ready(self) -> bool:
@@ -200,13 +195,15 @@ def check_source(config: RunConfig) -> SourceCheck:
     if source is not None and source.kind == "images":
         source.shape = _shape_of(run, source.shape)
     tables = {} if source is None else _tables(run, source)
+    units = len(counted.units) or inspection.classes.total()
+    shares = _unit_shares(counted)
     return SourceCheck(
         source=config.data.source,
         images=inspection.classes.total(),
-        units=len(counted.units) or inspection.classes.total(),
+        units=units,
         people=people_of(column) if column is not None and counted.units else None,
         class_units=_class_units(counted),
-        class_shares=_class_shares(counted),
+        unit_counts=UnitCounts(units, sum(shares.values()) / max(1, len(shares))),
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
         stored=geometry.words,
@@ -217,7 +214,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems=tuple(problems),
         options=remedies,
         command=None if source is None or lone else command_line(config, remedies, EPSILONS[0]),
-        carried=_carried(tables, _class_shares(counted)),
+        carried=_carried(tables, shares),
     )
 
 
@@ -228,13 +225,15 @@ def _class_units(inspection: Inspection) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _class_shares(inspection: Inspection) -> dict[str, float]:
-    """Units of each class as sums count them: one of c classes as 1 / sqrt(c) in each."""
-    classes = Counter(unit for units in inspection.class_units.values() for unit in units)
-    shares: dict[str, float] = dict(inspection.classes)
-    for name, units in inspection.class_units.items():
-        shares[name] = sum(classes[unit] ** -0.5 for unit in units)
-    return dict(sorted(shares.items()))
+def _unit_shares(inspection: Inspection) -> dict[str, float]:
+    """Units of each class as sums count them (`understudy.privacy.sums.unit_weights`)."""
+    norms: Counter[str] = Counter()
+    for numbers in inspection.class_units.values():
+        norms.update({unit: number**2 for unit, number in numbers.items()})
+    shares: dict[str, float] = dict(sorted(inspection.classes.items()))
+    for name, numbers in inspection.class_units.items():
+        shares[name] = sum(number / norms[unit] ** 0.5 for unit, number in numbers.items())
+    return shares
 
 
 def _persons(

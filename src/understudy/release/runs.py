@@ -68,7 +68,8 @@ def list_runs(folder: str | Path = ".") -> list[RunSummary]:
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    if _is_run(folder):
+    files = RunPaths(folder)
+    if os.path.isfile(files.start) or os.path.isfile(files.release / "privacy.json"):
         yield folder
         return
     if depth == 0:
@@ -84,11 +85,6 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
         return
     for child in children:
         yield from _run_folders(Path(child), depth - 1)
-
-
-def _is_run(folder: Path) -> bool:
-    files = RunPaths(folder)
-    return os.path.isfile(files.start) or os.path.isfile(files.release / "privacy.json")
 
 
 def _summary(folder: Path) -> RunSummary:

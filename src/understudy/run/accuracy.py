@@ -145,7 +145,7 @@ def measure(
         accuracies.append(_accuracy(WORDS[network], report))
         if network == DISCRIMINANT and classifier is not None and features is not None:
             model = EncodedClassifier(features, classifier, pair[1].values.shape[1:])
-            statistics = score(model, pair[1], synthetic.classes, n_train=0)
+            statistics = score(model, pair[1], synthetic.classes)
             report = replace(report, synthetic=(statistics,))
             accuracies.append(replace(_accuracy(RELEASED_WORDS, report), released=True))
     return tuple(accuracies)

@@ -278,11 +278,10 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
 
 def require_room_of(prepared: Prepared) -> None:
     """Refuse a release of so many samples that this machine cannot hold it."""
-    context = prepared.context
-    shape: Shape | None = context.shape if len(context.shape) == 3 else None
-    if context.decoder is not None:
-        shape = context.decoder.shape
+    context, shape = prepared.context, prepared.released_shape
     dim = context.shape[0] if len(context.shape) == 1 else None
+    if shape is None and context.encoder is not None:
+        dim = context.encoder.dim
     # What is selected is at most what there is.
     pool = prepared.source if prepared.candidates is None else prepared.candidates
     count = context.count or len(pool)

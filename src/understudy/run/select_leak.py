@@ -41,7 +41,7 @@ _NEAR_PART = 0.25
 _ALONE = 0.01
 """Of private records, beside the others: a near-copy is as near to a single one as these."""
 
-_ASKED = 1_000  # private records, at most, whose nearest other private record is looked for
+_QUERIES = 1_000  # private records, at most, whose nearest other private record is looked for
 
 ATTACKED = "all candidates", "this release", "this release, by one who holds all candidates"
 """What is attacked: before the selection, after it, and with the rejected candidates at hand."""
@@ -95,12 +95,12 @@ def leak_of(
     if steering.held_out is not None:
         private = private.and_those_of(Fingerprints.of(steering.held_out.source))
         records = np.concatenate([records, steering.held_out.distance])
-    released = candidates.distance[indices]
-    copies = copies_of(prints.at(indices), released, private, records, names[-1])
-    if steering.measured is None or steering.calibrating is None:
+    rows = candidates.distance[indices]
+    copies = copies_of(prints.at(indices), rows, private, records, names[-1])
+    calibration, held_out = steering.calibrating, steering.measured
+    if held_out is None or calibration is None:
         return Leak((), copies)
-    known, measured = steering.calibrating, steering.measured
-    return Leak(attacks_on(candidates, indices, members, known, measured, names), copies)
+    return Leak(attacks_on(candidates, indices, members, calibration, held_out, names), copies)
 
 
 def attacks_on(
@@ -127,18 +127,18 @@ def attacks_on(
     """
     if min(len(rows.labels) for rows in (members, held_out, calibrating)) < _LEAST:
         return ()
-    asked = members.at(np.arange(len(members.labels))[some(len(members.labels), _MOST)])
+    targets = members.at(np.arange(len(members.labels))[some(len(members.labels), _MOST)])
     rejected = np.setdiff1d(np.arange(len(candidates.labels)), indices)
-    released, others = candidates.at(indices), candidates.at(rejected)
+    samples, others = candidates.at(indices), candidates.at(rejected)
     attacks = [
         (ATTACKED[0], BY_DISTANCE, candidates, calibrating),
-        (ATTACKED[1], BY_DISTANCE, released, calibrating),
+        (ATTACKED[1], BY_DISTANCE, samples, calibrating),
     ]
     if len(rejected):
-        attacks.append((ATTACKED[2], BY_REJECTED, released, others))
+        attacks.append((ATTACKED[2], BY_REJECTED, samples, others))
     return tuple(
-        _strongest(subject, attack, spaces, [asked, held_out], release, known)
-        for subject, attack, release, known in attacks
+        _strongest(subject, attack, spaces, [targets, held_out], release, reference)
+        for subject, attack, release, reference in attacks
     )
 
 
@@ -148,7 +148,7 @@ def _strongest(
     spaces: Sequence[str],
     sides: Sequence[EmbeddedRows],
     release: EmbeddedRows,
-    known: EmbeddedRows,
+    reference: EmbeddedRows,
 ) -> StatedAttack:
     """The largest result over both signs of the score and all spaces.
 
@@ -162,7 +162,7 @@ def _strongest(
     curves = []
     for field in fields:
         scores = [
-            by_distance_ratio(*(getattr(rows, field) for rows in (side, release, known)))
+            by_distance_ratio(*(getattr(rows, field) for rows in (side, release, reference)))
             for side in sides
         ]
         curves += [
@@ -234,11 +234,11 @@ def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:
         yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
 
 
-def _bits_to_others(private: Fingerprints, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+def _bits_to_others(private: Fingerprints, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """(k,) bits to the nearest of all others, mirrored or not, of some of the images."""
-    least = np.full(len(asked), 64, dtype=np.int64)
+    least = np.full(len(rows), 64, dtype=np.int64)
     for own in private.hashes.T:
-        for at, row in enumerate(asked.tolist()):
+        for at, row in enumerate(rows.tolist()):
             bits = np.bitwise_count(private.hashes[:, 0] ^ own[row])
             bits[row] = 64
             least[at] = min(least[at], int(bits.min()))
@@ -261,14 +261,14 @@ def copies_of(
     How often a private record is as near to another one says what chance gives.
     """
     exact = copied(samples.digests, private.digests)
-    asked = np.arange(len(private_embeddings))[some(len(private_embeddings), _ASKED)]
+    rows = np.arange(len(private_embeddings))[some(len(private_embeddings), _QUERIES)]
     distances, ratios = _two_nearest(embeddings, private_embeddings)
-    own, own_ratios = _two_nearest(private_embeddings[asked], private_embeddings, apart=True)
-    limit = _NEAR_PART * float(np.median(own))
+    gaps, gap_ratios = _two_nearest(private_embeddings[rows], private_embeddings, apart=True)
+    limit = _NEAR_PART * float(np.median(gaps))
     # The second nearest of two records is the nearest: none is alone beside it.
-    alone = float(np.quantile(own_ratios, _ALONE)) if len(private_embeddings) > 2 else 0.0
+    alone = float(np.quantile(gap_ratios, _ALONE)) if len(private_embeddings) > 2 else 0.0
     near = (distances < limit) | (ratios < alone)
-    usual = (own < limit) | (own_ratios < alone)
+    usual = (gaps < limit) | (gap_ratios < alone)
     words = (
         f"in the space of {space}, nearer to one private record, beside the next one, than 99 % of "
         "private records are, or at a quarter of the usual distance between them"
@@ -276,7 +276,7 @@ def copies_of(
     if samples.hashes.size:
         for hashes in samples.hashes.T:
             near |= nearest_hashes(hashes, private.hashes[:, 0])[1] <= NEAR_BITS
-        usual |= _bits_to_others(private, asked) <= NEAR_BITS
+        usual |= _bits_to_others(private, rows) <= NEAR_BITS
         words = (
             f"by a perceptual hash that differs in {NEAR_BITS} of 64 bits at most, mirrored or "
             f"not; or {words}"
@@ -291,7 +291,7 @@ def _two_nearest(
 ) -> tuple[Vector, Vector]:
     """(n,) the nearest distance, and over the second; ``apart``: queries are among the records."""
     first = 1 if apart else 0
-    rows, asked = clouds(records, queries)
-    distances = nearest_rows(asked, rows, min(2 + first, len(records)))[1]
+    record_cloud, query_cloud = clouds(records, queries)
+    distances = nearest_rows(query_cloud, record_cloud, min(2 + first, len(records)))[1]
     nearest, second = distances[:, min(first, distances.shape[1] - 1)], distances[:, -1]
     return nearest, nearest / np.maximum(second, 1e-12)

@@ -56,7 +56,7 @@ class SmallModelTraining:
     def train(
         self,
         kind: ModelKind,
-        trained: LabelledSet,
+        training_set: LabelledSet,
         held_out: LabelledSet,
         classes: int,
         seed: int,
@@ -70,8 +70,8 @@ class SmallModelTraining:
         if kind == "detector":
             validation = (held_out.images, held_out.truth)
             detector = train_detector(
-                trained.images,
-                trained.truth,
+                training_set.images,
+                training_set.truth,
                 classes=classes,
                 seed=seed,
                 epochs=self.epochs,
@@ -81,9 +81,9 @@ class SmallModelTraining:
                 progress=progress,
             )
             return TrainedModel(_state(detector), detector_ap50(detector, *validation))
-        best = self._classifier(self.network, trained, held_out, classes, seed, progress)
+        best = self._classifier(self.network, training_set, held_out, classes, seed, progress)
         if self.network == "resnet-in" and best.validation < DOUBTFUL:
-            plain = self._classifier("cnn", trained, held_out, classes, seed, progress)
+            plain = self._classifier("cnn", training_set, held_out, classes, seed, progress)
             if plain.validation >= best.validation + BETTER:
                 best = plain
         return best
@@ -91,15 +91,15 @@ class SmallModelTraining:
     def _classifier(
         self,
         network: ClassifierName,
-        trained: LabelledSet,
+        training_set: LabelledSet,
         held_out: LabelledSet,
         classes: int,
         seed: int,
         progress: Callable[[int, int], None],
     ) -> TrainedModel:
         classifier = train_on_images(
-            trained.images,
-            trained.labels,
+            training_set.images,
+            training_set.labels,
             classes=classes,
             network=network,
             width=_width(network),

@@ -46,8 +46,6 @@ class FormField:
     help: str
     kind: FieldKind
     choices: tuple[str, ...]
-    least: float | None
-    most: float | None
     default: str
     value: str
 
@@ -102,10 +100,8 @@ def _field(name: str, label: str, hint: Any, default: Any, values: Mapping[str, 
     missing = default is None or default is dataclasses.MISSING
     words = "" if missing or default is False else str(default)
     value = values.get(name, "")
-    least = option.least if kinds == [int] else None
-    most = option.most if kinds == [int] else None
     label = label.replace("_", " ")
-    return FormField(name, label, option.help, field_kind, choices, least, most, words, value)
+    return FormField(name, label, option.help, field_kind, choices, words, value)
 
 
 def form_options(

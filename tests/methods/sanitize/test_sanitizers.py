@@ -57,19 +57,15 @@ def part(count: int = 3) -> PhotoPart:
 
 
 @pytest.mark.parametrize("sanitizer", ALL, ids=lambda one: type(one).__name__)
-def test_a_sanitizer_gives_a_value_a_photo_and_an_image_of_it(sanitizer: Sanitizer) -> None:
+def test_a_sanitizer_gives_a_value_a_photo(sanitizer: Sanitizer) -> None:
     assert isinstance(sanitizer, Sanitizer)
     own = part()
     result = sanitizer.sanitize(own)
-    assert (result.kind, result.level) == (sanitizer.kind, sanitizer.level)
+    assert result.kind == sanitizer.kind
     assert len(result.values) == 3
-    assert result.drawn.shape == own.photos.shape
-    assert result.drawn.dtype == np.uint8
     assert not result.empty.any() or sanitizer.kind == "text"
     absent = PhotoPart(own.photos, np.zeros_like(own.mask), "dog")
-    nothing = sanitizer.sanitize(absent)
-    assert nothing.empty.all()
-    assert not nothing.drawn.any()
+    assert sanitizer.sanitize(absent).empty.all()
 
 
 @pytest.mark.parametrize("sanitizer", ALL, ids=lambda one: type(one).__name__)
@@ -82,7 +78,6 @@ def test_nothing_outside_of_the_part_changes_what_is_sent(
     other = PhotoPart(np.where(own.mask[..., None], own.photos, rest), own.mask, "dog")
     one, two = sanitizer.sanitize(own), sanitizer.sanitize(other)
     np.testing.assert_array_equal(one.values, two.values)
-    np.testing.assert_array_equal(one.drawn, two.drawn)
 
 
 def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
@@ -93,7 +88,6 @@ def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
     assert (snapped.values % 16 == 0).all()
     assert (snapped.values[:, :2] <= tight[:, :2]).all()
     assert (snapped.values[:, 2:] >= tight[:, 2:]).all()
-    assert (snapped.drawn[own.mask] == 255).all()
     odd = BoxSanitizer(20).sanitize(own).values
     assert odd.max() <= SIDE
 
@@ -116,7 +110,6 @@ def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_ther
     assert (result.values[:, 2:] == 0).all()
     dark = result.values[:, 0, :2].astype(int)
     assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
-    assert ((result.drawn > 0).any(axis=3).sum(axis=(1, 2)) == 2).all()
 
 
 class BrightestPixel:

@@ -128,7 +128,7 @@ class DissimilarityHook:
     def __call__(self, network: Any, args: tuple[Any, ...], options: Any, output: Any) -> Any:
         """The output of a call of the network, as `register_forward_hook` gives and takes it."""
         whole = output[0] if isinstance(output, tuple) else output.sample
-        free, bound = whole.float().chunk(2) if self._guided else (None, whole.float())
+        free, bound = whole.float().chunk(2) if self._guidance > 1 else (None, whole.float())
         latents, share = args[0][-len(bound) :].float(), self._signal_share(args[1])
         prediction = bound if free is None else free + self._guidance * (bound - free)
         near = self._given.nearest(self._guess(latents, prediction, share))
@@ -145,10 +145,6 @@ class DissimilarityHook:
             return (whole, *output[1:])
         output.sample = whole
         return output
-
-    @property
-    def _guided(self) -> bool:
-        return self._guidance > 1
 
     def _signal_share(self, time: Any) -> float:
         """Of the signal in the square of a latent at a time step: alpha-bar."""

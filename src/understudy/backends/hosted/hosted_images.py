@@ -180,14 +180,10 @@ class HostedGenerator(HostedModel):
             raise UnusableReply("no image") from error
         if (height, width) != self.shape[:2]:
             raise self.client.failed(
-                f"gives images of {height}x{width} (height x width), not {self._shape_words}: "
-                f"?size={height}x{width}"
+                f"gives images of {height}x{width} (height x width), not "
+                f"{self.shape[0]}x{self.shape[1]}: ?size={height}x{width}"
             )
         return file
-
-    @property
-    def _shape_words(self) -> str:
-        return f"{self.shape[0]}x{self.shape[1]}"
 
     def _pixels(self, files: list[bytes]) -> Images:
         images = np.empty((len(files), *self.shape), dtype=np.uint8)

@@ -2,7 +2,6 @@
 
 SpinML, section 3.2: L0 sends text alone, L1 a feature (edges, a pose, a box), L2 the segment;
 section 5.5: the segment with noise. Not one of them is differentially private; `noisy_maps` is.
-A sanitizer gives what is sent, and an image of it: what a preview shows, what attacks read.
 Other packages add theirs by entry points of the group ``understudy.sanitizers``.
 """
 
@@ -33,7 +32,7 @@ from understudy.methods.sanitize.wire_items import (
     PoseItem,
     TargetItem,
 )
-from understudy.steps.hints import LIMBS, edges, skeleton
+from understudy.steps.hints import LIMBS, edges
 
 POSE_MARGIN = 1.2  # sides of the square that a pose is looked for in, in sides of the object's box
 
@@ -66,18 +65,13 @@ class Sanitized:
     Attributes:
         kind: ``"text"``, ``"box"``, ``"pose"``, ``"edges"`` or ``"segment"``; another package's
             sanitizer may have another.
-        level: 0, 1 or 2.
         values: One array a photo in its first axis: boxes (n, 4), poses (n, k, 3), edges
             (n, height, width) bool, segments (n, height, width, channels) uint8; (n, 0) of text.
-        drawn: (n, height, width, channels) uint8: an image of the same, black where nothing is
-            sent.
         empty: (n,) bool: photos of which nothing can be sent, for the object is not in them.
     """
 
     kind: str
-    level: int
     values: NDArray[Any]
-    drawn: Images
     empty: NDArray[np.bool_]
 
 
@@ -112,10 +106,7 @@ class TextSanitizer:
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """Nothing."""
-        count = len(part.photos)
-        return Sanitized(
-            self.kind, self.level, np.zeros((count, 0)), np.zeros_like(part.photos), _none(part)
-        )
+        return Sanitized(self.kind, np.zeros((len(part.photos), 0)), _none(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +128,12 @@ class BoxSanitizer:
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, 4) float32: left, top, right, bottom in pixels."""
         boxes = np.zeros((len(part.photos), 4), dtype=np.float32)
-        drawn = np.zeros_like(part.photos)
         height, width = part.mask.shape[1:]
-        for box, image, mask in zip(boxes, drawn, part.mask, strict=True):
+        for box, mask in zip(boxes, part.mask, strict=True):
             if mask.any():
                 box[[1, 3]] = self._sides(mask.any(axis=1), height)
                 box[[0, 2]] = self._sides(mask.any(axis=0), width)
-                left, top, right, bottom = box.astype(np.int64)
-                image[top:bottom, left:right] = 255
-        return Sanitized(self.kind, self.level, boxes, drawn, _none(part))
+        return Sanitized(self.kind, boxes, _none(part))
 
     def _sides(self, along: NDArray[np.bool_], side: int) -> tuple[int, int]:
         pixels = np.flatnonzero(along)
@@ -176,8 +164,7 @@ class EdgesSanitizer:
         """(n, height, width) bool, True on an edge."""
         alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         lines = (edges(alone, sigma=self.sigma) > 0) & part.mask
-        drawn = np.repeat(lines[..., None], part.photos.shape[3], axis=3).astype(np.uint8) * 255
-        return Sanitized(self.kind, self.level, lines, drawn, _none(part))
+        return Sanitized(self.kind, lines, _none(part))
 
 
 _MIDDLES = {"head": ("nose",), "neck": ("left shoulder", "right shoulder")}
@@ -186,13 +173,13 @@ _MIDDLES = {"head": ("nose",), "neck": ("left shoulder", "right shoulder")}
 
 def skeleton_of(keypoints: Sequence[str]) -> str | None:
     """The first of `LIMBS` whose keypoints a model finds, or the middle of which; None: none."""
-    return next((name for name in LIMBS if not _lacking(name, keypoints)), None)
+    return next((name for name in LIMBS if not _keypoint_gaps(name, keypoints)), None)
 
 
-def _lacking(name: str, keypoints: Sequence[str]) -> list[str]:
+def _keypoint_gaps(name: str, keypoints: Sequence[str]) -> list[str]:
     """The keypoints of a skeleton that a model neither finds nor has the ends of."""
-    known = {*keypoints, *(n for n, ends in _MIDDLES.items() if set(ends) <= set(keypoints))}
-    return [one for one in SKELETONS[name] if one not in known]
+    middles = {name for name, ends in _MIDDLES.items() if set(ends) <= set(keypoints)}
+    return [one for one in SKELETONS[name] if one not in {*keypoints, *middles}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +190,7 @@ class PoseSanitizer:
 
     Attributes:
         skeleton: ``"person"`` or ``"dog"``, whose keypoints are sent, in the order of `SKELETONS`;
-            None: all of the estimator's, which are drawn as points.
+            None: all of the estimator's.
     """
 
     kind: ClassVar[str] = "pose"
@@ -218,10 +205,10 @@ class PoseSanitizer:
             raise ConfigError(
                 f"there is no skeleton {self.skeleton!r}: skeletons are {', '.join(LIMBS)}"
             )
-        if self.skeleton and (lacking := _lacking(self.skeleton, self.estimator.keypoints)):
+        if self.skeleton and (gaps := _keypoint_gaps(self.skeleton, self.estimator.keypoints)):
             raise ConfigError(
                 f"{self.estimator.name} has no keypoints for the skeleton {self.skeleton!r}: it "
-                f"lacks {', '.join(lacking)}"
+                f"lacks {', '.join(gaps)}"
             )
 
     @property
@@ -237,22 +224,19 @@ class PoseSanitizer:
             if len(people) and part.mask[row].any():
                 best = self.surest(people)
                 inside = (best[:, :2] >= 0).all(axis=1) & (best[:, :2] <= (width, height)).all(1)
-                sent = (best[:, 2] >= self.certainty) & inside
-                points[row][sent] = np.column_stack([best[sent, :2], np.ones(sent.sum())])
-        drawn = np.stack([self._drawn(one, part.photos.shape[1:]) for one in points])
-        return Sanitized(
-            self.kind, self.level, points, drawn, np.asarray(~points[..., 2].any(axis=1))
-        )
+                sure = (best[:, 2] >= self.certainty) & inside
+                points[row][sure] = np.column_stack([best[sure, :2], np.ones(sure.sum())])
+        return Sanitized(self.kind, points, np.asarray(~points[..., 2].any(axis=1)))
 
     def people(self, part: PhotoPart) -> list[NDArray[np.float32]]:
         """The poses in each photo (people, keypoints, 3): x and y in its pixels, and a score."""
         alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         size = np.array(part.mask.shape[:0:-1])
         cuts = [square_about(mask) for mask in part.mask]
-        shown = np.stack([*map(_enlarged, alone, cuts)]) if cuts else alone
+        squares = np.stack([*map(_enlarged, alone, cuts)]) if cuts else alone
         return [
             np.concatenate([one[..., :2] * (side / size) + (left, top), one[..., 2:]], axis=-1)
-            for (left, top, side), one in zip(cuts, self.estimator.pose(shown), strict=True)
+            for (left, top, side), one in zip(cuts, self.estimator.pose(squares), strict=True)
         ]
 
     def surest(self, people: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -268,22 +252,14 @@ class PoseSanitizer:
             rows.append([*ends[:, :2].mean(axis=0), ends[:, 2].min()])
         return np.array(rows, dtype=np.float32)
 
-    def _drawn(self, points: NDArray[np.float32], shape: tuple[int, ...]) -> Images:
-        if self.skeleton is not None and shape[2] == 3:
-            return skeleton(points, self.slots, self.skeleton, (shape[0], shape[1]))
-        image = np.zeros(shape, dtype=np.uint8)
-        at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), (shape[1] - 1, shape[0] - 1))
-        image[at[:, 1], at[:, 0]] = 255
-        return image
-
 
 def square_about(mask: NDArray[np.bool_]) -> tuple[float, float, float]:
     """Left, top and side, in pixels, of a square about what a mask shows, with a margin.
 
     About the whole, where it shows nothing.
     """
-    shown = mask if mask.any() else np.ones_like(mask)
-    down, across = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
+    area = mask if mask.any() else np.ones_like(mask)
+    down, across = (np.flatnonzero(area.any(axis=axis)) for axis in (1, 0))
     side = POSE_MARGIN * max(down[-1] - down[0], across[-1] - across[0], 1)
     middle_x, middle_y = (across[0] + across[-1] + 1) / 2, (down[0] + down[-1] + 1) / 2
     return middle_x - side / 2, middle_y - side / 2, side
@@ -312,11 +288,8 @@ class SegmentSanitizer:
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, height, width, channels) uint8; 127 outside of the part."""
-        inside = part.mask[..., None]
-        values = np.where(inside, part.photos, np.uint8(FILL))
-        return Sanitized(
-            self.kind, self.level, values, np.where(inside, values, np.uint8(0)), _none(part)
-        )
+        values = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
+        return Sanitized(self.kind, values, _none(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +342,7 @@ def _none(part: PhotoPart) -> NDArray[np.bool_]:
     return np.asarray(~part.mask.any(axis=(1, 2)))
 
 
-def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
+def items_of(message: Sanitized, part: PhotoPart, number: int) -> list[Item]:
     """What is sent of a part as items of the wire, one a photo; photos without it have none.
 
     ``number`` of the part in the request: 0 is the background.
@@ -380,22 +353,22 @@ def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
     """
     side = part.photos.shape[1]
     make: Mapping[str, Callable[[int], Item]] = {
-        "box": lambda row: BoxItem.of(number, side, sanitized.values[row]),
-        "pose": lambda row: PoseItem.of(number, side, sanitized.values[row]),
-        "edges": lambda row: EdgesItem.of(number, sanitized.values[row]),
+        "box": lambda row: BoxItem.of(number, side, message.values[row]),
+        "pose": lambda row: PoseItem.of(number, side, message.values[row]),
+        "edges": lambda row: EdgesItem.of(number, message.values[row]),
         "segment": lambda row: (
-            TargetItem.of(number, sanitized.values[row], part.mask[row])
+            TargetItem.of(number, message.values[row], part.mask[row])
             if number
-            else BackgroundItem.of(sanitized.values[row])
+            else BackgroundItem.of(message.values[row])
         ),
     }
-    if sanitized.kind == "text":
+    if message.kind == "text":
         return []
-    if sanitized.kind not in make:
+    if message.kind not in make:
         raise InputError(
-            f"the wire has no item for {sanitized.kind!r}; it has {', '.join(sorted(make))}"
+            f"the wire has no item for {message.kind!r}; it has {', '.join(sorted(make))}"
         )
-    return [make[sanitized.kind](int(row)) for row in np.flatnonzero(~sanitized.empty)]
+    return [make[message.kind](int(row)) for row in np.flatnonzero(~message.empty)]
 
 
 def load_sanitizer(name: str, **options: Any) -> Sanitizer:
@@ -408,8 +381,8 @@ def load_sanitizer(name: str, **options: Any) -> Sanitizer:
     """
     registration = registration_of(SANITIZERS, name, "sanitizer", ConfigError)
     if registration is None:
-        known = ", ".join(sorted(registered(SANITIZERS)))
-        raise ConfigError(f"there is no sanitizer {name!r}; there are {known}")
+        names = ", ".join(sorted(registered(SANITIZERS)))
+        raise ConfigError(f"there is no sanitizer {name!r}; there are {names}")
     make: Callable[..., object] = registration.load("sanitizer", ConfigError)
     try:
         sanitizer = make(**options)

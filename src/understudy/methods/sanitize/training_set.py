@@ -105,7 +105,7 @@ class ModelTraining(Protocol):
     def train(
         self,
         kind: ModelKind,
-        trained: LabelledSet,
+        training_set: LabelledSet,
         held_out: LabelledSet,
         classes: int,
         seed: int,

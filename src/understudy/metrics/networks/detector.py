@@ -138,5 +138,5 @@ def detector_ap50(detector: BoxNetwork, images: Images, truth: Sequence[Found]) 
         InputError: No images, or not as many truths.
     """
     names = [str(label) for label in range(detector.classes)]
-    precision = average_precision(detector.detect(images, certainty=0.01), truth, names).mean
+    precision = average_precision(detector.detect(images, certainty=0.01), truth, names)
     return 0.0 if math.isnan(precision) else precision
