@@ -75,6 +75,25 @@ def test_energies_say_the_angle_of_stripes_and_not_their_phase() -> None:
     assert spread < 0.05
 
 
+def test_energies_change_as_their_gradient_says() -> None:
+    """The way back of the wavelets is written by hand: it is held against differences."""
+    rng = np.random.default_rng(0)
+    planes, direction, weights = (
+        torch.from_numpy(rng.normal(0, 0.2, shape).astype(np.float32))
+        for shape in [(2, 32, 32), (2, 32, 32), (2, 24, 8, 8)]
+    )
+
+    def weighted(at: torch.Tensor) -> torch.Tensor:
+        return (transform.energies(at, 3) * weights).sum(dtype=torch.float64)
+
+    planes.requires_grad_(True)
+    weighted(planes).backward()
+    with torch.no_grad():
+        change = weighted(planes + 1e-3 * direction) - weighted(planes - 1e-3 * direction)
+        slope = (planes.grad * direction).sum()
+    assert float(slope) == pytest.approx(float(change) / 2e-3, rel=1e-3)
+
+
 def test_a_histogram_says_which_levels_values_are_near_and_not_where() -> None:
     levels = np.linspace(0.0, 1.0, 5)
     values = torch.tensor([[[[0.0, 0.25, 0.25, 0.375]]], [[[0.375, 0.25, 0.0, 0.25]]]])

@@ -171,6 +171,18 @@ def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any
         assert nearest == label
 
 
+def test_a_number_that_hardly_varies_may_be_missed_a_little(tmp_path: Any) -> None:
+    """Else a search attends to what is the same in all images, and to nothing else."""
+    records, _, _ = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    deviations = np.sqrt(np.diag(gaussian.covariance))
+    assert deviations[10:20].max() < 0.2
+    misses = np.linalg.norm(gaussian.metric, axis=0)  # the distance of a miss of 1
+    assert misses.max() < 1 / 0.3
+    np.testing.assert_allclose(1 / misses[20:], np.hypot(deviations[20:], 0.3), rtol=0.1)
+
+
 def test_numbers_of_colour_are_left_out_where_there_is_none(tmp_path: Any) -> None:
     records, _, _ = clouds()
     records.values[:, 10:20] = 0.0

@@ -55,6 +55,7 @@ _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averaged
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
+_LEAST_MISS = 0.3  # of the deviation of public images: what a number's target may be missed by
 _DECODED = 512  # samples that are drawn together
 _MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
 
@@ -141,13 +142,14 @@ class TiedGaussian:
 
     @property
     def metric(self) -> Vector:
-        """(d, d): the Mahalanobis distance of the covariance, whose least correlations are raised.
+        """(d, d): the Mahalanobis distance of the covariance, and of a little of public images'.
 
-        So an image's numbers may miss their targets where the class varies anyway.
+        So an image's numbers may miss their targets where the class varies anyway, and a little
+        where it does not: else a search would attend to numbers that are the same in all images,
+        and hardly to those that tell classes apart.
         """
-        scale = 1 / np.sqrt(np.diag(self.covariance))
-        values, axes = np.linalg.eigh(self.covariance * scale[:, None] * scale)
-        return np.asarray((axes / np.sqrt(np.maximum(values, 0.05))).T * scale)
+        values, axes = np.linalg.eigh(self.covariance)
+        return np.asarray((axes / np.sqrt(np.maximum(values, 0) + _LEAST_MISS**2)).T)
 
     def draw(self, labels: Labels, rng: np.random.Generator) -> tuple[Vector, Vector]:
         """A point of each class, (n, d), and its widths, (n, blocks).
