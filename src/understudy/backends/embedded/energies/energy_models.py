@@ -36,7 +36,7 @@ MOST_SIDE = 256
 
 _CALL = 64  # images encoded at once
 _MATCHED = 64  # images searched for at once
-_STEPS = 80  # of Adam (Kingma and Ba 2015)
+_STEPS = 100  # of Adam (Kingma and Ba 2015)
 _RATE, _LAST_RATE = 0.15, 1e-3
 _BETAS = (0.9, 0.99)
 _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
