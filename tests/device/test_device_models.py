@@ -9,14 +9,13 @@ from tests.methods.sanitize.painted_world import SIDE
 
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions
 from understudy.core.errors import RunError, WireError
+from understudy.device.home_training import stratified_folds, train_here
 from understudy.device.installed_models import (
     DeviceModel,
     model_index,
     model_path,
     offer_model,
     roll_back,
-    stratified_folds,
-    train_here,
 )
 from understudy.device.photo_store import labelled_photos
 

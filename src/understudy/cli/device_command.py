@@ -87,7 +87,7 @@ def train_command(
     install: _Install = False,
 ) -> None:
     """Train a classifier here, on your labelled photos. Nothing leaves."""
-    from understudy.device.installed_models import train_here
+    from understudy.device.home_training import train_here
 
     result = train_here(_home(home), epochs=epochs, seed=seed, wish=install, report=typer.echo)
     _say_model(result)
