@@ -140,6 +140,15 @@ def test_what_needs_no_model_imports_none(
     assert ended.stdout.splitlines()[-1] == "loaded: []"
 
 
+def test_a_device_says_what_left_it_without_pytorch() -> None:
+    """It is an extra: of a device, only training and models of its own need it."""
+    modules = ("device.disclosures", "device.outbox", "device.photo_store", "web.device_pages")
+    code = "".join(f"import understudy.{module}\n" for module in modules)
+    code += f"import sys; print('loaded:', sorted({set(MODELS)} & set(sys.modules)))\n"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "loaded: []"
+
+
 def test_a_picture_from_a_text_needs_neither_diffusers_nor_transformers(tmp_path: Path) -> None:
     """They take longer to import than sixteen pictures to draw."""
     pytest.importorskip("diffusers")
