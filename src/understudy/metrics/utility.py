@@ -156,6 +156,7 @@ class UtilityResult:
         ece: Expected calibration error with 15 bins, in [0, 1]; 0: as often right as it is sure.
         confusion: How often each class (row) was taken for each (column), in the order of
             ``per_class``.
+        kind: What stands beside the figures wherever they are written.
     """
 
     accuracy: float
@@ -164,6 +165,7 @@ class UtilityResult:
     network: Network
     ece: float = math.nan
     confusion: tuple[tuple[int, ...], ...] = ()
+    kind: Literal["owner-only"] = "owner-only"
 
     @property
     def majority(self) -> float:
