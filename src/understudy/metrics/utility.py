@@ -192,6 +192,7 @@ class UtilityReport:
     synthetic: tuple[UtilityResult, ...]
     real: tuple[UtilityResult, ...]
     both: tuple[UtilityResult, ...] = ()
+    kind: Literal["owner-only"] = "owner-only"
 
 
 def fit(
