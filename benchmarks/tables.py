@@ -121,4 +121,4 @@ def utility(
     """Train on one dataset, on ``at_most`` rows, and test on another."""
     rows = train.at_most(at_most, seed)
     model = fit(rows, network=network, seed=seed, epochs=epochs, device=device, encoder=encoder)
-    return score(model, test, train.classes)
+    return score(model, test, train.classes, n_train=len(rows.labels))

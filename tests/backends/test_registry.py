@@ -66,17 +66,29 @@ def test_a_plugin_needs_no_change_here(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "code", "model", "words"),
+    ("family", "module", "code", "model", "words"),
     [
-        ("toy", PLUGIN, load_decoder, "is no decoder: it gave a str without name, dim"),
-        ("empty", "backend = object()", load_encoder, "lacks the method models"),
-        ("embedded", PLUGIN, load_encoder, r"by toy_plugin \(toy_plugin:backend\) and understudy"),
+        (
+            "toy",
+            "toy_plugin",
+            PLUGIN,
+            load_decoder,
+            "is no decoder: it gave a str without name, dim",
+        ),
+        ("empty", "empty_plugin", "backend = object()", load_encoder, "lacks the method models"),
+        (
+            "embedded",
+            "toy_plugin",
+            PLUGIN,
+            load_encoder,
+            r"by toy_plugin \(toy_plugin:backend\) and understudy",
+        ),
     ],
 )
 def test_what_a_plugin_gives_is_checked_and_takes_over_no_family(
-    site: Path, family: str, code: str, model: Callable[..., Any], words: str
+    site: Path, family: str, module: str, code: str, model: Callable[..., Any], words: str
 ) -> None:
-    install(site, family, f"{'empty' if family == 'empty' else 'toy'}_plugin", code)
+    install(site, family, module, code)
     with pytest.raises(BackendError, match=words):
         model(f"{family}:mean", shape=(2, 2, 1))
 

@@ -38,6 +38,13 @@ def test_the_calibration_error_is_the_published_one(bins: int) -> None:
         assert found == pytest.approx(published_ece(each, truth, bins), abs=1e-9)
 
 
+def test_confusion_is_that_of_scikit_learn() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    p, truth = answers()
+    said = p.argmax(axis=1)
+    assert np.array_equal(confusion(truth, said, 5), metrics.confusion_matrix(truth, said))
+
+
 def test_an_honest_classifier_is_calibrated_and_a_boastful_one_is_not() -> None:
     p, truth = answers(20_000)
     assert calibration_error(p, truth) < 0.02

@@ -30,14 +30,16 @@ def cloud(n: int, seed: int, names: tuple[str, ...] = NAMES, spread: float = 1.0
 
 
 def trained_score(train: Labelled, test: Labelled) -> UtilityResult:
-    return score(fit(train, network="two-layer"), test, train.classes)
+    model = fit(train, network="two-layer")
+    return score(model, test, train.classes, n_train=len(train.labels))
 
 
 def test_learned_and_scored_by_the_names_of_classes_and_not_by_their_index() -> None:
     test = cloud(600, 2, ("eel", "cat", "dog"))
     result = trained_score(cloud(1000, 1), test)
     assert result.accuracy > 0.95
-    assert result.network == "two-layer"
+    assert result.kind == "owner-only"
+    assert (result.n_train, result.network) == (1000, "two-layer")
     assert set(result.per_class) == set(NAMES)
     assert result.balanced == pytest.approx(np.mean([v for v in result.per_class.values() if v]))
 
@@ -94,7 +96,9 @@ def test_training_on_both_and_keeping_the_classifiers() -> None:
     assert both == pytest.approx((one + two) / 2, abs=1e-5)  # as many rows of each
     alone = utility_report(release, real, test, **options)
     assert (alone.synthetic, alone.real, alone.both) == (report.synthetic, report.real, ())
-    again = score(kept[1][2], test, release.classes)
+    assert [r.n_train for r in report.both] == [600, 600]
+    assert {r.n_train for r in (*report.synthetic, *report.real)} == {300}
+    again = score(kept[1][2], test, release.classes, n_train=300)
     assert again == report.real[0]
 
 

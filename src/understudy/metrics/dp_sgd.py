@@ -157,7 +157,7 @@ def _trained(
     seconds = time.perf_counter() - start
     _, optimiser, loader = wrapped
     return DpSgd(
-        score(classifier, tests, rows.classes),
+        score(classifier, tests, rows.classes, n_train=len(rows.labels)),
         epsilon=spent,
         delta=asked.delta,
         noise=float(optimiser.noise_multiplier),

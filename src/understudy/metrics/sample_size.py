@@ -64,7 +64,7 @@ def accuracy_by_size(
     for size, count in zip(sizes, passes, strict=True):
         part, part_progress = train.at_most(size), _after(progress, done, whole)
         model = fit(part, network=network, epochs=count, progress=part_progress)
-        results.append(score(model, test, train.classes))
+        results.append(score(model, test, train.classes, n_train=size))
         done += count
     return tuple(results)
 

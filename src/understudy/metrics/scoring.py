@@ -61,13 +61,17 @@ def calibration_error(probabilities: NDArray[Any], truth: Labels, *, bins: int =
         bins: Of equal width; a bin holds its upper end and not its lower one, as in the paper.
 
     Raises:
-        InputError: No rows, no label for each, or rows that are no probabilities.
+        InputError: No rows, no label for each, rows that are no probabilities, or no bins.
     """
     p = np.asarray(probabilities, dtype=np.float64)
     if p.ndim != 2 or not len(p) or truth.shape != (len(p),):
         raise InputError(f"a label a row: probabilities {p.shape}, labels {truth.shape}")
     if not (p >= -1e-6).all() or not np.allclose(p.sum(axis=1), 1, atol=1e-4):
         raise InputError("these are no probabilities: a row of them is not below 0 and sums to 1")
+    if not 0 <= truth.min() <= truth.max() < p.shape[1]:
+        raise InputError(f"labels must be in 0..{p.shape[1] - 1}")
+    if bins < 1:
+        raise InputError(f"bins must be 1 or more, found {bins}")
     sure, right = p.max(axis=1), p.argmax(axis=1) == truth
     place = np.clip(np.ceil(sure * bins).astype(np.int64) - 1, 0, bins - 1)
     excess = np.bincount(place, weights=sure - right, minlength=bins)

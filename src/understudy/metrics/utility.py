@@ -156,6 +156,7 @@ class UtilityResult:
         ece: Expected calibration error with 15 bins, in [0, 1]; 0: as often right as it is sure.
         confusion: How often each class (row) was taken for each (column), in the order of
             ``per_class``.
+        n_train: Rows it was trained on; 0: not known.
         kind: What stands beside the figures wherever they are written.
     """
 
@@ -165,6 +166,7 @@ class UtilityResult:
     network: Network
     ece: float = math.nan
     confusion: tuple[tuple[int, ...], ...] = ()
+    n_train: int = 0
     kind: Literal["owner-only"] = "owner-only"
 
     @property
@@ -260,13 +262,16 @@ class ScoredClassifier(Protocol):
         ...
 
 
-def score(classifier: ScoredClassifier, test: Labelled, classes: Sequence[str]) -> UtilityResult:
+def score(
+    classifier: ScoredClassifier, test: Labelled, classes: Sequence[str], *, n_train: int = 0
+) -> UtilityResult:
     """How well a trained network does on a test split; classes are matched by name.
 
     Args:
         classifier: The network.
         test: The real test split.
         classes: The names of the classes that it was trained on.
+        n_train: Rows it was trained on, for the record; 0: not known.
 
     Raises:
         InputError: A class that it does not know, other shapes, or no rows.
@@ -286,6 +291,7 @@ def score(classifier: ScoredClassifier, test: Labelled, classes: Sequence[str]) 
         network=cast(Network, classifier.network),
         ece=calibration_error(probabilities, truth),
         confusion=tuple(tuple(map(int, row)) for row in table),
+        n_train=n_train,
     )
 
 
@@ -343,7 +349,7 @@ def utility_report(
         model = fit(train, network=network, seed=seed, columns=columns, **options)
         if keep is not None:
             keep(side, seed, model)
-        results_by_side[side].append(score(model, test, train.classes))
+        results_by_side[side].append(score(model, test, train.classes, n_train=len(train.labels)))
     synthetics, reals, boths = (tuple(results) for results in results_by_side.values())
     return UtilityReport(synthetics, reals, both=boths)
 
