@@ -124,10 +124,10 @@ def audit_by_pairs(
             tally.add(findings)
             progress(1)
     bound_confidence, _ = shared_confidence(confidence, _PAIR_CLAIMS)
-    learned = learned_scores(np.stack(black[0]), np.stack(black[1]))
+    scores = learned_scores(np.stack(black[0]), np.stack(black[1]))
     bounds = {
         "white box": _bound(bench, np.array(white[0]), np.array(white[1]), bound_confidence),
-        "black box": _bound(bench, *learned, bound_confidence),
+        "black box": _bound(bench, *scores, bound_confidence),
     }
     diverged_runs = (diverged[0], len(white[0])), (diverged[1], len(white[1]))
     return tally.findings(bounds, diverged_runs, _PAIR_CLAIMS, confidence)
@@ -191,12 +191,12 @@ def audit_by_canaries(
 
 
 def _crafted(
-    bench: Bench, known: InMemorySource, inside: NDArray[np.bool_], number: int
+    bench: Bench, records: InMemorySource, inside: NDArray[np.bool_], number: int
 ) -> CandidateRecords:
     """Canaries of one run."""
     seed = 2 * (bench.seed + number)
-    canary_records = outliers(known, len(inside), seed)
-    replacements = outliers(known, len(inside), seed + 1) if _replaces(bench) else None
+    canary_records = outliers(records, len(inside), seed)
+    replacements = outliers(records, len(inside), seed + 1) if _replaces(bench) else None
     return CandidateRecords(canary_records, replacements, inside)
 
 
@@ -205,11 +205,11 @@ def _replaces(bench: Bench) -> bool:
 
 
 def _findings_of_replay(
-    bench: Bench, observed: ObservedRun, known: InMemorySource, candidates: CandidateRecords
+    bench: Bench, observed: ObservedRun, records: InMemorySource, candidates: CandidateRecords
 ) -> ReplayFindings | None:
     """The findings of a replay; None where it diverged."""
     try:
-        return replay(bench, observed, known, candidates)
+        return replay(bench, observed, records, candidates)
     except ReplayDiverged:
         return None
 

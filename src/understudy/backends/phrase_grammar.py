@@ -86,46 +86,54 @@ class PhraseGrammar:
     def __post_init__(self) -> None:
         if not self.slots or not self.templates or not self.prompts:
             raise ConfigError("a phrase grammar needs slots, templates and prompts")
-        known: dict[str, set[str]] = {}
+        values_of: dict[str, set[str]] = {}
         for slot in self.slots:
             for value, phrases in slot.values.items():
                 if isinstance(phrases, str) or not phrases:
                     raise ConfigError(f"slot {slot.name}: {value} needs a list of phrases")
             if not slot.values:
                 raise ConfigError(f"slot {slot.name} has no values")
-            _check(f"slot {slot.name}", slot.needs, slot.when, known)
-            known.setdefault(slot.name, set()).update(slot.values)
+            _check(f"slot {slot.name}", slot.needs, slot.when, values_of)
+            values_of.setdefault(slot.name, set()).update(slot.values)
         for template in self.templates:
             if not template.text.strip():
                 raise ConfigError("a template of captions is empty")
-            _check(f"template {template.text!r}", open_slots([template.text]), template.when, known)
+            _check(
+                f"template {template.text!r}", open_slots([template.text]), template.when, values_of
+            )
         for prompt in self.prompts:
             if "{}" not in prompt:
                 raise ConfigError(f"prompt {prompt!r} lacks the place {{}} of its phrase")
 
-    def asks(self, slot: Slot, known: AttributeValues) -> bool:
+    def asks(self, slot: Slot, attributes: AttributeValues) -> bool:
         """Whether a slot is to be decided, given the values that are known so far."""
-        return slot.name not in known and fits(slot.when, known) and slot.needs <= known.keys()
+        return (
+            slot.name not in attributes
+            and fits(slot.when, attributes)
+            and slot.needs <= attributes.keys()
+        )
 
-    def fill(self, text: str, known: AttributeValues) -> str:
+    def fill(self, text: str, attributes: AttributeValues) -> str:
         """The text with the words of the known values."""
         words = {
-            slot.name: slot.words[known[slot.name]]
+            slot.name: slot.words[attributes[slot.name]]
             for slot in self.slots
-            if known.get(slot.name) in slot.words
+            if attributes.get(slot.name) in slot.words
         }
 
         def word(match: re.Match[str]) -> str:
-            return _with_article((match[1] or "") + words.get(match[2], known[match[2]]))
+            return _with_article((match[1] or "") + words.get(match[2], attributes[match[2]]))
 
         return _OPEN.sub(word, text)
 
-    def compose(self, known: AttributeValues) -> str:
+    def compose(self, attributes: AttributeValues) -> str:
         """The caption for these attributes."""
         for template in self.templates:
-            if open_slots([template.text]) <= known.keys() and fits(template.when, known):
-                return self.fill(template.text, known)
-        raise BackendError(f"the grammar has no template for {known}; add one without a condition")
+            if open_slots([template.text]) <= attributes.keys() and fits(template.when, attributes):
+                return self.fill(template.text, attributes)
+        raise BackendError(
+            f"the grammar has no template for {attributes}; add one without a condition"
+        )
 
 
 def _with_article(text: str) -> str:
@@ -133,24 +141,24 @@ def _with_article(text: str) -> str:
     return _ARTICLE.sub(r"\1n ", text, count=1) if text[:2] in ("a ", "A ") else text
 
 
-def fits(when: Condition, known: AttributeValues) -> bool:
+def fits(when: Condition, attributes: AttributeValues) -> bool:
     """Whether a condition holds for the known values."""
-    return all(known.get(name) in values for name, values in when.items())
+    return all(attributes.get(name) in values for name, values in when.items())
 
 
-def _check(what: str, named: set[str], when: Condition, known: Mapping[str, set[str]]) -> None:
+def _check(what: str, slots: set[str], when: Condition, values_of: Mapping[str, set[str]]) -> None:
     """Refuse slots that come later or not at all, and values that a slot has not."""
-    for name in (*when, *sorted(named)):
-        if name not in known:
+    for name in (*when, *sorted(slots)):
+        if name not in values_of:
             raise ConfigError(
                 f"{what} speaks of {name!r}, which is no slot before it; there are "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(values_of) or 'none'}"
             )
     for name, values in when.items():
-        if isinstance(values, str) or not known[name].issuperset(values):
+        if isinstance(values, str) or not values_of[name].issuperset(values):
             raise ConfigError(
                 f"{what}: {name} is never {values!r}; give a list out of "
-                f"{', '.join(sorted(known[name]))}"
+                f"{', '.join(sorted(values_of[name]))}"
             )
 
 
@@ -224,8 +232,8 @@ def _grammar_of(phrases: Phrases, prompts: Sequence[str]) -> PhraseGrammar:
             **dict.fromkeys((part for part in phrases.details if part != FURNITURE), "{}"),
         }
         possible = _possible(phrases, name)
-        asked = {part: form for part, form in forms.items() if possible.get(part)}
-        for part, form in asked.items():
+        parts = {part: form for part, form in forms.items() if possible.get(part)}
+        for part, form in parts.items():
             alternatives = phrases.attributes[part]
             values = {
                 value: [_with_article(form.replace("{}", text)) for text in alternatives[value]]
@@ -233,7 +241,7 @@ def _grammar_of(phrases: Phrases, prompts: Sequence[str]) -> PhraseGrammar:
             }
             first = {value: alternatives[value][0] for value in values}
             slots.append(Slot(part, values, {TARGET: [name]}, first))
-        templates.append(Template(_sentence(shape, asked, phrases.details), {TARGET: [name]}))
+        templates.append(Template(_sentence(shape, parts, phrases.details), {TARGET: [name]}))
     return PhraseGrammar(slots, templates, prompts)
 
 
@@ -249,16 +257,16 @@ def _possible(phrases: Phrases, target: str) -> Mapping[str, Sequence[str]]:
 
 
 def _sentence(
-    shape: Mapping[str, Sequence[str]], asked: Mapping[str, str], details: Sequence[str]
+    shape: Mapping[str, Sequence[str]], parts: Mapping[str, str], details: Sequence[str]
 ) -> str:
     """A caption with all that is known, in the order that captions have."""
 
     def slots_of(part: str) -> list[str]:
-        return [f"{{{name}}}" for name in shape[part] if name in asked]
+        return [f"{{{name}}}" for name in shape[part] if name in parts]
 
     text = " ".join(["a", *slots_of("before"), *(slots_of("noun") or ["{target}"])])
     for preposition in ("with", "in"):
         if slots_of(preposition):
             text += f" {preposition} {' and '.join(slots_of(preposition))}"
-    text += "".join(f" {{{name}}}" for name in (STATUS, PLACE) if name in asked)
-    return ", ".join([text, *(f"{{{name}}}" for name in details if name in asked)])
+    text += "".join(f" {{{name}}}" for name in (STATUS, PLACE) if name in parts)
+    return ", ".join([text, *(f"{{{name}}}" for name in details if name in parts)])

@@ -30,11 +30,11 @@ def load_model(port: type[P], name: str, **options: Any) -> P:
 
     ``options`` are the same as those inside the name, ``family:rest?key=value``.
     """
-    backend, rest, merged = _find(name, options)
+    backend, location, settings = _find(name, options)
     kind = cast(Kind, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", port.__name__).lower())
     if not isinstance(backend, ModelBackend):
         raise _has_no(backend, name, kind)
-    model = backend.model(kind, rest, **merged)
+    model = backend.model(kind, location, **settings)
     if not isinstance(model, port):
         raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
     return model
@@ -42,11 +42,11 @@ def load_model(port: type[P], name: str, **options: Any) -> P:
 
 def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     """An encoder of images of (height, width, 1 or 3) ``shape``; options as for `load_model`."""
-    backend, rest, merged = _find(name, options)
+    backend, location, settings = _find(name, options)
     _check_shape(shape, name)
     if not isinstance(backend, EncoderBackend):
         raise _has_no(backend, name, "encoder")
-    encoder = backend.encoder(rest, shape, **merged)
+    encoder = backend.encoder(location, shape, **settings)
     if not isinstance(encoder, Encoder):
         raise _lacks(name, encoder, Encoder, "encode")
     return encoder
@@ -59,11 +59,11 @@ def load_decoder(
 
     The encoder whose embeddings will be decoded settles their layout and length.
     """
-    backend, rest, merged = _find(name, options)
+    backend, location, settings = _find(name, options)
     _check_shape(shape, name)
     if not isinstance(backend, DecoderBackend):
         raise _has_no(backend, name, "decoder")
-    decoder = backend.decoder(rest, shape, encoder, **merged)
+    decoder = backend.decoder(location, shape, encoder, **settings)
     if not isinstance(decoder, Decoder):
         raise _lacks(name, decoder, Decoder, "decode")
     if encoder is not None and decoder.dim != encoder.dim:
@@ -81,12 +81,12 @@ def named_on(name: str, device: str) -> str:
         name: A model.
         device: Such as ``"cuda"``.
     """
-    family, rest, options = _find(name, {})
+    family, location, options = _find(name, {})
     if "device" in options:
         return name
     models = {info.name.partition(":")[2] for info in family.models() if info.device}
     # A family whose one line is a pattern, such as hf:MODEL, runs any model there.
-    if not (rest in models or any(model.isupper() for model in models)):
+    if not (location in models or any(model.isupper() for model in models)):
         return name
     return f"{name}{'&' if options else '?'}device={device}"
 
@@ -98,40 +98,40 @@ def backends() -> list[BackendInfo]:
         try:
             models += _load(family).models()
         except BackendError as error:
-            broken = BackendInfo(f"{family}:", "all kinds", str(error), None, False, "unknown")
-            models.append(broken)
+            failure = BackendInfo(f"{family}:", "all kinds", str(error), None, False, "unknown")
+            models.append(failure)
     return sorted(models, key=lambda info: info.name)
 
 
 def _find(name: str, options: Mapping[str, Any]) -> tuple[Backend, str, dict[str, Any]]:
-    family, colon, rest = name.partition(":")
+    family, colon, location = name.partition(":")
     if not colon:
         raise BackendError(
             f"{name!r} is not the name of a model: it has no colon. "
             f"Write family:model; the families are {', '.join(sorted(registered(BACKENDS)))}"
         )
-    rest, merged = _split_options(rest, name)
+    location, settings = _split_options(location, name)
     for key, value in options.items():
-        if key in merged:
+        if key in settings:
             raise BackendError(f"{name}: option {key} is given twice, in the name and beside it")
-        merged[key] = value
-    return _load(family), rest, merged
+        settings[key] = value
+    return _load(family), location, settings
 
 
-def _split_options(rest: str, name: str) -> tuple[str, dict[str, Any]]:
-    model, mark, query = rest.rpartition("?")
+def _split_options(location: str, name: str) -> tuple[str, dict[str, Any]]:
+    model, mark, query = location.rpartition("?")
     if not mark:
-        return rest, {}
+        return location, {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
     except ValueError as error:
         raise BackendError(
             f"{name}: cannot read the options {query!r}; write ?key=value&key=value"
         ) from error
-    merged: dict[str, Any] = dict(pairs)
-    if len(merged) < len(pairs):
+    settings: dict[str, Any] = dict(pairs)
+    if len(settings) < len(pairs):
         raise BackendError(f"{name}: an option is given twice")
-    return model, merged
+    return model, settings
 
 
 def _load(family: str) -> Backend:
@@ -165,10 +165,10 @@ def _has_no(backend: Backend, name: str, port: str) -> BackendError:
 
 
 def _lacks(name: str, model: object, port: type, method: str) -> BackendError:
-    missing = [key for key in (*port.__annotations__, method) if not hasattr(model, key)]
+    lacks = [key for key in (*port.__annotations__, method) if not hasattr(model, key)]
     return BackendError(
         f"{name} is no {port.__name__.lower()}: it gave a {type(model).__name__} without "
-        f"{', '.join(missing)}"
+        f"{', '.join(lacks)}"
     )
 
 

@@ -99,8 +99,8 @@ def open_source(
     """
     declared = None if classes is None else names_of_classes(classes)
     reading = AS_STORED if window is None else Reading(window_of(window))
-    asked = (split, _size(size), unit, skip_bad, label, declared, channels, fit, reading, observer)
-    return _opened(Options(str(name), *asked))
+    fields = (split, _size(size), unit, skip_bad, label, declared, channels, fit, reading, observer)
+    return _opened(Options(str(name), *fields))
 
 
 def _opened(options: Options) -> Source:
@@ -121,9 +121,9 @@ def _opened(options: Options) -> Source:
     if path.is_file():
         return _open_file(path, options)
     tars = [Path(part) for part in brace_expand(str(path))]
-    if missing := [tar for tar in tars if not tar.is_file()]:
+    if absent := [tar for tar in tars if not tar.is_file()]:
         problem = f"there is no such file or folder. A dataset is {SOURCE_KINDS}"
-        raise SourceError(problem, missing[0])
+        raise SourceError(problem, absent[0])
     return open_tars(tars, options)
 
 
@@ -294,12 +294,12 @@ def _manifest(files: list[Path], options: Options, *, flat: bool, one_folder: bo
     lists = [path for path in files if path.name == LABELS_FILE and options.labelled]
     if lists and Table(lists[0]).lists_images:
         return lists[0]
-    named = [path for path in files if path.name in _MANIFESTS]
-    if len(named) > 1:
-        both = " and ".join(path.name for path in named)
-        raise SourceError(f"has {both}: keep one of them", named[0].parent)
-    if named:
-        return named[0]
+    manifests = [path for path in files if path.name in _MANIFESTS]
+    if len(manifests) > 1:
+        names = " and ".join(path.name for path in manifests)
+        raise SourceError(f"has {names}: keep one of them", manifests[0].parent)
+    if manifests:
+        return manifests[0]
     tables = [
         path
         for path in files
@@ -344,13 +344,13 @@ def _of_captions(path: Path, options: Options) -> bool:
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:
     """The files whose names begin with the split, where names say so; else all of them."""
-    named = [path for path in paths if path.name.lower().startswith(tuple(SPLITS))]
-    if not named:
+    files = [path for path in paths if path.name.lower().startswith(tuple(SPLITS))]
+    if not files:
         return paths
-    chosen = [path for path in named if path.name.lower().startswith(split)]
-    if not chosen:
+    members = [path for path in files if path.name.lower().startswith(split)]
+    if not members:
         raise SourceError(
-            f"no file begins with {split!r}; there are: {', '.join(p.name for p in named[:5])}",
-            named[0].parent,
+            f"no file begins with {split!r}; there are: {', '.join(p.name for p in files[:5])}",
+            files[0].parent,
         )
-    return chosen
+    return members

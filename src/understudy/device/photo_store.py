@@ -108,12 +108,12 @@ def photo_files(place: Path, *, labelled: bool = False) -> list[PhotoFile]:
             for path in _image_paths(folder)
             if not is_litter(folder.name)
         ]
-        wanted = "labelled photos lie in one folder a class, such as eating/1.jpg"
+        remedy = "labelled photos lie in one folder a class, such as eating/1.jpg"
     else:
         files = [PhotoFile(path) for path in (_image_paths(place) if place.is_dir() else [place])]
-        wanted = "add a JPEG, PNG, WebP, TIFF, BMP or GIF file, or a folder of such files"
+        remedy = "add a JPEG, PNG, WebP, TIFF, BMP or GIF file, or a folder of such files"
     if not files:
-        raise SourceError(f"holds no photo: {wanted}", place)
+        raise SourceError(f"holds no photo: {remedy}", place)
     return files
 
 
@@ -177,10 +177,10 @@ def add_photos(
         for path in home.path("photos").glob("*"):
             if path.name not in names:
                 path.unlink()
-    added = len(index) - count
+    additions = len(index) - count
     labelled = sum(photo.label is not None for photo in index)
-    repeats = len(files) - len(faults) - added
-    return AddedPhotos(added, repeats, tuple(faults), len(index) - labelled, labelled)
+    repeats = len(files) - len(faults) - additions
+    return AddedPhotos(additions, repeats, tuple(faults), len(index) - labelled, labelled)
 
 
 def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> DeviceSettings:
@@ -195,8 +195,8 @@ def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> Dev
         return before
     side = 64 if side is None else side
     if side not in SIDES:
-        known = ", ".join(map(str, SIDES))
-        raise InputError(f"photos have {known} pixels a side on the wire, not {side}")
+        sides = ", ".join(map(str, SIDES))
+        raise InputError(f"photos have {sides} pixels a side on the wire, not {side}")
     return DeviceSettings(side, ledger, "", secrets.token_hex(16))
 
 
@@ -257,11 +257,11 @@ def labelled_photos(home: DeviceHome) -> PhotoSet | None:
 
 
 def _photo_set(home: DeviceHome, photos: Sequence[StoredPhoto]) -> PhotoSet:
-    arrays = [np.load(home.path("photos", one.id), allow_pickle=False) for one in photos]
+    arrays = [np.load(home.path("photos", photo.id), allow_pickle=False) for photo in photos]
     return PhotoSet(
-        tuple(one.id for one in photos),
+        tuple(photo.id for photo in photos),
         np.stack(arrays),
-        tuple(one.label or "" for one in photos),
+        tuple(photo.label or "" for photo in photos),
     )
 
 

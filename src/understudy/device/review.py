@@ -77,16 +77,16 @@ class ReviewedPhotos:
 
     def domain_problem(self) -> str | None:
         """Why the segmenter cannot be trusted with the photos that are used; None where it can."""
-        model, used = load_model(Segmenter, self.segmenter), self.used()
-        objects = np.asarray(used.segments.masks.any(axis=(0, 2, 3)))
-        domain = photo_domain(used.images, model, objects)
-        return domain.problem(used.numbers, self.segmenter)
+        model, usable = load_model(Segmenter, self.segmenter), self.used()
+        objects = np.asarray(usable.segments.masks.any(axis=(0, 2, 3)))
+        domain = photo_domain(usable.images, model, objects)
+        return domain.problem(usable.numbers, self.segmenter)
 
     @property
     def without(self) -> tuple[tuple[str, int], ...]:
         """Each object, and in how many photos it was not found."""
-        missing = (~self.segments.masks.any(axis=(2, 3))).sum(axis=1)
-        return tuple(zip(self.segments.nouns, map(int, missing), strict=True))
+        counts = (~self.segments.masks.any(axis=(2, 3))).sum(axis=1)
+        return tuple(zip(self.segments.nouns, map(int, counts), strict=True))
 
 
 def segment_photos(
@@ -205,20 +205,20 @@ def level_picture(
     It is an example. No second look and nothing that was sent before has a part in it: what would
     leave exactly is what a preview shows. None where no photo shows the part, or nothing leaves.
     """
-    used, names = reviewed.used(), list(preferences.sanitizers)
-    names[part], images = sanitizer, used.images
+    usable, names = reviewed.used(), list(preferences.sanitizers)
+    names[part], images = sanitizer, usable.images
     mask: Masks = np.ones(images.shape[:3], dtype=bool)
     if part:
         levels = list(preferences.levels)
         levels[part - 1] = OBJECT_LEVELS[sanitizer]
-        mask = used.segments.visible(levels, part - 1)
+        mask = usable.segments.visible(levels, part - 1)
     rows = np.flatnonzero(mask.any(axis=(1, 2)))
     if not len(rows) or sanitizer == "text":
         return None
     if not part:
-        hidden = np.asarray(used.segments.hidden.any(axis=0))
+        hidden = np.asarray(usable.segments.hidden.any(axis=0))
         images = backgrounds(images, hidden, (), unsearched, settings=HoleSettings()).images
-    number, at = used.numbers[rows[0]], slice(rows[0], rows[0] + 1)
+    number, at = usable.numbers[rows[0]], slice(rows[0], rows[0] + 1)
     photo = PhotoPart(images[at], mask[at], preferences.request.parts[part].noun)
     seed = noise_seeds(reviewed.photos.images, home.noise_key())[number - 1]
     level = replace(preferences, sanitizers=tuple(names)).sanitizer(part)
@@ -230,8 +230,8 @@ def level_picture(
 def _stored(home: DeviceHome) -> dict[str, Any]:
     """The arrays of the last search; empty where there was none."""
     try:
-        with np.load(home.path(_FILE), allow_pickle=False) as stored:
-            values = {name: stored[name] for name in stored.files}
+        with np.load(home.path(_FILE), allow_pickle=False) as archive:
+            values = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         return {}
     # Earlier versions knew no corrections.
@@ -240,12 +240,12 @@ def _stored(home: DeviceHome) -> dict[str, Any]:
 
 
 def _is_of(
-    stored: dict[str, Any], photos: PhotoSet, preferences: Preferences, segmenter: str
+    arrays: dict[str, Any], photos: PhotoSet, preferences: Preferences, segmenter: str
 ) -> bool:
     """Whether a search was of these photos and objects, by this segmenter."""
-    if not stored or str(stored["segmenter"]) != segmenter:
+    if not arrays or str(arrays["segmenter"]) != segmenter:
         return False
-    parts = tuple(stored["ids"].tolist()), tuple(stored["nouns"].tolist())
+    parts = tuple(arrays["ids"].tolist()), tuple(arrays["nouns"].tolist())
     return parts == (photos.ids, preferences.nouns)
 
 

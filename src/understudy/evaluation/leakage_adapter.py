@@ -101,10 +101,10 @@ class LeakageAdapter:
         hits = int(copied(self.release.digests, self.private.digests).sum())
         held_out = int(copied(self.test.digests, self.private.digests).sum())
         among = int(twins(self.private.digests).sum())
-        rows, held = self.release.count, self.test.count
+        rows, tests = self.release.count, self.test.count
         return (
-            excess(hits, rows, held_out, held),
-            excess(hits, rows, held_out + among, held + self.private.count),
+            excess(hits, rows, held_out, tests),
+            excess(hits, rows, held_out + among, tests + self.private.count),
         )
 
     def values(self, leakage: Leakage) -> list[MetricValue]:
@@ -201,17 +201,17 @@ def _candidates(distances: Iterable[Closeness]) -> Labels:
 
 def _distinct(rows: Labels, most: int) -> Labels:
     """The first pairs, no sample twice; a private one again only if there are too few."""
-    chosen: list[int] = []
+    order: list[int] = []
     for again in (False, True):
         for at, (synthetic, private) in enumerate(rows.tolist()):
-            taken = rows[chosen]
-            if len(chosen) == most:
+            pairs = rows[order]
+            if len(order) == most:
                 break
-            if at in chosen or synthetic in taken[:, 0]:
+            if at in order or synthetic in pairs[:, 0]:
                 continue
-            if again or private not in taken[:, 1]:
-                chosen.append(at)
-    return np.asarray(rows[chosen])
+            if again or private not in pairs[:, 1]:
+                order.append(at)
+    return np.asarray(rows[order])
 
 
 def measure_reconstruction(

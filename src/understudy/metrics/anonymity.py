@@ -99,8 +99,8 @@ def single_out(private: Embeddings, release: Embeddings, control: Embeddings) ->
     few = min(len(private), len(control))
     private, control = (rows[some(len(rows), few)] for rows in (private, control))
     centres = release[some(len(release), _MOST)]
-    asked, samples = clouds(centres, release)
-    radii = _SHRINK * nearest_rows(asked, samples, 2)[1][:, 1]
+    targets, samples = clouds(centres, release)
+    radii = _SHRINK * nearest_rows(targets, samples, 2)[1][:, 1]
     anywhere = np.stack([rng.permutation(column) for column in centres.T], axis=1)
     return AnonymityTest.of(
         "singling out",
@@ -124,8 +124,8 @@ def link_halves(private: Embeddings, release: Embeddings, control: Embeddings) -
         rows = rows[some(len(rows), _MOST)]
         near = []
         for half in halves:
-            asked, samples = clouds(rows[:, half], release[:, half])
-            near.append(nearest_rows(asked, samples)[0][:, 0])
+            targets, samples = clouds(rows[:, half], release[:, half])
+            near.append(nearest_rows(targets, samples)[0][:, 0])
         hits.append(near[0] == near[1])
     guesses = rng.integers(0, len(release), (2, len(hits[0])))
     return AnonymityTest.of("linkability", hits[0], hits[1], guesses[0] == guesses[1])
@@ -142,10 +142,10 @@ def infer(
     """
     hits = []
     for rows, labels in (private, control):
-        chosen = some(len(rows), _MOST)
-        asked, samples = clouds(rows[chosen], release[0])
-        guesses = release[1][nearest_rows(asked, samples)[0][:, 0]]
-        hits.append(guesses == labels[chosen])
+        sample = some(len(rows), _MOST)
+        targets, samples = clouds(rows[sample], release[0])
+        guesses = release[1][nearest_rows(targets, samples)[0][:, 0]]
+        hits.append(guesses == labels[sample])
     truths = private[1][some(len(private[0]), _MOST)]
     blind = np.random.default_rng(0).choice(release[1], len(truths))
     return AnonymityTest.of("inference", hits[0], hits[1], blind == truths)
@@ -155,6 +155,6 @@ def _isolated(
     centres: Embeddings, rows: Embeddings, radii: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Whether exactly one row lies in each ball; an exact copy does whatever the radius."""
-    asked, cloud = clouds(centres, rows)
-    first, second = nearest_rows(asked, cloud, 2)[1].T
+    targets, cloud = clouds(centres, rows)
+    first, second = nearest_rows(targets, cloud, 2)[1].T
     return np.asarray((first <= radii) & (second > radii))

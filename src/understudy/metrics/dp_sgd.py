@@ -105,13 +105,13 @@ def dp_sgd(
         InputError: An option out of range, no rows, or classes or shapes that do not fit.
         MissingExtra: Opacus or torch is not installed.
     """
-    asked = _Asked(epsilon, delta, epochs, batch, lr, clip)
+    params = _Hyperparameters(epsilon, delta, epochs, batch, lr, clip)
     require_fit(train, test)
-    return _trained(train, test, network, asked, seed, progress)
+    return _trained(train, test, network, params, seed, progress)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Hyperparameters:
     """The options, checked before anything is trained."""
 
     epsilon: float
@@ -137,7 +137,7 @@ def _trained(
     train: Labelled,
     test: Labelled,
     network: Network,
-    asked: _Asked,
+    params: _Hyperparameters,
     seed: int,
     progress: EpochProgress | None,
 ) -> DpSgd:
@@ -147,30 +147,30 @@ def _trained(
     )
     with _seeded(seed) as engine:
         classifier = _untrained(network, rows)
-        wrapped = _private(engine, classifier, rows, asked)
-        for epoch in range(asked.epochs):
-            _epoch(classifier, *wrapped, asked)
+        wrapped = _private(engine, classifier, rows, params)
+        for epoch in range(params.epochs):
+            _epoch(classifier, *wrapped, params)
             if progress is not None:
-                progress(epoch + 1, asked.epochs)
-        spent = float(engine.get_epsilon(asked.delta))
+                progress(epoch + 1, params.epochs)
+        epsilon = float(engine.get_epsilon(params.delta))
     classifier.model.eval()
     seconds = time.perf_counter() - start
     _, optimiser, loader = wrapped
     return DpSgd(
         score(classifier, tests, rows.classes, n_train=len(rows.labels)),
-        epsilon=spent,
-        delta=asked.delta,
+        epsilon=epsilon,
+        delta=params.delta,
         noise=float(optimiser.noise_multiplier),
         rate=1 / len(loader),
-        steps=asked.epochs * len(loader),
-        clip=asked.clip,
-        lr=asked.lr,
+        steps=params.epochs * len(loader),
+        clip=params.clip,
+        lr=params.lr,
         seconds=seconds,
     )
 
 
 def _private(
-    engine: Any, classifier: Classifier, rows: Labelled, asked: _Asked
+    engine: Any, classifier: Classifier, rows: Labelled, params: _Hyperparameters
 ) -> tuple[Any, Any, Any]:
     """The model, an optimiser and a loader, as Opacus wraps them."""
     import torch
@@ -182,17 +182,19 @@ def _private(
     model = classifier.model.train()
     components: tuple[Any, Any, Any] = engine.make_private_with_epsilon(
         module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=asked.lr, momentum=0.9),
-        data_loader=torch.utils.data.DataLoader(pairs, min(asked.batch, len(rows.labels))),
-        target_epsilon=asked.epsilon,
-        target_delta=asked.delta,
-        epochs=asked.epochs,
-        max_grad_norm=asked.clip,
+        optimizer=torch.optim.SGD(model.parameters(), lr=params.lr, momentum=0.9),
+        data_loader=torch.utils.data.DataLoader(pairs, min(params.batch, len(rows.labels))),
+        target_epsilon=params.epsilon,
+        target_delta=params.delta,
+        epochs=params.epochs,
+        max_grad_norm=params.clip,
     )
     return components
 
 
-def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, asked: _Asked) -> None:
+def _epoch(
+    classifier: Classifier, model: Any, optimiser: Any, loader: Any, params: _Hyperparameters
+) -> None:
     """One pass; a step's rows go through the network a few at a time."""
     from opacus.utils.batch_memory_manager import BatchMemoryManager
     from torch import nn
@@ -201,7 +203,7 @@ def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, aske
     weights = sum(part.numel() for part in model.parameters())
     with BatchMemoryManager(
         data_loader=loader,
-        max_physical_batch_size=max(1, min(asked.batch, _GRADIENTS // weights)),
+        max_physical_batch_size=max(1, min(params.batch, _GRADIENTS // weights)),
         optimizer=optimiser,
     ) as parts:
         for values, labels in parts:

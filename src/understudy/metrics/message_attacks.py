@@ -102,9 +102,9 @@ def outline_attack(
     for name, attacker in (ATTACKERS if attackers is None else attackers).items():
         hits = 0
         for part in parts:
-            known, asked = messages[~part], messages[part]
-            read = attacker(known, statuses[~part], asked, classes)
-            hits += int((read == statuses[part]).sum())
+            training, targets = messages[~part], messages[part]
+            guesses = attacker(training, statuses[~part], targets, classes)
+            hits += int((guesses == statuses[part]).sum())
         accuracy = Interval(hits / len(messages), *clopper_pearson(hits, len(messages)))
         results.append(AttackAccuracy(accuracy, chance, name))
     return tuple(sorted(results, key=lambda one: -one.accuracy.value))
@@ -184,17 +184,21 @@ def _folds(
     return [np.isin(owners, part) for part in np.array_split(order, folds)]
 
 
-def _nearest(known: NDArray[Any], statuses: Labels, asked: NDArray[Any], _classes: int) -> Labels:
+def _nearest(
+    training: NDArray[Any], statuses: Labels, targets: NDArray[Any], _classes: int
+) -> Labels:
     """The status of the nearest message."""
-    there, here = message_features(known), message_features(asked)
+    there, here = message_features(training), message_features(targets)
     queries, rows = clouds(here, there)
     nearest, _ = nearest_rows(queries, rows, 1)
     return np.asarray(statuses[nearest[:, 0]])
 
 
-def _kernel(known: NDArray[Any], statuses: Labels, asked: NDArray[Any], classes: int) -> Labels:
+def _kernel(
+    training: NDArray[Any], statuses: Labels, targets: NDArray[Any], classes: int
+) -> Labels:
     """Ridge regression on the statuses with a Gaussian kernel as wide as half the median."""
-    there, here = message_features(known), message_features(asked)
+    there, here = message_features(training), message_features(targets)
     spread = np.maximum(there.std(axis=0), 1e-6 * max(1.0, float(there.std())))
     there, here = (rows / spread for rows in (there, here))
     square = _squares(there, there)

@@ -149,15 +149,15 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
         "balanced accuracy on real test records against models trained on the private records; "
         f"fair: {100 * limits.fair:.0f}."
     )
-    measured = [
+    accuracies = [
         value
         for value in values
         if value.metric.key == BALANCED_ACCURACY.key and value.baseline is not None
     ]
-    if not measured:
+    if not accuracies:
         sentence = "Not measured: `understudy evaluate --full` trains models."
         return Verdict("utility", "unknown", sentence, rule)
-    best = max(measured, key=lambda value: value.value)
+    best = max(accuracies, key=lambda value: value.value)
     grade = limits.grade((best.baseline or 0.0) - best.value)
     majority = [value for value in values if value.metric.key == MAJORITY_BALANCED_ACCURACY.key]
     guess = f"; one class for all: {majority[0].value:.1%}" if majority else ""
@@ -182,14 +182,14 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
 
 def sampling_loss(values: Sequence[MetricValue]) -> str:
     """What sampling loses, as a sentence that follows another; empty where it was not measured."""
-    trained = [value.value for value in values if value.metric.key == BALANCED_ACCURACY.key]
-    released = [value.value for value in values if value.metric.key == RELEASED_ACCURACY.key]
-    if not trained or not released:
+    accuracies = [value.value for value in values if value.metric.key == BALANCED_ACCURACY.key]
+    statistics = [value.value for value in values if value.metric.key == RELEASED_ACCURACY.key]
+    if not accuracies or not statistics:
         return ""
-    points = 100 * (released[0] - max(trained))
+    points = 100 * (statistics[0] - max(accuracies))
     loss = f"loses {points:.1f} points" if points >= 0.05 else "loses nothing"
     return (
-        f" The released statistics alone reach {released[0]:.1%}, so sampling {loss} "
+        f" The released statistics alone reach {statistics[0]:.1%}, so sampling {loss} "
         "(understudy train --from statistics writes their classifier)."
     )
 
@@ -301,7 +301,7 @@ def _grade_of(added: Added, non_members: int) -> Grade:
     return max(grades, key=_ORDER.index)
 
 
-def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
+def judge_leakage(leakage: Leakage, results: Attacks) -> Verdict:
     """Exact copies, then near-copies, then what attacks learn; else how near the release comes."""
     rule = (
         "Poor: more exact copies or near-copies of private records than chance explains (false "
@@ -309,7 +309,7 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
         "adds. Fair: an exact copy that chance may explain, or attacks to which it adds a little. "
         f"Not judged where near-copies would show only in more than {_UNSEEN:.0%} of the release."
     )
-    grade, words = _copies(measured)
+    grade, words = _copies(leakage)
     if grade in ("good", "unknown") and results.added:
         name = _surest(results)
         surest, added = results.rocs[name], results.added[name]

@@ -149,8 +149,8 @@ def checked_dataset(
         ConfigError: An option that makes no sense.
     """
     name = source_name("source", source)
-    given = {"source": name, "out": "out", "epsilon": EPSILONS[0], "accept_epsilon": True}
-    config = make_config({**options, **given})
+    defaults = {"source": name, "out": "out", "epsilon": EPSILONS[0], "accept_epsilon": True}
+    config = make_config({**options, **defaults})
     place = None if sheet is None else sheet_path(sheet, name)
     with reporting(progress) as events:
         step = events.step("reading the dataset")
@@ -177,17 +177,17 @@ def check_source(config: RunConfig) -> SourceCheck:
     source, problems = _opened(config, inspection)
     geometry = ImageGeometry.of(inspection)
     problems += _counted(config, inspection, geometry)
-    column, counted = config.privacy.unit_column, inspection
+    column, by_unit = config.privacy.unit_column, inspection
     if source is not None:
         problems += _of_source(source, config)
         if column is None and (persons := _persons(config, source, inspection)) is not None:
-            column, counted = persons
-            problems.append(_unit_problem(column, counted, inspection))
-            problems += _of_one_person(config, counted)
+            column, by_unit = persons
+            problems.append(_unit_problem(column, by_unit, inspection))
+            problems += _of_one_person(config, by_unit)
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
     lone = any(problem.kind == _LONE for problem in problems)  # which no option mends
-    if counted is not inspection and counted.classes == inspection.classes:
+    if by_unit is not inspection and by_unit.classes == inspection.classes:
         remedies = {name: remedies[name] for name in remedies if not name.startswith("unit_from")}
         remedies["unit"] = column
     run = config.changed(**remedies)
@@ -195,14 +195,14 @@ def check_source(config: RunConfig) -> SourceCheck:
     if source is not None and source.kind == "images":
         source.shape = _shape_of(run, source.shape)
     tables = {} if source is None else _tables(run, source)
-    units = len(counted.units) or inspection.classes.total()
-    shares = _unit_shares(counted)
+    units = len(by_unit.units) or inspection.classes.total()
+    shares = _unit_shares(by_unit)
     return SourceCheck(
         source=config.data.source,
         images=inspection.classes.total(),
         units=units,
-        people=people_of(column) if column is not None and counted.units else None,
-        class_units=_class_units(counted),
+        people=people_of(column) if column is not None and by_unit.units else None,
+        class_units=_class_units(by_unit),
         unit_counts=UnitCounts(units, sum(shares.values()) / max(1, len(shares))),
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
@@ -246,26 +246,26 @@ def _persons(
     columns = [*getattr(source, "person_columns", ())]
     columns += ["PatientID"] if inspection.dicom else []
     for column in columns:
-        counted = Inspection(reading_of(config.data.source))
+        by_unit = Inspection(reading_of(config.data.source))
         named = config.changed(unit=column, unit_from=None, unit_from_name=None)
         try:
-            units = open_private(named, skip_bad=True, observer=counted)
+            units = open_private(named, skip_bad=True, observer=by_unit)
             if not isinstance(units, RecordSource):
-                counted.count_arrays(units)
+                by_unit.count_arrays(units)
         except (SourceError, BackendError):  # of one patient, or a field that is empty
             continue
-        images = counted.classes.total()
-        if 2 * images >= inspection.classes.total() and 1 < len(counted.units) < images:
-            return column, counted
+        images = by_unit.classes.total()
+        if 2 * images >= inspection.classes.total() and 1 < len(by_unit.units) < images:
+            return column, by_unit
     return None
 
 
-def _unit_problem(column: str, counted: Inspection, inspection: Inspection) -> Problem:
+def _unit_problem(column: str, by_unit: Inspection, inspection: Inspection) -> Problem:
     """What is said where images of the same people are protected one by one."""
-    people, images = people_of(column), counted.classes.total()
+    people, images = people_of(column), by_unit.classes.total()
     words = " ".join(option_words("unit", column))
     message = (
-        f"{images:,} images of {len(counted.units):,} {people}: add {words}. Without it each image "
+        f"{images:,} images of {len(by_unit.units):,} {people}: add {words}. Without it each image "
         "is protected by itself, and all images of one together less than epsilon says"
     )
     if nameless := inspection.classes.total() - images:
@@ -274,9 +274,9 @@ def _unit_problem(column: str, counted: Inspection, inspection: Inspection) -> P
     return Problem("units", message, count=images)
 
 
-def _of_one_person(config: RunConfig, counted: Inspection) -> Iterator[Problem]:
+def _of_one_person(config: RunConfig, by_unit: Inspection) -> Iterator[Problem]:
     """The classes that would be refused once the images of a person belong together."""
-    lone = [name for name, units in counted.class_units.items() if len(units) == 1]
+    lone = [name for name, units in by_unit.class_units.items() if len(units) == 1]
     if lone and config.data.classes is None:
         yield Problem(_LONE, lone_class_words(lone, has_units=True), count=len(lone))
 
@@ -458,8 +458,8 @@ def _tables(run: RunConfig, source: Source) -> _Tables:
     tables = {}
     try:
         for epsilon in EPSILONS:
-            planned = run.changed(skip_bad=True, epsilon=epsilon)
-            tables[epsilon] = explanation(prepare(planned, source, probe=False)).capacities
+            trial = run.changed(skip_bad=True, epsilon=epsilon)
+            tables[epsilon] = explanation(prepare(trial, source, probe=False)).capacities
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}
     return {epsilon: table for epsilon, table in tables.items() if table}

@@ -185,19 +185,19 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         reason = _REASONS[key] + ("" if loss is None else f"; {loss} (owner only)")
         choices.append(Choice(option, reason))
     run = config.changed(method=name, roles=roles, **check.options)
-    asked = _asked(config)
+    overrides = _kept_options(config)
     prepared, plan, obstacle = _planned(run)
     advice = None
     if prepared is not None and prepared.method.advise is not None:
         advice = prepared.method.advise(prepared.context, check.unit_counts)
     if advice is not None:
-        asked["set"] = f"{advice.setting}={advice.value}"
-        choices.append(Choice(f"--set {asked['set']}", advice.reason))
+        overrides["set"] = f"{advice.setting}={advice.value}"
+        choices.append(Choice(f"--set {overrides['set']}", advice.reason))
         better = run.changed(settings={advice.setting: advice.value})
         prepared, plan, obstacle = _planned(better)
     epsilon = 1.0 if isinstance(config.privacy.epsilon, str) else config.privacy.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
-    options = {"method": name, **roles, **check.options, **asked}
+    options = {"method": name, **roles, **check.options, **overrides}
     explained = None if prepared is None else explanation(prepared, check.unit_counts)
     rules = () if explained is None else tuple(explained.expectations)
     proposed = {choice.option for choice in choices}
@@ -231,9 +231,9 @@ def _instead(
 ) -> tuple[Alternative, ...]:
     """What would serve better than the images of a run, where rules say that something would."""
     kinds = dict.fromkeys(kind for rule in rules for kind in rule.instead)
-    others = {name: value for name, value in options.items() if name != "encoder"}
-    embeddings = command_line(config, {**others, "decoder": "none"}, config.privacy.epsilon)
-    known = {
+    further = {name: value for name, value in options.items() if name != "encoder"}
+    embeddings = command_line(config, {**further, "decoder": "none"}, config.privacy.epsilon)
+    alternatives = {
         "classifier": Alternative(
             f"{command_line(config, options, config.privacy.epsilon)} && {_STATISTICS}",
             "the classifier that the released statistics are, which no sampling weakens: it costs "
@@ -243,19 +243,19 @@ def _instead(
             embeddings, "embeddings, from which a classifier is trained and no image is decoded"
         ),
     }
-    return tuple(known[kind] for kind in kinds)
+    return tuple(alternatives[kind] for kind in kinds)
 
 
 _STATISTICS = "understudy train out/ --from statistics"
 
 
-def _asked(config: RunConfig) -> dict[str, Any]:
+def _kept_options(config: RunConfig) -> dict[str, Any]:
     """Options that a recommended run has from what was asked, where they differ from `_KEPT`."""
     values = config.as_options()
-    asked = {name: values[name] for name, default in _KEPT.items() if values[name] != default}
-    if "@" in asked.get("ledger", ""):
-        asked["ledger"] = "postgresql://..."  # a password may stand in it
-    return asked
+    options = {name: values[name] for name, default in _KEPT.items() if values[name] != default}
+    if "@" in options.get("ledger", ""):
+        options["ledger"] = "postgresql://..."  # a password may stand in it
+    return options
 
 
 _KEPT: Mapping[str, Any] = {
@@ -286,10 +286,10 @@ def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[Bench
 
 def _released(run: RunConfig, check: SourceCheck) -> ReleaseKind:
     """Embeddings of embeddings, and where nothing decodes those of images."""
-    named = named_roles(run.models)
-    decoder = named.get("decoder")
+    roles = named_roles(run.models)
+    decoder = roles.get("decoder")
     if decoder is None and _takes_codec(run.models.method):
-        decoder = codec_roles(named, check.shape)["decoder"] or "none"
+        decoder = codec_roles(roles, check.shape)["decoder"] or "none"
     plain = check.shape is not None and len(check.shape) == 1
     return "embeddings" if plain or decoder == "none" else "images"
 
@@ -325,10 +325,10 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
         declared = config.data.size is not None and config.data.channels is not None
         shape = " x ".join(map(str, check.shape))
         facts.append(PlanFact("read as", shape, private=not declared))
-    given = ", ".join(f"{role} {name}" for role, name in config.models.roles.items())
+    models = ", ".join(f"{role} {name}" for role, name in config.models.roles.items())
     facts += [
         PlanFact("epsilon asked for", f"{config.privacy.epsilon}", private=False),
-        PlanFact("given besides", given or "nothing", private=False),
+        PlanFact("given besides", models or "nothing", private=False),
         PlanFact("installed", ", ".join(installed) or "no model runtime", private=False),
     ]
     return tuple(facts)
@@ -336,10 +336,10 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
 
 def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list[Choice]]:
     """The method, the models and datasets of the run, and why: what the methods propose."""
-    named = named_roles(config.models)
-    base = named.get("base") or named.get("public") or "none"
+    names = named_roles(config.models)
+    base = names.get("base") or names.get("public") or "none"
     same_classes = base != "none" and _same_classes(base, check)
-    inventory = Inventory(named, len(check.shape or ()) == 3, same_classes)
+    inventory = Inventory(names, len(check.shape or ()) == 3, same_classes)
     proposals = {
         name: proposal
         for name, one in methods().items()
@@ -350,7 +350,7 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
     choices = [Choice(f"--method {name}", proposal.reason)]
     roles = dict(proposal.roles)
     if inventory.images and _takes_codec(name):
-        encoder, reason = _codec(config, check, name, named)
+        encoder, reason = _codec(config, check, name, names)
         choices.append(Choice(f"--encoder {encoder}", reason))
         roles["encoder"] = encoder
     return name, cast(RoleNames, roles), choices
@@ -358,20 +358,20 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
 
 def _takes_codec(name: str) -> bool:
     """Whether a method's encoder is chosen by the size of the images."""
-    chosen = method(name)
-    return chosen.roles(chosen.params(), frozenset()).get("encoder") == AUTO
+    candidate = method(name)
+    return candidate.roles(candidate.params(), frozenset()).get("encoder") == AUTO
 
 
 def _codec(
-    config: RunConfig, check: SourceCheck, name: str, named: Mapping[str, str]
+    config: RunConfig, check: SourceCheck, name: str, names: Mapping[str, str]
 ) -> tuple[str, str]:
     """The encoder of a run whose method takes one by the size of the images, and why."""
-    if "encoder" in named:
-        return named["encoder"], "it was named, as one that knows them"
-    if _serves_cosines(config, check, name, named):
+    if "encoder" in names:
+        return names["encoder"], "it was named, as one that knows them"
+    if _serves_cosines(config, check, name, names):
         return MANY_SMALL_GREY.codec, _WHY_COSINES
-    encoder = codec_roles(named, check.shape)["encoder"] or ""
-    codec = choose_codec(check.shape, images=named.get("decoder") != "none")
+    encoder = codec_roles(names, check.shape)["encoder"] or ""
+    codec = choose_codec(check.shape, images=names.get("decoder") != "none")
     why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"
     return encoder, (
         f"no encoder is named, and {why}; an ONNX or hub encoder that knows these "
@@ -380,10 +380,10 @@ def _codec(
 
 
 def _serves_cosines(
-    config: RunConfig, check: SourceCheck, name: str, named: Mapping[str, str]
+    config: RunConfig, check: SourceCheck, name: str, names: Mapping[str, str]
 ) -> bool:
     """Whether images are small and grey, and as many as a mixture needs."""
-    if "decoder" in named or not MANY_SMALL_GREY.fits(check.shape or ()):
+    if "decoder" in names or not MANY_SMALL_GREY.fits(check.shape or ()):
         return False
     if isinstance(config.privacy.epsilon, str):
         _, plan, _ = _planned(config.changed(method=name, **check.options))
@@ -428,8 +428,8 @@ def _class_notes(check: SourceCheck, epsilon: float) -> list[str]:
     small = [name for name, count in (check.class_units or check.classes).items() if count < least]
     if not small:
         return []
-    named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+    names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
     return [
-        f"little can be known of {named} at epsilon {epsilon:g} (owner only): less than "
+        f"little can be known of {names} at epsilon {epsilon:g} (owner only): less than "
         f"{least:,.0f} {check.people or 'images'}. Join small classes, or spend more"
     ]

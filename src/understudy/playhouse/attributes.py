@@ -80,31 +80,31 @@ def values_of(target: str) -> dict[str, tuple[str, ...]]:
     return values
 
 
-def check(target: str, asked: Mapping[str, str]) -> None:
+def check(target: str, attributes: Mapping[str, str]) -> None:
     """Refuse attributes that do not exist.
 
     Raises:
         ConfigError: The target, an attribute or a value does not exist, or the target is never in
             that place with that status.
     """
-    known = values_of(target)
-    for key, value in asked.items():
+    possible = values_of(target)
+    for key, value in attributes.items():
         if key == "furniture":
             bad = [name for name in furniture_names(value) if name not in LARGE + SMALL]
             if bad:
                 raise ConfigError(
                     f"there is no furniture {bad[0]!r}; there are {', '.join(LARGE + SMALL)}"
                 )
-        elif key not in known:
+        elif key not in possible:
             raise ConfigError(
                 f"{key!r} is no attribute of the target {target!r}; it has "
-                f"{', '.join([*known, 'furniture'])}"
+                f"{', '.join([*possible, 'furniture'])}"
             )
-        elif value not in known[key]:
+        elif value not in possible[key]:
             raise ConfigError(
-                f"{key} of a {target} is one of {', '.join(known[key])}, not {value!r}"
+                f"{key} of a {target} is one of {', '.join(possible[key])}, not {value!r}"
             )
-    status, place = asked.get("status"), asked.get("place")
+    status, place = attributes.get("status"), attributes.get("place")
     if status is not None and place is not None and place not in PLACES[f"{target} {status}"]:
         raise ConfigError(
             f"no {target} is {status} on a {place}; the places are "
@@ -114,7 +114,7 @@ def check(target: str, asked: Mapping[str, str]) -> None:
 
 def choose(
     target: str,
-    asked: Mapping[str, str],
+    settings: Mapping[str, str],
     look: Dice,
     vary: Dice,
     places: frozenset[str] | None = None,
@@ -123,42 +123,44 @@ def choose(
 
     Args:
         target: One of `TARGETS`, or `EMPTY`.
-        asked: Attributes that are settled.
+        settings: Attributes that are settled.
         look: Chooses what a home keeps: the target's look, and the room.
         vary: Chooses the rest: status, place, light.
         places: Where a target can be in this home; None: everywhere.
     """
-    chosen = {"target": target}
+    attributes = {"target": target}
     for key, values in LOOKS[target].items():
-        chosen[key] = look.of(values)
+        attributes[key] = look.of(values)
     for key, values in _COMMON.items():
         dice = vary if key == "light" else look
-        chosen[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
+        attributes[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
     if target != EMPTY:
-        chosen |= _whereabouts(target, asked, vary, places)
-    chosen.update(asked)
-    if "furniture" not in asked:
-        names = _furniture(chosen, look.child("furniture"))
+        attributes |= _whereabouts(target, settings, vary, places)
+    attributes.update(settings)
+    if "furniture" not in settings:
+        names = _furniture(attributes, look.child("furniture"))
         if names:
-            chosen["furniture"] = ", ".join(names)
-    return chosen
+            attributes["furniture"] = ", ".join(names)
+    return attributes
 
 
 def _whereabouts(
-    target: str, asked: Mapping[str, str], dice: Dice, places: frozenset[str] | None
+    target: str, settings: Mapping[str, str], dice: Dice, places: frozenset[str] | None
 ) -> dict[str, str]:
     """What a target does, where it does anything, and where it is."""
-    chosen: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     odds = PLACES["thing"]
     if target in TARGET_STATUSES:
-        chosen["status"] = asked.get("status") or _status(target, asked.get("place"), dice)
-        odds = PLACES[f"{target} {chosen['status']}"]
+        attributes["status"] = settings.get("status") or _status(
+            target, settings.get("place"), dice
+        )
+        odds = PLACES[f"{target} {attributes['status']}"]
     if places is not None:
         odds = {place: odd for place, odd in odds.items() if place in places}
-    chosen["place"] = dice.weighted(odds)
+    attributes["place"] = dice.weighted(odds)
     if target == "two-objects":
-        chosen["frame place"] = chosen["place"] if dice.chance(0.4) else dice.weighted(odds)
-    return chosen
+        attributes["frame place"] = attributes["place"] if dice.chance(0.4) else dice.weighted(odds)
+    return attributes
 
 
 def _status(target: str, place: str | None, dice: Dice) -> str:
@@ -173,14 +175,14 @@ def _status(target: str, place: str | None, dice: Dice) -> str:
 
 def _furniture(attributes: Mapping[str, str], dice: Dice) -> list[str]:
     """One to three pieces, in an order that the dice alone decide, so that a home keeps them."""
-    used = {attributes.get("place", ""), attributes.get("frame place", "")}
-    if "floor" in used:  # whatever stands on the floor must not seem to stand on a rug
-        used.add("rug")
+    supports = {attributes.get("place", ""), attributes.get("frame place", "")}
+    if "floor" in supports:  # whatever stands on the floor must not seem to stand on a rug
+        supports.add("rug")
     count = 1 + dice.below(3)
     order = [*SMALL, dice.of(LARGE)]
     order = [order.pop(dice.below(len(order))) for _ in range(len(order))]
-    crowded = bool(used & {*LARGE, "shelf"})
-    free = [name for name in order if name not in used and not (crowded and name in LARGE)]
+    crowded = bool(supports & {*LARGE, "shelf"})
+    free = [name for name in order if name not in supports and not (crowded and name in LARGE)]
     names = free[:count]
     # Always in one order: the same furniture is the same attribute.
     return [name for name in LARGE + SMALL if name in names]

@@ -34,7 +34,7 @@ _SMALL = 64  # pixels a side up to which pictures stay in memory
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Settings:
     """The options of a name.
 
     Attributes:
@@ -74,18 +74,18 @@ class PlayhouseSource:
     skipped = 0
 
     def __init__(
-        self, name: str, kind: str, asked: _Asked, size: tuple[int, int] | None = None
+        self, name: str, kind: str, settings: _Settings, size: tuple[int, int] | None = None
     ) -> None:
         self.name = name
         self.has_units = kind != "world"
-        self._asked, self._kind = asked, kind
-        height, width = size or (asked.size, asked.size)
+        self._settings, self._kind = settings, kind
+        height, width = size or (settings.size, settings.size)
         self.shape: Shape = (height, width, 3)
         # Drawn at the size asked for where that is a square: no resampling, and captions hold.
         square = height == width and SMALLEST <= height <= LARGEST
-        self._drawn = height if square else asked.size
+        self._side = height if square else settings.size
         if kind == "world":
-            self._world = World(self._drawn, tuple(asked.target.split(",")))
+            self._world = World(self._side, tuple(settings.target.split(",")))
             self.classes = tuple(sorted(self._world.classes))
             self.phrases = tuple(_noun(target) for target in self.classes)
         else:
@@ -93,11 +93,11 @@ class PlayhouseSource:
             self.classes = home.classes or _UNLABELLED
             noun = _noun(home.target)
             self.phrases = tuple(f"{noun} {status}" for status in home.classes) or (noun,)
-        self._half = _SPLITS.index(asked.split)
+        self._half = _SPLITS.index(settings.split)
 
     def __len__(self) -> int:
-        asked = self._asked
-        return asked.homes * asked.per_home if self.has_units else asked.count
+        settings = self._settings
+        return settings.homes * settings.per_home if self.has_units else settings.count
 
     def drawn_image(self, row: int) -> DrawnImage:
         """All that is known of a row: caption, attributes, masks, boxes and keypoints too.
@@ -111,9 +111,9 @@ class PlayhouseSource:
             raise IndexError(f"{self.name} has rows 0 to {len(self) - 1}, not {row}")
         if not self.has_units:
             # Worlds of other seeds, and the other split, begin 2^32 pictures further on.
-            return self._world.draw(((2 * self._asked.seed + self._half) << 32) + row)
-        index, home = divmod(row, self._asked.homes)
-        if self._drawn <= _SMALL:
+            return self._world.draw(((2 * self._settings.seed + self._half) << 32) + row)
+        index, home = divmod(row, self._settings.homes)
+        if self._side <= _SMALL:
             return _small_picture(self._home(home), 2 * index + self._half)
         return self._home(home).draw(2 * index + self._half)
 
@@ -141,9 +141,9 @@ class PlayhouseSource:
             yield hashlib.blake2b(image.tobytes(), key=key, digest_size=16).digest()
 
     def _home(self, index: int) -> Home:
-        asked = self._asked
-        number = asked.first + index
-        return _home(number, asked.gap, self._kind, self._drawn, asked.seed)
+        settings = self._settings
+        number = settings.first + index
+        return _home(number, settings.gap, self._kind, self._side, settings.seed)
 
     def _label(self, image: DrawnImage) -> int:
         if not self.has_units:
@@ -197,33 +197,33 @@ def open_playhouse(
     if kind not in PLAYHOUSE_NAMES:
         known = ", ".join(PLAYHOUSE_PREFIX + task for task in PLAYHOUSE_NAMES)
         raise ConfigError(f"there is no {PLAYHOUSE_PREFIX}{kind}; there are {known}")
-    asked = _read(name, query, _OF_WORLD if kind == "world" else _OF_HOMES, split)
+    settings = _read(name, query, _OF_WORLD if kind == "world" else _OF_HOMES, split)
     if unit is not None and (unit != UNIT or kind == "world"):
         known = "none" if kind == "world" else f"only {UNIT!r}"
         raise SourceError(f"has no column {unit!r} that says whose row it is; it has {known}", name)
-    source = PlayhouseSource(name, kind, asked, size)
+    source = PlayhouseSource(name, kind, settings, size)
     source.drawn_image(0)  # a package that is missing is missed now, not in the middle of a run
     return source
 
 
-def _read(name: str, query: str, known: frozenset[str], split: str) -> _Asked:
-    settings: dict[str, Any] = {"split": split}
-    kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(_Asked)}
+def _read(name: str, query: str, names: frozenset[str], split: str) -> _Settings:
+    options: dict[str, Any] = {"split": split}
+    kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(_Settings)}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in known:
+        if key not in names:
             raise ConfigError(
-                f"{name}: there is no option {key!r}; there are {', '.join(sorted(known))}"
+                f"{name}: there is no option {key!r}; there are {', '.join(sorted(names))}"
             )
         try:
-            settings[key] = kinds[key](value)
+            options[key] = kinds[key](value)
         except ValueError as error:
             raise ConfigError(f"{name}: {key} is a number, found {value!r}") from error
-    asked = _Asked(**settings)
-    if asked.split not in _SPLITS:
-        raise ConfigError(f"{name}: split is train or test, found {asked.split!r}")
+    settings = _Settings(**options)
+    if settings.split not in _SPLITS:
+        raise ConfigError(f"{name}: split is train or test, found {settings.split!r}")
     for key in ("homes", "per_home", "count"):
-        if not 1 <= getattr(asked, key) <= _MOST:
-            raise ConfigError(f"{name}: {key} is 1 to {_MOST:,}, found {getattr(asked, key)}")
-    if min(asked.seed, asked.first) < 0:
+        if not 1 <= getattr(settings, key) <= _MOST:
+            raise ConfigError(f"{name}: {key} is 1 to {_MOST:,}, found {getattr(settings, key)}")
+    if min(settings.seed, settings.first) < 0:
         raise ConfigError(f"{name}: seed and first are 0 or more")
-    return asked
+    return settings

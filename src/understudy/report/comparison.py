@@ -110,9 +110,9 @@ def compare_releases(releases: Sequence[Released]) -> Comparison:
     """Put two or more releases, with names of their own, side by side."""
     each = [_facts(release) for release in releases]
     facts = tuple((name, tuple(value(one[name]) for one in each)) for name in each[0])
-    shared = tuple(_shared(releases))
+    rows = tuple(_shared(releases))
     return Comparison(
-        tuple(releases), facts, shared, tuple(_notes(releases, dict(facts))), trades(releases)
+        tuple(releases), facts, rows, tuple(_notes(releases, dict(facts))), trades(releases)
     )
 
 
@@ -122,10 +122,10 @@ _Key = tuple[str, str, str]
 
 def _values(release: Released) -> dict[_Key, MetricValue]:
     """The values of all rows, by what makes two of them the same."""
-    known = release.evaluation.values if release.evaluation else ()
+    values = release.evaluation.values if release.evaluation else ()
     return {
         (value.metric.key or value.group, value.name, value.measured): value
-        for value in known
+        for value in values
         if not value.label
     }
 
@@ -136,22 +136,22 @@ def _shared(releases: Sequence[Released]) -> list[Shared]:
     shared = []
     for key in keys:
         have = [values.get(key) for values in each]
-        known = [value for value in have if value is not None]
-        if len(known) < 2:
+        values = [value for value in have if value is not None]
+        if len(values) < 2:
             continue
-        best = _best(known)
+        best = _best(values)
         cells = tuple(Cell("") if item is None else cell(item, best=item is best) for item in have)
-        shared.append(Shared(known[0], cells, least_public(item.kind for item in known)))
+        shared.append(Shared(values[0], cells, least_public(item.kind for item in values)))
     return shared
 
 
 def _best(values: Sequence[MetricValue]) -> MetricValue | None:
     """The best of them; None where it is not said which way is better, or all are equal."""
-    known = [item for item in values if item.better and math.isfinite(item.value)]
-    if len({item.value for item in known}) < 2:
+    finite = [item for item in values if item.better and math.isfinite(item.value)]
+    if len({item.value for item in finite}) < 2:
         return None
-    pick = max if known[0].better == "higher" else min
-    return pick(known, key=lambda item: item.value)
+    pick = max if finite[0].better == "higher" else min
+    return pick(finite, key=lambda item: item.value)
 
 
 def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> list[str]:
@@ -175,19 +175,19 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
     if len({release.record.classes for release in releases}) > 1:
         notes.append("The classes differ: figures over all rows do not compare.")
     # the accuracies of a run with a test set have no settings: nobody evaluated the release
-    measured = [one for one in releases if one.evaluation and one.evaluation.settings]
-    keys = dict.fromkeys(key for release in measured for key in release.evaluation.settings)  # type: ignore[union-attr]
+    members = [one for one in releases if one.evaluation and one.evaluation.settings]
+    keys = dict.fromkeys(key for release in members for key in release.evaluation.settings)  # type: ignore[union-attr]
     for key in keys:
         if key in _OF_ONE_RELEASE:
             continue
-        texts = [value(_common(release.evaluation.settings.get(key))) for release in measured]  # type: ignore[union-attr]
+        texts = [value(_common(release.evaluation.settings.get(key))) for release in members]  # type: ignore[union-attr]
         if len(set(texts)) > 1:
-            each = _each([release.name for release in measured], texts)
+            each = _each([release.name for release in members], texts)
             notes.append(f"Measured with different {key} ({each}): those numbers do not compare.")
-    missing = [release.name for release in releases if release not in measured]
-    if missing:
+    remainder = [release.name for release in releases if release not in members]
+    if remainder:
         notes.append(
-            f"Not evaluated yet: {', '.join(missing)}. Run `understudy evaluate` on it, with the "
+            f"Not evaluated yet: {', '.join(remainder)}. Run `understudy evaluate` on it, with the "
             "same --real and --test as the others."
         )
     return notes
@@ -215,8 +215,8 @@ def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
         keys = dict.fromkeys(
             key for _, values in each for key, value in values.items() if value.group == group
         )
-        drawn = [plot for key in keys if (plot := _trade(key, each)) is not None]
-        plots += drawn[:most]
+        curves = [plot for key in keys if (plot := _trade(key, each)) is not None]
+        plots += curves[:most]
     return tuple(plots)
 
 

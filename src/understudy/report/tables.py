@@ -123,11 +123,13 @@ def by_class(values: Iterable[MetricValue], *, baseline: str = "") -> ClassTable
     for label in dict.fromkeys(value.label for value in labelled):
         cells: list[Cell] = []
         for column, of_column in columns.items():
-            known = of_column.get(label)
-            cells.append(Cell("") if known is None else cell(known, best=known is worst[column]))
+            entry = of_column.get(label)
+            cells.append(Cell("") if entry is None else cell(entry, best=entry is worst[column]))
             if baseline:
-                usual = None if known is None else known.baseline
-                cells.append(Cell("" if known is None or usual is None else shown(known, usual)))
+                reference = None if entry is None else entry.baseline
+                cells.append(
+                    Cell("" if entry is None or reference is None else shown(entry, reference))
+                )
         rows.append((label, tuple(cells)))
     several = len({measured for *_, measured in columns}) > 1
     names = []
@@ -159,18 +161,18 @@ def _worst_first(values: Sequence[MetricValue]) -> list[MetricValue]:
 
 
 def _worst(values: Iterable[MetricValue]) -> MetricValue | None:
-    known = [value for value in values if value.better and math.isfinite(value.value)]
-    if len(known) < 2:
+    finite = [value for value in values if value.better and math.isfinite(value.value)]
+    if len(finite) < 2:
         return None
-    pick = min if known[0].better == "higher" else max
-    return pick(known, key=lambda value: value.value)
+    pick = min if finite[0].better == "higher" else max
+    return pick(finite, key=lambda value: value.value)
 
 
 def least_public(kinds: Iterable[ValueKind]) -> ValueKind:
     """The kind of several numbers together."""
-    known = set(kinds)
+    unique = set(kinds)
     order: tuple[ValueKind, ...] = ("owner-only", "dp", "public")
-    return next((kind for kind in order if kind in known), "public")
+    return next((kind for kind in order if kind in unique), "public")
 
 
 def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, ValueKind]]:
@@ -181,15 +183,15 @@ def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, ValueKind]]
             families.setdefault((one.x_name, one.y_name, one.name.startswith("ROC")), []).append(
                 one
             )
-    drawn: list[tuple[Plot, ValueKind]] = []
+    result: list[tuple[Plot, ValueKind]] = []
     for (x_name, y_name, roc), members in families.items():
         for start in range(0, len(members), LINES):
-            some = members[start : start + LINES]
-            kind = least_public(one.kind for one in some)
-            lines = tuple(_line(one) for one in some)
+            group_curves = members[start : start + LINES]
+            kind = least_public(one.kind for one in group_curves)
+            lines = tuple(_line(one) for one in group_curves)
             of_part = _roc(x_name, y_name, lines) if roc else [_plain(x_name, y_name, lines)]
-            drawn += [(plot, kind) for plot in of_part]
-    return drawn
+            result += [(plot, kind) for plot in of_part]
+    return result
 
 
 def _points(curve: Curve) -> list[tuple[float, float]]:

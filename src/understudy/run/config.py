@@ -388,19 +388,19 @@ def source_name(what: str, source: object) -> str:
     )
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown(what: str, name: str, options: Iterable[str]) -> ConfigError:
     """The error for a name that does not exist, with the nearest that does."""
-    names = sorted(known)
+    names = sorted(options)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"unknown {what} {name!r}.{hint} There are: {', '.join(names)}")
 
 
-def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+def require_known(what: str, names: Iterable[str], options: Collection[str]) -> None:
     """Refuse the first name that does not exist."""
     for name in names:
-        if name not in known:
-            raise unknown(what, name, known)
+        if name not in options:
+            raise unknown(what, name, options)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -412,11 +412,11 @@ def read_config(path: Path) -> dict[str, Any]:
     content = read_yaml(path, "configuration")
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected 'name: value' lines, found {type(content).__name__}")
-    known = run_options()
+    declarations = run_options()
     options = {str(key).replace("-", "_"): value for key, value in content.items()}
-    require_known(f"key in {path}:", options, known)
+    require_known(f"key in {path}:", options, declarations)
     if options.get("settings") is not None:
-        options["settings"] = _read("settings", options["settings"], known)
+        options["settings"] = _read("settings", options["settings"], declarations)
     return options
 
 
@@ -426,18 +426,17 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
     Raises:
         ConfigError: An unknown or missing option, or a value of the wrong type or out of range.
     """
-    known = run_options()
-    require_known("option", options, known)
+    declarations = run_options()
+    require_known("option", options, declarations)
     for name, remedy in _NEEDED.items():
         if options.get(name) in (None, ""):
             raise ConfigError(f"{name} is missing: {remedy}")
-    values = {name: _read(name, value, known) for name, value in options.items()}
+    values = {name: _read(name, value, declarations) for name, value in options.items()}
     roles = {name: values.pop(name) for name in ROLES if name in values}
-    named = typing.cast(RoleNames, {name: one for name, one in roles.items() if one is not None})
     parts: dict[str, dict[str, Any]] = {group: {} for group in OPTION_GROUPS}
     for name, value in values.items():
         parts[group_of_options()[name]][name] = value
-    parts["models"]["roles"] = named
+    parts["models"]["roles"] = {role: name for role, name in roles.items() if name is not None}
     return RunConfig(**{group: OPTION_GROUPS[group](**part) for group, part in parts.items()})
 
 
@@ -458,16 +457,16 @@ def make_params(params: type[Any], settings: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: An unknown setting, or a value of the wrong type or out of range.
     """
-    known = declared_options(params)
-    require_known("setting", settings, known)
-    return params(**{name: _read(name, value, known) for name, value in settings.items()})
+    declarations = declared_options(params)
+    require_known("setting", settings, declarations)
+    return params(**{name: _read(name, value, declarations) for name, value in settings.items()})
 
 
-def _read(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+def _read(name: str, value: Any, declarations: Mapping[str, Any]) -> Any:
     """A value as the option of that name takes it."""
     from understudy.backends.option_reading import read_value
 
-    return read_value(name, value, known[name])
+    return read_value(name, value, declarations[name])
 
 
 def json_schema() -> dict[str, Any]:

@@ -33,25 +33,25 @@ def names_of_roles(models: MethodOptions, method: Method, params: Any) -> dict[s
     Raises:
         ConfigError: The user named something that the method has no use for.
     """
-    given = named_roles(models)
-    defaults = dict(method.roles(params, frozenset(given)))
-    for role, name in given.items():
+    choices = named_roles(models)
+    defaults = dict(method.roles(params, frozenset(choices)))
+    for role, name in choices.items():
         if role not in defaults and name != "none":
             raise ConfigError(
                 f"{method.name} with these settings has no use for {flag_of(role)}: leave it out "
                 f"(it takes {', '.join(map(flag_of, defaults))})"
             )
-    paired = defaults.get("encoder") == AUTO
-    if paired:
-        defaults |= codec_roles(given)
-    alike = {_plain(name): _located(name) for name in given.values()}
+    takes_codec = defaults.get("encoder") == AUTO
+    if takes_codec:
+        defaults |= codec_roles(choices)
+    alike = {_plain(name): _located(name) for name in choices.values()}
     names = {
-        role: given.get(role, default and alike.get(_plain(default), default))
+        role: choices.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
     }
     # The decoder of the default encoder could not read the embeddings of another one.
-    other = not paired and _plain(names.get("encoder") or "") != defaults.get("encoder")
-    if "decoder" in names and "decoder" not in given and other:
+    other = not takes_codec and _plain(names.get("encoder") or "") != defaults.get("encoder")
+    if "decoder" in names and "decoder" not in choices and other:
         names["decoder"] = None
     return {role: None if name == "none" else name for role, name in names.items()}
 
@@ -91,10 +91,10 @@ def with_codec(
         The same configuration and None where nothing has to be chosen: for embeddings, for a method
         with a default of its own, or where the user named an encoder or a decoder.
     """
-    given = named_roles(config.models)
-    undecided = method.roles(params, frozenset(given)).get("encoder") == AUTO
-    decoder = given.get("decoder", AUTO)
-    if len(shape) != 3 or not undecided or "encoder" in given or decoder not in (AUTO, "none"):
+    choices = named_roles(config.models)
+    undecided = method.roles(params, frozenset(choices)).get("encoder") == AUTO
+    decoder = choices.get("decoder", AUTO)
+    if len(shape) != 3 or not undecided or "encoder" in choices or decoder not in (AUTO, "none"):
         return config, None
     choice = choose_codec(shape, images=decoder == AUTO)
     roles = {"encoder": choice.codec, "decoder": choice.codec if decoder == AUTO else decoder}
@@ -129,28 +129,28 @@ def load_models(
         ConfigError: A model of images for a dataset of embeddings.
         BackendError: A model that cannot be loaded.
     """
-    loaded: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     if source.kind == "embeddings":
-        return loaded
+        return models
     for role in MODEL_ROLES:  # an encoder comes before the decoder of its embeddings
         name, port = names.get(role), port_of(role)
         if name is None:
             continue
         if port is Decoder:
             name = name if device is None else named_on(name, device)
-            encoder = loaded.get("encoder")
-            loaded[role] = load_decoder(name, shape=source.shape, encoder=encoder)
+            encoder = models.get("encoder")
+            models[role] = load_decoder(name, shape=source.shape, encoder=encoder)
         else:
-            loaded[role] = model_of(role, name, source.shape, device)
-    return loaded
+            models[role] = model_of(role, name, source.shape, device)
+    return models
 
 
 def require_no_models(config: RunConfig) -> None:
     """Refuse models of images for a dataset of embeddings."""
-    given = named_roles(config.models)
-    models = [role for role in MODEL_ROLES if given.get(role, "none") != "none"]
-    if models:
-        flags = " and ".join(map(flag_of, models))
+    choices = named_roles(config.models)
+    roles = [role for role in MODEL_ROLES if choices.get(role, "none") != "none"]
+    if roles:
+        flags = " and ".join(map(flag_of, roles))
         raise ConfigError(f"{config.data.source} holds embeddings already: leave out {flags}")
 
 
@@ -212,15 +212,15 @@ def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
     return distance
 
 
-def procedural_name(asked: str | None, context: Context) -> str | None:
+def procedural_name(name: str | None, context: Context) -> str | None:
     """The public dataset: procedural images where none is named and an encoder could use some.
 
     An encoder whose numbers come in order of importance says itself which of them matter. Where
     images are decoded from latents on a grid, their lines and patches come from public images, so
     these are of every family that is drawn; and so are those that a network learns from first.
     """
-    if asked != PROCEDURAL:
-        return asked
+    if name != PROCEDURAL:
+        return name
     encoder = context.encoder
     if context.denoiser is not None:
         return f"procedural:{ALL_FAMILIES}?channels={context.shape[2]}"
@@ -230,10 +230,10 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
     return f"procedural:{kind}?channels={context.shape[2]}"
 
 
-def contrast_name(asked: str | None, context: Context) -> str | None:
+def contrast_name(name: str | None, context: Context) -> str | None:
     """The images of other kinds: drawings of every family where none are named."""
-    if asked != PROCEDURAL:
-        return asked
+    if name != PROCEDURAL:
+        return name
     if len(context.shape) != 3:
         return None
     return f"procedural:{ALL_FAMILIES}?count={_CONTRAST_IMAGES}&channels={context.shape[2]}"

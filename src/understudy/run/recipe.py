@@ -71,8 +71,8 @@ class RecipeStep:
     def record(self) -> None:
         """Record that it is done."""
         if self.state.parent.is_dir():
-            done = {**_read(self.state), self.command: _plain(self.options)}
-            write_whole(self.state, f"{json.dumps(done, indent=2)}\n".encode())
+            finished_steps = {**_read(self.state), self.command: _plain(self.options)}
+            write_whole(self.state, f"{json.dumps(finished_steps, indent=2)}\n".encode())
 
 
 def carry_out(
@@ -139,8 +139,8 @@ def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
         ((command, options),) = entry.items()
         if not isinstance(options, dict):
             raise ConfigError(f"{path}: step {number} ({command}) has no options")
-        named = {str(key).replace("-", "_"): value for key, value in options.items()}
-        entries.append((str(command), named))
+        by_name = {str(key).replace("-", "_"): value for key, value in options.items()}
+        entries.append((str(command), by_name))
     return entries
 
 
@@ -150,17 +150,17 @@ def _words(name: str, command: Any, options: Mapping[str, Any]) -> tuple[str, ..
     words: list[str] = []
     for key, value in options.items():
         if key not in by_name or key in _OF_THE_RECIPE:
-            known = sorted(set(by_name) - {*_OF_THE_RECIPE, "set_"})
-            raise unknown(f"option of {name}", key, known)
+            names = sorted(set(by_name) - {*_OF_THE_RECIPE, "set_"})
+            raise unknown(f"option of {name}", key, names)
         words += _value_words(by_name[key], value)
     return tuple(words)
 
 
 def _names(parameter: Any) -> tuple[str, ...]:
     """What an option may be called: as Python has it, or as it is written; settings by both."""
-    written = str(max(parameter.opts, key=len)).lstrip("-").replace("-", "_")
-    settings = ("settings",) if written == "set" else ()
-    return (str(parameter.name), written, *settings)
+    option = str(max(parameter.opts, key=len)).lstrip("-").replace("-", "_")
+    settings = ("settings",) if option == "set" else ()
+    return (str(parameter.name), option, *settings)
 
 
 def _value_words(parameter: Any, value: Any) -> list[str]:
@@ -191,20 +191,20 @@ def _check_line(step: RecipeStep, command: Any) -> None:
         if message is None:
             raise
         raise ConfigError(f"{step.name}: {message()}") from error
-    given = {key: value for key, value in values.items() if value is not None}
+    arguments = {key: value for key, value in values.items() if value is not None}
     for name in _OF_THE_COMMAND:
-        given.pop(name, None)
+        arguments.pop(name, None)
     try:
         if step.command in _RESUMED:
-            settings: Mapping[str, Any] = parse_settings(given.pop("set_", ()))
+            settings: Mapping[str, Any] = parse_settings(arguments.pop("set_", ()))
             if step.command == "select":
-                make_select_config({**given, "settings": settings})
+                make_select_config({**arguments, "settings": settings})
                 return
-            file = given.pop("config", None)
+            file = arguments.pop("config", None)
             options = {} if file is None else read_config(file)
             settings = {**(options.get("settings") or {}), **settings}
-            make_config({**options, **given, "settings": settings})
-        elif step.command == "sample" and "classes" not in given:
+            make_config({**options, **arguments, "settings": settings})
+        elif step.command == "sample" and "classes" not in arguments:
             raise ConfigError("a recipe draws a release: say classes, and no prompt")
     except ConfigError as error:
         raise ConfigError(f"{step.name}: {error}") from error
@@ -235,8 +235,8 @@ def _check_place(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
         return
     if any(one.place == step.place for one in earlier if one.command not in _AGAIN):
         raise ConfigError(f"{step.name}: an earlier step writes to {step.place}, too")
-    taken = step.place.is_dir() and any(step.place.iterdir())
-    if taken and not step.recorded and (step.command == "sample" or not step.begun):
+    is_full = step.place.is_dir() and any(step.place.iterdir())
+    if is_full and not step.recorded and (step.command == "sample" or not step.begun):
         raise RunError(
             f"{step.name}: {step.place} exists and is not of this step with these options: choose "
             "another out, or remove it"

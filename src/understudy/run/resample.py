@@ -130,9 +130,9 @@ def resample(
     """
     if (count is None) == (per_class is None):
         raise ConfigError("say how many samples to draw: --count N, or --per-class N, and not both")
-    asked = per_class if count is None else count
-    if asked is not None and asked < 1:
-        raise ConfigError(f"at least one sample is drawn, found {asked}")
+    number = per_class if count is None else count
+    if number is not None and number < 1:
+        raise ConfigError(f"at least one sample is drawn, found {number}")
     root = Path(folder)
     place = Path(
         root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else home_path(out)
@@ -145,8 +145,8 @@ def resample(
         require_room(place, samples, earlier.record.image_shape, earlier.record.dim, samples)
         identity = {"resampled": str(root), "run": earlier.run.run, "seed": seed}
         identity |= {"count": count, "per_class": per_class}
-        begun = RunPaths(place).start.is_file()
-        with run_folder(place, identity, resume=begun) as new:
+        is_resumed = RunPaths(place).start.is_file()
+        with run_folder(place, identity, resume=is_resumed) as new:
             if new.done:
                 raise RunComplete(place)
             resampling = Resampling(seed, samples, per_class, new.keep)
@@ -180,10 +180,10 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
         raise RunError(
             f"{folder}: was itself drawn from {run.settings['resampled']}: draw from that run"
         )
-    chosen = method_of(run.settings["method"])
-    if chosen.check_resample is None:
+    method = method_of(run.settings["method"])
+    if method.check_resample is None:
         raise ConfigError(
-            f"{folder}: the method {chosen.name} chooses among samples that are there and draws "
+            f"{folder}: the method {method.name} chooses among samples that are there and draws "
             "none, so there are no more to be had for free"
         )
     if "instead_of" in record.facts:
@@ -197,10 +197,10 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
             "of the records (records in owner/run.json): run it again with this version"
         )
     # What was paid, in numbers: the settings may say it in other words.
-    paid = {"epsilon": run.receipt.epsilon, "delta": run.receipt.delta, "accept_epsilon": True}
+    guarantee = {"epsilon": run.receipt.epsilon, "delta": run.receipt.delta, "accept_epsilon": True}
     settings = dict(run.settings)
     earlier_weights = settings.pop(WEIGHTS, None)  # earlier versions had it there
-    config = make_config({**settings, **paid, "out": out})
+    config = make_config({**settings, **guarantee, "out": out})
     require_apart(str(folder), out)
     prepared = prepare(config, _absent(run, run.records), probe=False)
     own = record.models[: len(prepared.context.models)]  # those of public datasets come after
@@ -211,7 +211,7 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
             "nothing in these. Use the version that made it, or run it again with this one"
         )
     try:
-        chosen.check_resample(prepared.params, prepared.context)
+        method.check_resample(prepared.params, prepared.context)
     except ConfigError as error:
         raise ConfigError(f"{folder} cannot be sampled anew: {error}") from error
     return EarlierRun(paths, run, record, prepared)
@@ -241,9 +241,9 @@ def _samples(earlier: EarlierRun, count: int | None, per_class: int | None) -> i
 
 def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events: Events) -> Result:
     """Fit again, draw, write."""
-    begun, prepared = time.perf_counter(), earlier.prepared
+    start, prepared = time.perf_counter(), earlier.prepared
     release = prepared.method.run(earlier.materials(resampling, events), prepared.params)
-    fitted = time.perf_counter()
+    middle = time.perf_counter()
     folder.start_release()
     step = events.step("sampling and writing the release", release.count)
     sums: dict[str, str] = {}
@@ -252,7 +252,7 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     )
     if prepared.quality is not None:
         facts |= prepared.quality.facts
-    seconds = {"fit": fitted - begun, "sample and write": time.perf_counter() - fitted}
+    seconds = {"fit": middle - start, "sample and write": time.perf_counter() - middle}
     rounded = {part: round(number, 2) for part, number in seconds.items()}
     facts |= {"seed": resampling.seed}
     return _documents(earlier, folder, release, facts, sums, rounded)

@@ -69,13 +69,13 @@ class PreparedSelection(Prepared):
     def compared(self) -> list[PublicInput]:
         """Everything but the private dataset, to be compared with it and with the ledger."""
         inputs = {"candidates": self.pool, "--reference": self.reference, "--public": self.public}
-        measured = self.select.no_guarantee and not self.declared_public
+        is_measured = self.select.no_guarantee and not self.declared_public
         return [
             PublicInput(
                 role,
                 source,
                 recorded=any(source is one for one in self.unproven),
-                measured=measured and source is self.pool,
+                measured=is_measured and source is self.pool,
             )
             for role, source in inputs.items()
             if source is not None
@@ -170,16 +170,16 @@ def _others(
             raise SourceError(problem, config.private)
     if reference_origin is not None:
         reference = _open(reference_origin.name, reference_origin, candidates.shape, config)
-    if (named := config.run.models.roles.get("public")) is not None:
-        public = open_source(named, label=NO_LABELS, **like)
+    if (public_name := config.run.models.roles.get("public")) is not None:
+        public = open_source(public_name, label=NO_LABELS, **like)
     may_lack = data.classes is not None, reference_origin is not None
     if public is not None:
         require_same_kind(candidates, public)
-    for other, counted in zip((private, reference), may_lack, strict=True):
+    for other, is_counted in zip((private, reference), may_lack, strict=True):
         if other is not None:
             require_same_kind(candidates, other)
             require_classes(candidates, other, all_of_them=True)
-            if counted:
+            if is_counted:
                 _require_records(other)
     return private, reference, public
 
@@ -228,10 +228,10 @@ def _require_non_members(prepared: PreparedSelection) -> None:
             "half to measure what leaks: leave out --hold-out"
         )
     if prepared.non_members and reference is not None:
-        shared = shared_count(reference, prepared.pool)
-        if shared:
+        overlap = shared_count(reference, prepared.pool)
+        if overlap:
             raise ConfigError(
-                f"{shared:,} of {len(reference):,} records of --reference {reference.name} are "
+                f"{overlap:,} of {len(reference):,} records of --reference {reference.name} are "
                 "candidates too: a reference of real records is of others, on whom the leak is "
                 "measured. Leave them out, or name other records. Nothing was spent or disclosed"
             )

@@ -202,12 +202,12 @@ class JobStore:
         """The id of a new device with this keyed token; None where the secret does not hold."""
         device = secrets.token_hex(8)
         with self._write() as connection:
-            used = connection.execute(
+            result = connection.execute(
                 delete(_PAIRINGS).where(
                     _PAIRINGS.c.secret == secret, _PAIRINGS.c.expires > self.clock()
                 )
             )
-            if used.rowcount != 1:
+            if result.rowcount != 1:
                 return None
             row = {"id": device, "token": token, "created": self.clock()}
             connection.execute(insert(_DEVICES).values(row))
@@ -223,18 +223,20 @@ class JobStore:
     def revoke(self, device: str) -> bool:
         """Let a device's token hold no more; False where there is no such device."""
         with self._write() as connection:
-            changed = connection.execute(
+            result = connection.execute(
                 update(_DEVICES).where(_DEVICES.c.id == device).values(revoked=1)
             )
-        return changed.rowcount == 1
+        return result.rowcount == 1
 
     def access(self, token: str, job: str) -> tuple[str | None, JobRow | None]:
         """The device of a keyed token, and its job of that id: one query, whatever is missing."""
         with_jobs = _DEVICES.outerjoin(
             _JOBS, and_(_JOBS.c.device == _DEVICES.c.id, _JOBS.c.id == job)
         )
-        wanted = and_(_DEVICES.c.token == token, _DEVICES.c.revoked == 0)
-        query = select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(with_jobs).where(wanted)
+        condition = and_(_DEVICES.c.token == token, _DEVICES.c.revoked == 0)
+        query = (
+            select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(with_jobs).where(condition)
+        )
         with self._read() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:
@@ -257,9 +259,9 @@ class JobStore:
                 select(_DEVICES.c.id).where(_DEVICES.c.id == device).with_for_update()
             )
             same = and_(_JOBS.c.device == device, _JOBS.c.submission == submission)
-            known = connection.execute(select(_JOBS).where(same)).mappings().one_or_none()
-            if known is not None:
-                return _job(known)
+            former = connection.execute(select(_JOBS).where(same)).mappings().one_or_none()
+            if former is not None:
+                return _job(former)
             self._check_quotas(connection, device, item_bytes, quotas)
             connection.execute(
                 insert(_JOBS).values(
@@ -284,7 +286,7 @@ class JobStore:
         mine = _JOBS.c.device == device
         live = and_(mine, _JOBS.c.state.in_([*LIVE, "deleting"]))
         recent = and_(mine, _JOBS.c.created > self.clock() - DAY)
-        count, stored = connection.execute(
+        count, stored_bytes = connection.execute(
             select(func.count(), func.coalesce(func.sum(_JOBS.c.item_bytes), 0)).where(live)
         ).one()
         today = connection.execute(select(func.count()).where(recent)).scalar_one()
@@ -292,9 +294,9 @@ class JobStore:
             raise QuotaRefusedError(f"at most {quotas.open_jobs} jobs at a time: delete one first")
         if today >= quotas.jobs_a_day:
             raise QuotaRefusedError(f"at most {quotas.jobs_a_day} jobs in 24 hours: wait")
-        if stored + item_bytes > quotas.stored_bytes:
+        if stored_bytes + item_bytes > quotas.stored_bytes:
             raise QuotaRefusedError(
-                f"at most {quotas.stored_bytes} bytes of items: {stored} are stored, and "
+                f"at most {quotas.stored_bytes} bytes of items: {stored_bytes} are stored, and "
                 f"{item_bytes} would be added; delete a job, or send fewer references"
             )
 
@@ -343,10 +345,10 @@ class JobStore:
     def forget(self) -> None:
         """Remove the rows of jobs that were deleted long ago, and note the time."""
         now = self.clock()
-        gone = and_(_JOBS.c.state == "deleted", _JOBS.c.expires <= now - TOMBSTONE)
+        tombstones = and_(_JOBS.c.state == "deleted", _JOBS.c.expires <= now - TOMBSTONE)
         with self._write() as connection:
             connection.execute(update(_CLOCK).where(_CLOCK.c.latest < now).values(latest=now))
-            connection.execute(delete(_JOBS).where(gone))
+            connection.execute(delete(_JOBS).where(tombstones))
             connection.execute(delete(_WORK).where(_WORK.c.job.not_in(select(_JOBS.c.id))))
 
     # Jobs, as workers use them

@@ -191,11 +191,11 @@ class Description:
     def _skewness(self, waves: Floats) -> Floats:
         """Of the leading channels over the grid, without their means: (n, up to 4)."""
         basis = self.octaves[0]
-        turned = basis.forward(waves.reshape(*waves.shape[:2], -1))[:, :_SKEWED]
-        turned = turned.reshape(len(waves), -1, *self.shape[1:])
-        turned[:, :, 0, 0] = 0
-        values_on_grid = scipy.fft.idctn(turned, axes=(2, 3), norm="ortho").reshape(
-            *turned.shape[:2], -1
+        rotation = basis.forward(waves.reshape(*waves.shape[:2], -1))[:, :_SKEWED]
+        rotation = rotation.reshape(len(waves), -1, *self.shape[1:])
+        rotation[:, :, 0, 0] = 0
+        values_on_grid = scipy.fft.idctn(rotation, axes=(2, 3), norm="ortho").reshape(
+            *rotation.shape[:2], -1
         )
         spread = (values_on_grid**2).mean(axis=2) + _FAINT * basis.variances[:_SKEWED]
         return np.asarray((values_on_grid**3).mean(axis=2) / spread**1.5)
@@ -228,26 +228,26 @@ class Description:
         result = np.empty((len(latents), math.prod(self.shape)), dtype=np.float32)
         for start in range(0, len(latents), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            wanted = _within_reach(descriptions[rows]) * self.usual[1] + self.usual[0]
+            targets = _within_reach(descriptions[rows]) * self.usual[1] + self.usual[0]
             waves = _waves(np.asarray(latents[rows], dtype=np.float32), self.shape)
-            self._move(waves, wanted)
+            self._move(waves, targets)
             back = scipy.fft.idctn(waves, axes=(2, 3), norm="ortho")
-            result[rows] = back.reshape(len(wanted), -1)
+            result[rows] = back.reshape(len(targets), -1)
         return result
 
-    def _move(self, waves: Floats, wanted: Floats) -> None:
+    def _move(self, waves: Floats, targets: Floats) -> None:
         """Give waves (n, C, H, W) the means, energies and correlations wanted, in place."""
         described = self._described
         means = (waves[:, :, 0, 0] - self.centre) @ self.means.axes
-        means[:, :described] = wanted[:, :described]
+        means[:, :described] = targets[:, :described]
         waves[:, :, 0, 0] = means @ self.means.axes.T + self.centre
         first, second = self._pairs
         start = description_parts(self.shape)[0]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             middle, end = start + described, start + described + len(first)
             faint = _FAINT * basis.variances[:described]
-            energy = np.maximum(np.exp(wanted[:, start:middle]) - faint, 0.1 * faint)
-            joint: Floats = np.asarray(np.tanh(wanted[:, middle:end]) / np.float32(0.97))
+            energy = np.maximum(np.exp(targets[:, start:middle]) - faint, 0.1 * faint)
+            joint: Floats = np.asarray(np.tanh(targets[:, middle:end]) / np.float32(0.97))
             part = basis.forward(waves[:, :, mask])
             waves[:, :, mask] = basis.backward(_moved(part, energy, joint, faint, (first, second)))
             start = end
@@ -324,23 +324,23 @@ def _moved(
     described, (first, second) = energy.shape[1], pairs
     leading = int(second.max(initial=0)) + 1
     gains = np.sqrt(energy / ((part[:, :described] ** 2).mean(axis=2) + 0.1 * faint))
-    moved = part.copy()
-    moved[:, :described] *= np.clip(gains, 1 / _MOST, _MOST)[:, :, None]
+    result = part.copy()
+    result[:, :described] *= np.clip(gains, 1 / _MOST, _MOST)[:, :, None]
     head = part[:, :leading]
     ridge = np.eye(leading) * (0.25 * faint[:leading])
     now = head @ head.swapaxes(1, 2) / head.shape[2] + ridge
     deviation = np.sqrt(energy[:, :leading] + faint[:leading])
-    wanted = np.zeros((len(part), leading, leading))
-    wanted[:, first, second] = joint * deviation[:, first] * deviation[:, second]
-    wanted += wanted.swapaxes(1, 2) + np.eye(leading) * energy[:, None, :leading] + ridge
-    moved[:, :leading] = _transport(now, wanted) @ head
-    return moved
+    target = np.zeros((len(part), leading, leading))
+    target[:, first, second] = joint * deviation[:, first] * deviation[:, second]
+    target += target.swapaxes(1, 2) + np.eye(leading) * energy[:, None, :leading] + ridge
+    result[:, :leading] = _transport(now, target) @ head
+    return result
 
 
-def _transport(now: Vector, wanted: Vector) -> Floats:
+def _transport(now: Vector, target: Vector) -> Floats:
     """The symmetric maps A with A now A = wanted, (n, q, q), none of which amplifies too much."""
     root, inverse = _power(now, 0.5, 1e-4), _power(now, -0.5, 1e-4)
-    inner = _power(root @ _power(wanted, 1.0, 1e-3) @ root, 0.5, 0.0)
+    inner = _power(root @ _power(target, 1.0, 1e-3) @ root, 0.5, 0.0)
     maps = inverse @ inner @ inverse
     largest = np.linalg.norm(maps, 2, axis=(1, 2))
     return np.asarray(maps * np.minimum(1, 1.3 * _MOST / largest)[:, None, None], dtype=np.float32)

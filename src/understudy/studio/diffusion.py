@@ -138,8 +138,8 @@ class UNetStage(_Noised):
     def __init__(self, studied: Studied, network: Any) -> None:
         super().__init__(studied)
         self.network = network
-        known = torch.from_numpy(studied.embeddings[: self.rows].astype(np.float32))
-        self.mean, self.spread = known.mean(0), known.std(0)
+        embeddings = torch.from_numpy(studied.embeddings[: self.rows].astype(np.float32))
+        self.mean, self.spread = embeddings.mean(0), embeddings.std(0)
         self.blur = diffusers.DDPMScheduler(beta_schedule="squaredcos_cap_v2")
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
@@ -170,9 +170,9 @@ class UNetStage(_Noised):
         device = self.studied.device
         plain = torch.from_numpy(self.studied.embeddings[rows.numpy()].astype(np.float32))
         steps = (1000 * torch.rand(len(rows), generator=random, device=device) ** 4).long()
-        scaled = ((plain - self.mean) / self.spread).to(device)
-        noise = torch.randn(scaled.shape, generator=random, device=device)
-        noised = self.blur.add_noise(scaled, noise, steps)
+        standard = ((plain - self.mean) / self.spread).to(device)
+        noise = torch.randn(standard.shape, generator=random, device=device)
+        noised = self.blur.add_noise(standard, noise, steps)
         plain = noised * self.spread.to(device) + self.mean.to(device)
         step_embedding = get_timestep_embedding(
             steps, plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
@@ -185,12 +185,12 @@ class UNetStage(_Noised):
         rows, images, states, silence = self.shown()
         conditioning = self.embedding_of(rows)
         nothing = torch.zeros_like(conditioning)
-        shown = [images]
+        columns = [images]
         blank = partial(self._velocity, silence, nothing)
         for text, label in ((states, nothing), (silence, conditioning)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
-            shown.append(draw_latents(self.studied, velocity, vae=vae))
-        return np.concatenate(shown)
+            columns.append(draw_latents(self.studied, velocity, vae=vae))
+        return np.concatenate(columns)
 
     def _velocity(
         self, text: torch.Tensor, label: torch.Tensor, x: torch.Tensor, t: torch.Tensor
@@ -219,16 +219,16 @@ class InpaintingStage(_Noised):
         super().__init__(studied)
         self.network = widened(base, base.config.in_channels + 1)
         texts = studied.corpus.surroundings
-        known = caption_tokens(studied.tokenizer, texts) if texts else self.tokens
-        self.surroundings = known.to(studied.device)
+        tokens = caption_tokens(studied.tokenizer, texts) if texts else self.tokens
+        self.surroundings = tokens.to(studied.device)
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
         """Mean squared error of the velocity."""
         noised, steps, velocity = self.noised(rows, random)
         holes, around = self.holes(rows, random)
-        given = self.given(rows, holes)
+        condition = self.given(rows, holes)
         text = self.studied.text_states(self.hole_tokens(rows, around, random))
-        prediction = self.network(torch.cat([noised, given], dim=1), steps, text).sample
+        prediction = self.network(torch.cat([noised, condition], dim=1), steps, text).sample
         return {"velocity": functional.mse_loss(prediction.float(), velocity)}
 
     def hole_tokens(
@@ -268,10 +268,10 @@ class InpaintingStage(_Noised):
         """Held-out images, their holes in grey, and what was drawn in them."""
         rows, images, states, silence = self.shown()
         holes, _ = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
-        given = self.given(rows, holes)
+        condition = self.given(rows, holes)
 
         def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            return self.network(torch.cat([x, given], dim=1), t, text).sample  # type: ignore[no-any-return]
+            return self.network(torch.cat([x, condition], dim=1), t, text).sample  # type: ignore[no-any-return]
 
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
         guided_velocity = guided(partial(velocity, states), partial(velocity, silence), 2.0)
@@ -341,8 +341,8 @@ class ControlStage(_Noised):
             lambda x, t: self.base(x, t, silence).sample,
             3.0,
         )
-        shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
-        return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity)])
+        hints = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
+        return np.concatenate([images, hints, draw_latents(self.studied, guided_velocity)])
 
 
 def drawn_holes(

@@ -93,9 +93,9 @@ def photograph_rows(images: Sequence[str], plan: PhotoPlan) -> Iterator[CorpusRo
     The drawings of the package and the playhouse come besides ``images``.
     """
     each = -(-plan.count // (len(images) + len(PROCEDURAL_NAMES) + 1))
-    drawn = [f"{name}?count={each}" for name in PROCEDURAL_NAMES]
-    drawn.append(f"{PLAYHOUSE}?count={each}")
-    streams = [public_images(name, each, plan.side) for name in (*images, *drawn)]
+    procedural = [f"{name}?count={each}" for name in PROCEDURAL_NAMES]
+    procedural.append(f"{PLAYHOUSE}?count={each}")
+    streams = [public_images(name, each, plan.side) for name in (*images, *procedural)]
     for row in zip(*streams, strict=True):
         yield from (CorpusRow(image, []) for image in row)
 
@@ -111,9 +111,9 @@ def public_images(name: str, count: int, side: int) -> Iterator[Images]:
     height, width = source.shape[:2]
     small, large = max(height, width) <= side // 2, min(height, width) >= 2 * side
     rng = np.random.default_rng(0)
-    wanted = 4 * count if small else count
+    images = 4 * count if small else count
     quarters: list[Images] = []
-    for at, image in _spread(source, wanted):
+    for at, image in _spread(source, images):
         colour = np.repeat(image, 3, axis=-1) if image.shape[-1] == 1 else image
         if small:
             fit = _enlarged if at // 4 % 2 else _filled
@@ -143,17 +143,17 @@ def _opened(name: str, side: int) -> Source:
     return open_source(name, size=size, fit="crop")
 
 
-def _spread(source: Source, wanted: int) -> Iterator[tuple[int, Images]]:
-    """``wanted`` images, evenly spread over the source; from its beginning again if it is short."""
-    step = max(1.0, len(source) / wanted)
+def _spread(source: Source, count: int) -> Iterator[tuple[int, Images]]:
+    """``count`` images, evenly spread over the source; from its beginning again if it is short."""
+    step = max(1.0, len(source) / count)
     at = 0
-    while at < wanted:
+    while at < count:
         before = at
-        chosen = {int(i * step) for i in range(min(wanted - at, len(source)))}
+        rows = {int(i * step) for i in range(min(count - at, len(source)))}
         row = 0
         for batch in source.batches(_READ):
             for image in batch.values:
-                if row in chosen:
+                if row in rows:
                     yield at, image
                     at += 1
                 row += 1
@@ -193,10 +193,10 @@ class PhotoStage(AutoencoderStage):
         images = self._corpus.images[np.sort(rows.numpy())]
         pixels = disturbed(to_network(images, self._device), random)
         latents = self.network.encode(pixels).latent.float()
-        decoded = self.network.decode(noised(latents, random)).sample.float()
+        outputs = self.network.decode(noised(latents, random)).sample.float()
         mean, variance = latents.mean((0, 2, 3)), latents.var((0, 2, 3))
         return {
-            **errors(decoded, pixels),
+            **errors(outputs, pixels),
             "moments": 0.01 * (mean.square() + (variance - 1).square()).mean(),
         }
 
@@ -227,19 +227,19 @@ class PhotoDecoderStage:
             latents = self.vae.encode(pixels).latent.float()
         share = torch.rand((len(latents), 1, 1, 1), generator=random, device=latents.device)
         disturbed_latents = noised(latents, random, _DECODER_NOISE * share)
-        decoded = self.vae.decode(disturbed_latents).sample.float()
-        return {**errors(decoded, pixels), **game(self.discriminator, decoded, pixels, _GAME)}
+        outputs = self.vae.decode(disturbed_latents).sample.float()
+        return {**errors(outputs, pixels), **game(self.discriminator, outputs, pixels, _GAME)}
 
     def sheet(self) -> Images:
         """Held-out images, each above what came back of it."""
         return reconstructions(self._corpus, self.vae, self._device)
 
 
-def errors(decoded: torch.Tensor, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
+def errors(outputs: torch.Tensor, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
     """Absolute and squared errors of pixels."""
     return {
-        "pixels": functional.l1_loss(decoded, pixels),
-        "squares": 5 * functional.mse_loss(decoded, pixels),
+        "pixels": functional.l1_loss(outputs, pixels),
+        "squares": 5 * functional.mse_loss(outputs, pixels),
     }
 
 
@@ -329,11 +329,11 @@ def train_photographs(
     begins as a linear code. A stage that is done already is passed over.
     """
     vae = folder / "vae"
-    done = {"vae": vae, "decoder": folder / "work" / "sharper"}
+    folders = {"vae": vae, "decoder": folder / "work" / "sharper"}
     if start is not None and "vae" not in stages and not vae.exists():
         shutil.copytree(start, vae, ignore=shutil.ignore_patterns("SHA256SUMS", "*.md"))
     for name in stages:
-        if (done[name] / "config.json").is_file():
+        if (folders[name] / "config.json").is_file():
             continue
         torch.manual_seed(machine.seed)
         with quiet():
@@ -357,4 +357,4 @@ def train_photographs(
             )
             save_network(network, vae)
             if name == "decoder":
-                save_network(network, done[name])
+                save_network(network, folders[name])

@@ -118,8 +118,8 @@ class PlanPages:
         values = form_options(request.query_params.multi_items())
         amount = _epsilon(epsilon, stop)
         words_of(studio.roots, values)  # all of them, also those that the plan does not go by
-        planned = {name: value for name, value in values.items() if name in _PLANNED}
-        words = ["plan", name, *words_of(studio.roots, planned)]
+        options = {name: value for name, value in values.items() if name in _PLANNED}
+        words = ["plan", name, *words_of(studio.roots, options)]
         words += [f"--epsilon={amount_words(amount)}", *studio.ledger_words()]
         ask = [*words, "--json", "--progress=json"]
         stamp = studio.stamp(path)
@@ -259,17 +259,17 @@ class PlanPages:
         options = {**values, "source": source, "epsilon": amount_words(amount), "out": out}
         words, job, _ = self._dry(source, values, amount)
         plan = studio.jobs.json(job)
-        shown = None if plan is None else _shown(options, plan)
+        terms = None if plan is None else _shown(options, plan)
         signature = needed(form, "shown")
-        if shown is None or not studio.sessions.signed(request.state.session, shown, signature):
+        if terms is None or not studio.sessions.signed(request.state.session, terms, signature):
             raise ConfigError(
                 "this is not what the page of the charge has shown, or the ledger or the images "
                 "have changed since: look again. Nothing was charged"
             )
         place = self._out(source, out)
         before = studio.jobs.of(place, "synthesize")
-        begun = RunPaths(place).start.is_file()
-        if not before or (not begun and studio.jobs.report(before[-1]).is_over):
+        is_resumed = RunPaths(place).start.is_file()
+        if not before or (not is_resumed and studio.jobs.report(before[-1]).is_over):
             studio.asked(
                 "synthesize",
                 [*words, f"--out={place}", "--yes", "--progress=json"],
@@ -288,13 +288,13 @@ class PlanPages:
             ConfigError: An option makes no sense.
         """
         studio = self.studio
-        path, named = studio.roots.source(source)
-        words = ["synthesize", named, *words_of(studio.roots, values)]
+        path, source = studio.roots.source(source)
+        words = ["synthesize", source, *words_of(studio.roots, values)]
         words += [f"--epsilon={amount_words(epsilon)}", *studio.ledger_words()]
         settings = {n.partition(".")[2]: v for n, v in values.items() if n.startswith("set.")}
         plain = {n: v for n, v in values.items() if not n.startswith("set.")}
         plain |= {name: "true" for name, value in plain.items() if value == "on"}
-        plain |= {"source": named, "epsilon": amount_words(epsilon), "out": "out"}
+        plain |= {"source": source, "epsilon": amount_words(epsilon), "out": "out"}
         make_config({**plain, "settings": settings})
         ask = [*words, f"--out={path.parent / '.understudy-plan'}", "--dry-run", "--json"]
         job, report = studio.asked(

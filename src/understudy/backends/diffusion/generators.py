@@ -109,7 +109,7 @@ class DiffusionGenerator:
         if strength < _LEAST or not masks.any():
             return images.copy()
         if self._pipelines.inpainter is not None:
-            drawn = self._fill(images, masks, prompts, strength, seed, by_hint, negative)
+            results = self._fill(images, masks, prompts, strength, seed, by_hint, negative)
         else:
             if strength < 1 and "strength" not in taken(pipeline):
                 raise UnsupportedTask(self.name, "inpainting at a strength below 1", self.tasks)
@@ -117,8 +117,8 @@ class DiffusionGenerator:
 
             def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
                 pixels = self._scaled(images[rows])
-                known = self._hard_coded() and by_hint is None  # those by hints take pixels alone
-                start = self._start(pipeline, pixels, device, latents=known)
+                latents = self._hard_coded() and by_hint is None  # those by hints take pixels alone
+                start = self._start(pipeline, pixels, device, latents=latents)
                 arguments = {
                     "image": start,
                     "mask_image": _pillow_images(self._mask_pixels(masks[rows])),
@@ -127,11 +127,11 @@ class DiffusionGenerator:
                     arguments["masked_image_latents"] = start  # else each row is encoded once more
                 return {**arguments, **hinted(rows)}
 
-            drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
+            results = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
         seam = self._options.seam
         if seam is None:
             seam = max(1, min(self.shape[:2]) // 32)
-        return _pasted(images, drawn, masks, seam)
+        return _pasted(images, results, masks, seam)
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
         """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
@@ -192,7 +192,7 @@ class DiffusionGenerator:
         steps = self._pipelines.steps()
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(prompts), self._options.batch):
-            drawn = call_pipeline(
+            images = call_pipeline(
                 pipeline,
                 self.name,
                 self._options.batch,
@@ -207,7 +207,7 @@ class DiffusionGenerator:
                 width=width,
                 callback_steps=None,  # else Kandinsky's own call of its decoder is a deprecated one
             )
-            out[rows] = fit_images(drawn, self.shape)
+            out[rows] = fit_images(images, self.shape)
         return out
 
     def _fill(
@@ -233,12 +233,12 @@ class DiffusionGenerator:
             pixels = self._scaled(images[rows])
             grey = np.asarray(self._mask_pixels(masks[rows])) > 127
             hole = torch.from_numpy(grey)[:, None].to(device)
-            left = to_tensor(pixels, device, vae.dtype)
+            image = to_tensor(pixels, device, vae.dtype)
             with torch.no_grad():
                 # Grey is 0 to the autoencoder: what inpainting networks are trained to see there.
-                known = latents_of(vae, torch.where(hole, torch.full_like(left, 0.5), left))
-                mask = torch.nn.functional.interpolate(hole.to(known.dtype), known.shape[-2:])
-            inpainter.given(more=torch.cat([mask, known], dim=1))
+                latents = latents_of(vae, torch.where(hole, torch.full_like(image, 0.5), image))
+                mask = torch.nn.functional.interpolate(hole.to(latents.dtype), latents.shape[-2:])
+            inpainter.given(more=torch.cat([mask, latents], dim=1))
             if strength < 1:
                 return {"image": self._start(pipeline, pixels, device)}
             return hinted(rows)
@@ -247,8 +247,8 @@ class DiffusionGenerator:
 
     def _hard_coded(self) -> bool:
         """Whether latents have the number of channels that diffusers' inpainting knows them by."""
-        known = 4 if isinstance(self._pipelines.network, diffusers.UNet2DConditionModel) else 16
-        return bool(self._pipelines.vae.config["latent_channels"] == known)
+        channels = 4 if isinstance(self._pipelines.network, diffusers.UNet2DConditionModel) else 16
+        return bool(self._pipelines.vae.config["latent_channels"] == channels)
 
     def _start(
         self, pipeline: Any, pixels: Images, device: torch.device, *, latents: bool = True
@@ -256,11 +256,11 @@ class DiffusionGenerator:
         """The images a pipeline starts from: latents where it takes them, encoded in one go."""
         vae = self._pipelines.vae
         processor: Any = getattr(pipeline, "image_processor", None)
-        known = processor is not None and isinstance(
+        has_latents = processor is not None and isinstance(
             vae, diffusers.AutoencoderKL | diffusers.AutoencoderTiny
         )
         if (
-            not (known and latents)
+            not (has_latents and latents)
             or processor.config.get("vae_latent_channels") != vae.config["latent_channels"]
             or vae.config.get("latents_mean") is not None
             or (vae.dtype == torch.float16 and vae.config.get("force_upcast"))
@@ -279,17 +279,19 @@ class DiffusionGenerator:
 
 def load_generator(rest: str, options: Mapping[str, Any]) -> DiffusionGenerator:
     """A generator from any text-to-image pipeline of diffusers; see `GeneratorOptions`."""
-    read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
-    name = full_name(f"hf:{rest}", read)
-    pipelines = open_pipelines(rest, read, name=name)
-    return DiffusionGenerator(pipelines, read, name=name, licence=licence_of(rest, read.revision))
+    settings = read_options(options, GeneratorOptions, name=f"hf:{rest}")
+    name = full_name(f"hf:{rest}", settings)
+    pipelines = open_pipelines(rest, settings, name=name)
+    return DiffusionGenerator(
+        pipelines, settings, name=name, licence=licence_of(rest, settings.revision)
+    )
 
 
 def _pillow_images(images: Images) -> list[Image.Image]:
     return [Image.fromarray(image) for image in images]
 
 
-def _pasted(images: Images, drawn: Images, masks: Masks, seam: int) -> Images:
+def _pasted(images: Images, results: Images, masks: Masks, seam: int) -> Images:
     """What was drawn, inside the masks; it fades in over ``seam`` pixels from their rim."""
     weight = np.empty(masks.shape, dtype=np.float32)
     for mask, row in zip(masks, weight, strict=True):
@@ -298,6 +300,6 @@ def _pasted(images: Images, drawn: Images, masks: Masks, seam: int) -> Images:
         else:
             row[...] = np.clip(scipy.ndimage.distance_transform_edt(mask) / (seam + 1), 0.0, 1.0)
     old = images.astype(np.float32)
-    mixed = old + weight[..., None] * (drawn.astype(np.float32) - old)
-    out: Images = np.where(masks[..., None], np.rint(mixed), old).astype(np.uint8)
+    blend = old + weight[..., None] * (results.astype(np.float32) - old)
+    out: Images = np.where(masks[..., None], np.rint(blend), old).astype(np.uint8)
     return out

@@ -74,11 +74,11 @@ class _Block(nn.Module):
         parts = self.attend(normed).reshape(n, count, 3, _HEADS, width // _HEADS)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         weights = torch.softmax(query @ key.transpose(-1, -2) / math.sqrt(width // _HEADS), dim=-1)
-        mixed = (weights @ value).transpose(1, 2).reshape(n, count, width)
-        tokens = tokens + (1 + steered[2]) * self.join(mixed)
+        context = (weights @ value).transpose(1, 2).reshape(n, count, width)
+        tokens = tokens + (1 + steered[2]) * self.join(context)
         normed = self.norm(tokens) * (1 + steered[3]) + steered[4]
-        moved: torch.Tensor = tokens + (1 + steered[5]) * self.layer(normed)
-        return moved
+        result: torch.Tensor = tokens + (1 + steered[5]) * self.layer(normed)
+        return result
 
 
 class _Transformer(nn.Module):
@@ -146,10 +146,10 @@ class PatchDenoiser:
         self, weights: Weights, pairs: ImagePairs, levels: NDArray[np.float32], labels: Labels
     ) -> NDArray[np.float32]:
         """As of a `Denoiser`."""
-        network, named = self._at(weights, pairs.shape[2:])
+        network, parameters = self._at(weights, pairs.shape[2:])
         arguments = tuple(torch.from_numpy(part) for part in (pairs, levels, labels))
         with _ONE_PASS_AT_A_TIME, torch.no_grad():
-            result: NDArray[np.float32] = functional_call(network, named, arguments).numpy()
+            result: NDArray[np.float32] = functional_call(network, parameters, arguments).numpy()
         return result
 
     def gradients(
@@ -161,17 +161,17 @@ class PatchDenoiser:
         targets: NDArray[np.float32],
     ) -> NDArray[np.float32]:
         """As of a `Denoiser`, by `torch.func`: the mean is over k draws of one record."""
-        network, named = self._at(weights, pairs.shape[3:])
+        network, parameters = self._at(weights, pairs.shape[3:])
 
-        def loss(named: _Named, *record: torch.Tensor) -> torch.Tensor:
+        def loss(parameters: _Named, *record: torch.Tensor) -> torch.Tensor:
             pairs, levels, label, targets = record
             labels = label.expand(len(levels))
-            images: torch.Tensor = functional_call(network, named, (pairs, levels, labels))
+            images: torch.Tensor = functional_call(network, parameters, (pairs, levels, labels))
             return (images - targets).square().mean()
 
         arguments = (torch.from_numpy(part) for part in (pairs, levels, labels, targets))
         with _ONE_PASS_AT_A_TIME:
-            parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(named, *arguments)
+            parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(parameters, *arguments)
         flat = [part.reshape(len(pairs), -1) for part in parts.values()]
         gradients: NDArray[np.float32] = torch.cat(flat, dim=1).numpy()
         return gradients
@@ -179,11 +179,11 @@ class PatchDenoiser:
     def _at(self, weights: Weights, shape: Shape) -> tuple[_Transformer, _Named]:
         """The network of a shape, and its parameters by their names."""
         network = _network(shape, len(weights), self._options)
-        vector, start, named = torch.from_numpy(np.array(weights, dtype=np.float32)), 0, {}
+        vector, start, parameters = torch.from_numpy(np.array(weights, dtype=np.float32)), 0, {}
         for name, part in network.named_parameters():
-            named[name] = vector[start : start + part.numel()].reshape(part.shape)
+            parameters[name] = vector[start : start + part.numel()].reshape(part.shape)
             start += part.numel()
-        return network, named
+        return network, parameters
 
 
 @cache
@@ -196,5 +196,5 @@ def _network(shape: Shape, size: int, options: DenoiserOptions) -> _Transformer:
 
 def denoiser(options: dict[str, Any]) -> PatchDenoiser:
     """``embedded:denoiser``, with its options."""
-    given = read_options(options, DenoiserOptions, name=_NAME)
-    return PatchDenoiser(full_name(_NAME, given), given)
+    settings = read_options(options, DenoiserOptions, name=_NAME)
+    return PatchDenoiser(full_name(_NAME, settings), settings)

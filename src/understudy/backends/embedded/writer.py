@@ -107,8 +107,8 @@ class GrammarWriter:
         text = label.strip().lower()
         starts = []
         for target in self._targets:
-            known = self._phrases.possible[target]
-            exact = [name for name, values in known.items() if text in values]
+            possible = self._phrases.possible[target]
+            exact = [name for name, values in possible.items() if text in values]
             if exact:
                 # A class is what something is or does, before it is a colour of something.
                 first = min(exact, key=lambda name: (name not in self._keep, exact.index(name)))
@@ -118,18 +118,18 @@ class GrammarWriter:
             return starts
         read = self._phrases.read(text)
         for target in self._targets:
-            known = self._phrases.possible[target]
+            possible = self._phrases.possible[target]
             if read.get(TARGET, target) == target and all(
-                value in known.get(name, (value,) if name == FURNITURE else ())
+                value in possible.get(name, (value,) if name == FURNITURE else ())
                 for name, value in read.items()
             ):
                 starts.append({TARGET: target, **read})
         if not read or not starts:
             states = {s for t in self._targets for s in self._phrases.possible[t].get(STATUS, ())}
-            known_words = ", ".join([*self._targets, *sorted(states)])
+            words = ", ".join([*self._targets, *sorted(states)])
             raise BackendError(
                 f"{self.name} has no words for the class {label!r}; classes are what it can read, "
-                f"such as {known_words}"
+                f"such as {words}"
             )
         return starts
 
@@ -137,12 +137,12 @@ class GrammarWriter:
         start = starts[int(rng.integers(len(starts)))]
         whole = complete(self._phrases, start, rng)
         detail = (_SHORT, _USUAL, _LONG)[int(rng.choice(3, p=[0.25, 0.45, 0.3]))]
-        said = {
+        attributes = {
             name: value
             for name, value in whole.items()
             if name in start or name == STATUS or rng.random() < self._likely(name, detail)
         }
-        return described(self._phrases, _coherent(said), rng)
+        return described(self._phrases, _coherent(attributes), rng)
 
     def _likely(self, attribute: str, detail: float) -> float:
         """How likely an attribute is named: looks and place more often than the room."""
@@ -151,61 +151,71 @@ class GrammarWriter:
         return detail * 0.4 if attribute in ("paper", "style", "window") else detail
 
     def _varied(self, text: str, degree: float, rng: np.random.Generator) -> str:
-        known = self._phrases.read(text)
-        if known.get(TARGET) not in self._phrases.possible:
+        attributes = self._phrases.read(text)
+        if attributes.get(TARGET) not in self._phrases.possible:
             self.unread += 1
             return text
-        free = sorted(set(known) - self._keep - {TARGET})
+        free = sorted(set(attributes) - self._keep - {TARGET})
         exact = degree * len(free)
         count = int(exact) + int(rng.random() < exact - int(exact))
-        changed = dict(known)
+        variant = dict(attributes)
         order = [free[index] for index in rng.permutation(len(free))[:count]]
         # What it does comes before where: the place has to fit.
         for attribute in sorted(order, key=lambda name: name != STATUS):
-            changed[attribute] = self._other(attribute, changed, rng)
-        if changed.get(STATUS) != known.get(STATUS) and PLACE in changed and PLACE not in order:
-            possible = possible_values(self._phrases, PLACE, changed)
-            if possible and changed[PLACE] not in possible:
-                changed[PLACE] = possible[int(rng.integers(len(possible)))]
+            variant[attribute] = self._other(attribute, variant, rng)
+        if (
+            variant.get(STATUS) != attributes.get(STATUS)
+            and PLACE in variant
+            and PLACE not in order
+        ):
+            possible = possible_values(self._phrases, PLACE, variant)
+            if possible and variant[PLACE] not in possible:
+                variant[PLACE] = possible[int(rng.integers(len(possible)))]
         if rng.random() < degree:
-            changed = self._more_or_less(changed, rng)
-        return described(self._phrases, _coherent(changed), rng)
+            variant = self._more_or_less(variant, rng)
+        return described(self._phrases, _coherent(variant), rng)
 
-    def _other(self, attribute: str, known: AttributeValues, rng: np.random.Generator) -> str:
+    def _other(self, attribute: str, attributes: AttributeValues, rng: np.random.Generator) -> str:
         """Another value of an attribute, where there is one."""
         if attribute == FURNITURE:
-            return _some_furniture(self._phrases, known, rng)
-        rest = {
-            name: value for name, value in known.items() if name != PLACE or attribute != STATUS
+            return _some_furniture(self._phrases, attributes, rng)
+        context = {
+            name: value
+            for name, value in attributes.items()
+            if name != PLACE or attribute != STATUS
         }
         values = [
             value
-            for value in possible_values(self._phrases, attribute, rest)
-            if value != known[attribute]
+            for value in possible_values(self._phrases, attribute, context)
+            if value != attributes[attribute]
         ]
-        return values[int(rng.integers(len(values)))] if values else known[attribute]
+        return values[int(rng.integers(len(values)))] if values else attributes[attribute]
 
-    def _more_or_less(self, known: AttributeValues, rng: np.random.Generator) -> AttributeValues:
+    def _more_or_less(
+        self, attributes: AttributeValues, rng: np.random.Generator
+    ) -> AttributeValues:
         """One attribute more, or one less: captions tell more or less of the same."""
         fixed = self._keep | {TARGET, STATUS, SECOND}
         if rng.random() < 0.5:
-            droppable = sorted(set(known) - fixed)
-            gone = droppable[int(rng.integers(len(droppable)))] if droppable else None
-            return {name: value for name, value in known.items() if name != gone}
-        whole = complete(self._phrases, known, rng)
-        new = sorted(set(whole) - set(known) - fixed)
+            droppable = sorted(set(attributes) - fixed)
+            omission = droppable[int(rng.integers(len(droppable)))] if droppable else None
+            return {name: value for name, value in attributes.items() if name != omission}
+        whole = complete(self._phrases, attributes, rng)
+        new = sorted(set(whole) - set(attributes) - fixed)
         if not new:
-            return known
-        added = new[int(rng.integers(len(new)))]
-        return {**known, added: whole[added]}
+            return attributes
+        addition = new[int(rng.integers(len(new)))]
+        return {**attributes, addition: whole[addition]}
 
 
-def possible_values(phrases: Phrases, attribute: str, known: AttributeValues) -> tuple[str, ...]:
+def possible_values(
+    phrases: Phrases, attribute: str, attributes: AttributeValues
+) -> tuple[str, ...]:
     """The values that an attribute can have besides what is known; none where it has none."""
-    target = known[TARGET]
+    target = attributes[TARGET]
     possible = phrases.possible[target]
     if attribute in (PLACE, SECOND):
-        statuses = [known[STATUS]] if known.get(STATUS) else possible.get(STATUS, ())
+        statuses = [attributes[STATUS]] if attributes.get(STATUS) else possible.get(STATUS, ())
         places = [
             place for status in statuses for place in phrases.places.get(f"{target} {status}", ())
         ] or phrases.places.get("thing", ())
@@ -213,43 +223,45 @@ def possible_values(phrases: Phrases, attribute: str, known: AttributeValues) ->
             dict.fromkeys(place for place in places if place in possible.get(attribute, ()))
         )
     values = possible.get(attribute, ())
-    if attribute == STATUS and PLACE in known:
-        anywhere = (known[PLACE],)
+    if attribute == STATUS and PLACE in attributes:
+        anywhere = (attributes[PLACE],)
         values = [
             status
             for status in values
-            if known[PLACE] in phrases.places.get(f"{target} {status}", anywhere)
+            if attributes[PLACE] in phrases.places.get(f"{target} {status}", anywhere)
         ]
     return tuple(values)
 
 
-def complete(phrases: Phrases, known: AttributeValues, rng: np.random.Generator) -> AttributeValues:
+def complete(
+    phrases: Phrases, attributes: AttributeValues, rng: np.random.Generator
+) -> AttributeValues:
     """Everything that can be said of a target, at random but for what is known."""
-    attributes = dict(known)
+    whole = dict(attributes)
     # The status first: where something can be depends on what it does.
-    order = sorted(phrases.possible[known[TARGET]], key=lambda name: (name != STATUS, name))
+    order = sorted(phrases.possible[attributes[TARGET]], key=lambda name: (name != STATUS, name))
     for attribute in order:
-        if attribute in attributes:
+        if attribute in whole:
             continue
-        if values := possible_values(phrases, attribute, attributes):
-            attributes[attribute] = _choice(values, rng)
-    if FURNITURE in phrases.attributes and FURNITURE not in attributes:
-        attributes[FURNITURE] = _some_furniture(phrases, attributes, rng)
-    return attributes
+        if values := possible_values(phrases, attribute, whole):
+            whole[attribute] = _choice(values, rng)
+    if FURNITURE in phrases.attributes and FURNITURE not in whole:
+        whole[FURNITURE] = _some_furniture(phrases, whole, rng)
+    return whole
 
 
-def _some_furniture(phrases: Phrases, known: AttributeValues, rng: np.random.Generator) -> str:
+def _some_furniture(phrases: Phrases, attributes: AttributeValues, rng: np.random.Generator) -> str:
     """Some pieces of furniture; what something stands on is not among them."""
     names = list(phrases.attributes[FURNITURE])
-    free = [name for name in names if name not in (known.get(PLACE), known.get(SECOND))]
+    free = [name for name in names if name not in (attributes.get(PLACE), attributes.get(SECOND))]
     count = min(len(free), 1 + int(rng.integers(_MOST_FURNITURE)))
-    chosen = {free[index] for index in rng.choice(len(free), count, replace=False)}
-    return ", ".join(name for name in names if name in chosen)
+    selection = {free[index] for index in rng.choice(len(free), count, replace=False)}
+    return ", ".join(name for name in names if name in selection)
 
 
-def described(phrases: Phrases, said: AttributeValues, rng: np.random.Generator) -> str:
+def described(phrases: Phrases, attributes: AttributeValues, rng: np.random.Generator) -> str:
     """A caption that says all of these attributes, in random phrases."""
-    return phrases.describe(said, lambda values: _choice(values, rng), _plural_verb)
+    return phrases.describe(attributes, lambda values: _choice(values, rng), _plural_verb)
 
 
 def _plural_verb(frame: str, pair: bool, action: bool) -> str:
@@ -260,18 +272,20 @@ def _choice(values: Sequence[str], rng: np.random.Generator) -> str:
     return values[int(rng.integers(len(values)))]
 
 
-def _coherent(said: AttributeValues) -> AttributeValues:
+def _coherent(attributes: AttributeValues) -> AttributeValues:
     """Without what cannot be said alone: a wall's paper, furniture that something stands on."""
-    if "paper" in said and "wall" not in said:
-        said = {name: value for name, value in said.items() if name != "paper"}
-    if SECOND in said and PLACE not in said:
-        said = {name: value for name, value in said.items() if name != SECOND}
-    if FURNITURE in said:
-        taken = {said.get(PLACE), said.get(SECOND)}
-        left = [name for name in furniture_names(said[FURNITURE]) if name not in taken]
-        said = {name: value for name, value in said.items() if name != FURNITURE}
-        said |= {FURNITURE: ", ".join(left)} if left else {}
-    return said
+    if "paper" in attributes and "wall" not in attributes:
+        attributes = {name: value for name, value in attributes.items() if name != "paper"}
+    if SECOND in attributes and PLACE not in attributes:
+        attributes = {name: value for name, value in attributes.items() if name != SECOND}
+    if FURNITURE in attributes:
+        supports = {attributes.get(PLACE), attributes.get(SECOND)}
+        furniture = [
+            name for name in furniture_names(attributes[FURNITURE]) if name not in supports
+        ]
+        attributes = {name: value for name, value in attributes.items() if name != FURNITURE}
+        attributes |= {FURNITURE: ", ".join(furniture)} if furniture else {}
+    return attributes
 
 
 def _rng(seed: int, row: int) -> np.random.Generator:

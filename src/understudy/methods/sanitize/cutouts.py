@@ -104,8 +104,8 @@ def object_pixels(images: Images, noun: str, segmenter: Segmenter) -> Masks:
 
 def supports(images: Images, segmenter: Segmenter) -> Masks:
     """(n, height, width): pixels that something can stand on; the lower half where none is."""
-    named = [k for k, name in enumerate(segmenter.classes) if name.split(",")[0] in SUPPORTS]
-    masks = np.isin(segmenter.segment(images), named)
+    bearers = [k for k, name in enumerate(segmenter.classes) if name.split(",")[0] in SUPPORTS]
+    masks = np.isin(segmenter.segment(images), bearers)
     lower = np.arange(images.shape[1])[:, None] >= images.shape[1] // 2
     return np.where(masks.any(axis=(1, 2), keepdims=True), masks, lower)
 
@@ -203,8 +203,8 @@ def softened(image: NDArray[np.uint8], owners: NDArray[np.int64]) -> NDArray[np.
     rows, columns = scipy.ndimage.distance_transform_edt(
         inside, return_distances=False, return_indices=True
     )
-    mixed = (image.astype(np.int64) * 2 + image[rows, columns]) // 3
-    return np.where(rim[..., None], mixed, image).astype(np.uint8)
+    blend = (image.astype(np.int64) * 2 + image[rows, columns]) // 3
+    return np.where(rim[..., None], blend, image).astype(np.uint8)
 
 
 def box_of(mask: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -105,16 +105,16 @@ def classes_of(noun: str, classes: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: The model knows none.
     """
-    wanted = {_singular(noun), _singular(noun.split()[-1])} if noun.split() else set()
-    named = tuple(
-        name for name in classes if wanted & {_singular(part) for part in re.split("[,;/]", name)}
+    words = {_singular(noun), _singular(noun.split()[-1])} if noun.split() else set()
+    names = tuple(
+        name for name in classes if words & {_singular(part) for part in re.split("[,;/]", name)}
     )
-    if not named:
+    if not names:
         raise ConfigError(
             f"the model has no class for {noun!r}; it has {', '.join(classes)}. Call the object by "
             "one of these, or choose another model"
         )
-    return named
+    return names
 
 
 def belongings_of(noun: str, classes: Sequence[str]) -> tuple[str, ...]:
@@ -144,9 +144,9 @@ def search(
     own = [classes_of(noun, segmenter.classes) for noun in nouns]
     likely = np.zeros((len(nouns), *images.shape[:3]), dtype=np.float32)
     hidden = np.zeros(likely.shape, dtype=bool)
-    taken = {name for names in own for name in names}
+    own_names = {name for names in own for name in names}
     for k, (noun, names) in enumerate(zip(nouns, own, strict=True)):
-        wider = [*names, *(set(_wider(noun, segmenter.classes, settings)) - taken)]
+        wider = [*names, *(set(_wider(noun, segmenter.classes, settings)) - own_names)]
         for score, views in _views(images, segmenter, (names, wider), settings):
             likely[k] += score[0] / views
             hidden[k] |= score[1] >= settings.threshold
@@ -158,9 +158,9 @@ def search(
 def _wider(noun: str, classes: Sequence[str], settings: SearchSettings) -> Iterator[str]:
     """Classes that are hidden with an object, as far as the model has them."""
     key = _singular(noun.split()[-1])
-    asked = LOOK_ALIKES.get(key, ()) if settings.look_alikes else ()
-    asked += BELONGINGS.get(key, ()) if settings.belongings else ()
-    names = {_singular(name) for name in asked}
+    others = LOOK_ALIKES.get(key, ()) if settings.look_alikes else ()
+    others += BELONGINGS.get(key, ()) if settings.belongings else ()
+    names = {_singular(name) for name in others}
     return (name for name in classes if names & {_singular(one) for one in name.split(",")})
 
 
@@ -210,11 +210,11 @@ def _fitted(scores: NDArray[np.float32], size: tuple[int, ...]) -> NDArray[np.fl
     if (height, width) == tuple(size):
         return scores
     at = [
-        np.minimum((np.arange(wanted) + 0.5) * have / wanted, have - 1).astype(np.int64)
-        for wanted, have in zip(size, (height, width), strict=True)
+        np.minimum((np.arange(target) + 0.5) * length / target, length - 1).astype(np.int64)
+        for target, length in zip(size, (height, width), strict=True)
     ]
     window = [
-        max(1, -(-have // wanted)) for wanted, have in zip(size, (height, width), strict=True)
+        max(1, -(-length // target)) for target, length in zip(size, (height, width), strict=True)
     ]
     largest = scipy.ndimage.maximum_filter(scores, size=(1, 1, *window))
     return np.asarray(largest[:, :, at[0]][:, :, :, at[1]])
@@ -312,9 +312,9 @@ class SecondLook:
         """
         masks = np.ones(images.shape[:3], dtype=bool)
         boxes = masks.copy()
-        for shown in self._shown(images, filler):
-            masks &= self._segmented(shown, nouns)
-            boxes &= self._detected(shown, nouns)
+        for view in self._shown(images, filler):
+            masks &= self._segmented(view, nouns)
+            boxes &= self._detected(view, nouns)
         if filler is not None and self.rooms is not None:
             masks, boxes = masks & ~filler, boxes & ~filler
         areas = masks.mean(axis=(1, 2))
@@ -356,14 +356,14 @@ class SecondLook:
     def _boxes(self, images: Images, nouns: Sequence[str], detector: Detector) -> Masks:
         """(n, height, width): inside the boxes of any view that are sure enough."""
         names = {name for noun in nouns for name in self._names(noun, detector.classes)}
-        wanted = [detector.classes.index(name) for name in names]
+        labels = [detector.classes.index(name) for name in names]
         masks = np.zeros(images.shape[:3], dtype=bool)
         for scale in self.settings.scales:
             sized = _resized(images, scale)
             for mirrored in (False, True)[: 1 + self.settings.flips]:
                 view = np.ascontiguousarray(sized[:, :, ::-1] if mirrored else sized)
                 for mask, found_at in zip(masks, detector.detect(view), strict=True):
-                    sure = (found_at.scores >= self.certainty) & np.isin(found_at.labels, wanted)
+                    sure = (found_at.scores >= self.certainty) & np.isin(found_at.labels, labels)
                     for left, top, right, bottom in found_at.boxes[sure] / scale:
                         rows = slice(int(top), int(np.ceil(bottom)))
                         columns = slice(int(left), int(np.ceil(right)))

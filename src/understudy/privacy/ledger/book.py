@@ -129,7 +129,7 @@ class Book:
         for the first, it would tie the two together for good.
         """
         for page in self.pages.values():
-            if any(known.is_of(sketch) for known in page.sketches):
+            if any(variant.is_of(sketch) for variant in page.sketches):
                 return page, True
         overlapping = {page.id for page in self.overlapping([sketch])}
         by_similarity = [
@@ -165,8 +165,10 @@ class Book:
         """See `Ledger.shared_records`."""
         overlaps = []
         for page in self.pages.values():
-            kinds = [one.shared(records) for one in page.sketches]
-            stored, values, looks = (set[int]().union(*parts) for parts in zip(*kinds, strict=True))
+            overlap = [one.shared(records) for one in page.sketches]
+            stored, values, looks = (
+                set[int]().union(*parts) for parts in zip(*overlap, strict=True)
+            )
             if stored or values or looks:
                 counts = len(stored), len(values - stored), len(looks - values - stored)
                 overlaps.append(SharedRecords(page.dataset(), *counts))
@@ -220,7 +222,9 @@ class Book:
         return [
             page
             for page in self.pages.values()
-            if any(known.overlap(sketch) >= SAME for known in page.sketches for sketch in sketches)
+            if any(
+                variant.overlap(sketch) >= SAME for variant in page.sketches for sketch in sketches
+            )
         ]
 
     def answerable(self, page: Page) -> list[Page]:

@@ -265,8 +265,8 @@ class Fingerprint:
         from understudy.core.image_identity import BAND_BYTES, BANDS
 
         length = BANDS * BAND_BYTES
-        known = [self.looks[at : at + length] for at in range(0, len(self.looks), length)]
-        own = [[look[i : i + BAND_BYTES] for i in range(0, length, BAND_BYTES)] for look in known]
+        looks = [self.looks[at : at + length] for at in range(0, len(self.looks), length)]
+        own = [[look[i : i + BAND_BYTES] for i in range(0, length, BAND_BYTES)] for look in looks]
         index: list[dict[bytes, list[int]]] = [{} for _ in range(BANDS)]
         for number, bands in enumerate(own):
             for numbers, band in zip(index, bands, strict=True):
@@ -318,11 +318,11 @@ def _drop_highest(images: dict[bytes, Any]) -> None:
 
 
 def _rows_in(sketch: Sketch, digests: Sequence[bytes | None]) -> set[int]:
-    known = set(sketch.lowest)
+    lowest = set(sketch.lowest)
     return {
         row
         for row, digest in enumerate(digests)
-        if digest is not None and int.from_bytes(digest, "big") in known
+        if digest is not None and int.from_bytes(digest, "big") in lowest
     }
 
 

@@ -227,9 +227,9 @@ class Ledger:
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
-            returned = [] if returning is None else book.unreleased(returning)
-            new, pages = allowed(book, page, charges, unit, adjacency, returned)
-            entries = [*book.returns(returned), *charge_entries(new, pages, unit, adjacency)]
+            returns = [] if returning is None else book.unreleased(returning)
+            new, pages = allowed(book, page, charges, unit, adjacency, returns)
+            entries = [*book.returns(returns), *charge_entries(new, pages, unit, adjacency)]
             if entries:
                 self._append(connection, entries)
             return bool(new)
@@ -305,17 +305,17 @@ class Ledger:
                 pages = book.answerable(page)
             if page.budget is not None:
                 delta = page.budget.delta
-            refused = None
+            refusal = None
             try:
                 check_all(pages, events, unit, adjacency)
             except (LedgerError, BudgetRefused) as error:
-                refused = str(error)
+                refusal = str(error)
             return Preview(
                 budget=None if page.budget is None else page.budget.epsilon,
                 spent=epsilon_of(page.events, delta),
                 after=epsilon_of([*page.events, *events], delta),
                 delta=delta,
-                refused=refused,
+                refused=refusal,
                 concerned=tuple(other.name for other in pages[1:]),
             )
 
@@ -422,8 +422,8 @@ class Ledger:
         """Of a source, whose values are decoded where its bytes are not known."""
         stored = Sketch.of(source.digests(self.key))
         with self._reading() as book:
-            known = book.fingerprint(stored)
-        return known or Fingerprint.of(source, self.key, stored)
+            former = book.fingerprint(stored)
+        return former or Fingerprint.of(source, self.key, stored)
 
     @contextmanager
     def _reading(self) -> Iterator[Book]:
@@ -449,10 +449,10 @@ class Ledger:
 
     def _append(self, connection: Connection, entries: Sequence[LedgerEntry]) -> None:
         """Add rows. They enter the book once they are committed, on the next transaction."""
-        written = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "by": _user()}
+        stamp = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "by": _user()}
         head, links = self._book.head, []
         for entry in entries:
-            link = chain.link_after(self.key, head, chain.canonical({**written, **entry}))
+            link = chain.link_after(self.key, head, chain.canonical({**stamp, **entry}))
             links.append(link)
             head = chain.Head(link.seq, link.hash, "")
         self._database.append(connection, links)
