@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy
 
 from understudy.steps import shrinkage
 
@@ -10,6 +11,18 @@ def orthogonal_noise(d, sd, rng):
     """Symmetric noise as `FullMoments` gets it: off the diagonal smaller by sqrt(2)."""
     upper = np.triu(rng.normal(0, sd / np.sqrt(2), (d, d)), 1)
     return upper + upper.T + np.diag(rng.normal(0, sd, d))
+
+
+@pytest.mark.parametrize("freedom", [1, 8, 80, 256, 400 / 27])
+@pytest.mark.parametrize("deviations", [1.0, 2.0, 2.5])
+def test_what_noise_alone_may_have_has_the_deviations_of_a_chi_square(freedom, deviations):
+    """In the form of an energy and in that of a mean square: the same numbers, to the last bit."""
+    ratio = shrinkage.chance_ratio(freedom, deviations)
+    assert ratio == 1 + deviations * np.sqrt(2 / freedom)
+    energy = scipy.stats.chi2(freedom)
+    assert freedom * ratio == pytest.approx(energy.mean() + deviations * energy.std())
+    if freedom in (1, 8, 256):  # the blocks of `importance_blocks`
+        assert freedom * ratio == freedom + deviations * np.sqrt(2 * freedom)
 
 
 def test_means_that_are_all_noise_become_one():

@@ -18,6 +18,7 @@ from understudy.core.types import Vector
 from understudy.steps.row_arithmetic import moving_average
 
 CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean must exceed
+_CHANCE_DEVIATIONS = 2.0  # of noise that the variance between numbers must exceed
 _REST_DEVIATIONS = 4.0  # of the noise in the mean variance of a block that no axis explains
 _FAINT = 0.1  # of a target's energy
 _LEAST_VARIANCE = 0.05  # of a block, over that of public images
@@ -25,6 +26,14 @@ _LEAST_PART = 0.1  # of a block's mean variance, that of a number in it
 _SPANS = (27, 9, 3, 1)  # neighbouring numbers of a block
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
+
+
+def chance_ratio(freedom: float, deviations: float) -> float:
+    """How much the mean square of noise may be by chance, over the variance of the noise.
+
+    Of ``freedom`` independent numbers it has a mean of 1 and a deviation of sqrt(2 / freedom).
+    """
+    return 1 + deviations * float(np.sqrt(2 / freedom))
 
 
 def noisy_means(
@@ -58,12 +67,12 @@ def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = N
 def shrink_to_average(values: Vector, variances: Vector, weights: Vector) -> Vector:
     """Noisy numbers (m,), each moved to their weighted average by signal / (signal + noise).
 
-    The signal is the variance between the numbers beyond that of their noise, and beyond two
-    deviations of what noise alone may have by chance: of a few numbers that is much.
+    The signal is the variance between the numbers beyond what noise alone may have by chance: of a
+    few numbers that is much.
     """
     weights = weights / weights.sum()
     average = float(weights @ values)
-    noise = (1 + 2 * np.sqrt(2 / len(values))) * float(weights @ variances)
+    noise = chance_ratio(len(values), _CHANCE_DEVIATIONS) * float(weights @ variances)
     signal = max(0.0, float(weights @ (values - average) ** 2) - noise)
     return np.asarray(average + signal / np.maximum(signal + variances, 1e-12) * (values - average))
 
@@ -130,11 +139,10 @@ def left_variances(matrix: Vector, explained: Vector, noise_sd: float) -> Vector
 def signal_part(vectors: Vector, dim: int, variances: Vector, deviations: float = 1.0) -> Vector:
     """What part of each vector to keep, (m, 1): none where its energy is what noise alone may have.
 
-    Noise of ``dim`` numbers has an energy of dim v, and sqrt(2 dim) v is its standard deviation. A
-    vector that noise has moved is worse than one that stayed, so one deviation is allowed for, or
-    more where noise would be seen: as static in an image.
+    A vector that noise has moved is worse than one that stayed, so one deviation of the noise's
+    energy is allowed for, or more where noise would be seen: as static in an image.
     """
-    noise = (dim + deviations * np.sqrt(2 * dim)) * variances
+    noise = dim * chance_ratio(dim, deviations) * variances
     energy = np.maximum((vectors**2).sum(axis=1), 1e-300)
     return np.asarray(np.clip(1 - noise / energy, 0.0, 1.0)[:, None])
 
@@ -279,7 +287,7 @@ def smooth_variances(variances: Vector, noise_sd: float) -> Vector:
         if span < len(variances):
             beyond = moving_average(variances - result, span)
             noise = noise_sd**2 / span
-            by_chance = (1 + 2 * np.sqrt(2 * span / len(variances))) * noise
+            by_chance = chance_ratio(len(variances) / span, _CHANCE_DEVIATIONS) * noise
             signal = max(float((beyond**2).mean()) - by_chance, 0.0)
             result += signal / (signal + noise) * beyond
     return np.asarray(np.maximum(result, _LEAST_PART * mean))

@@ -20,7 +20,7 @@ from understudy.methods.clustering.embedding_space import SpaceSettings
 from understudy.methods.clustering.params import ClusteringParams
 from understudy.methods.dp_estimators import least_cluster
 from understudy.steps.separation import listed
-from understudy.steps.shrinkage import CLEAR_DEVIATIONS
+from understudy.steps.shrinkage import CLEAR_DEVIATIONS, chance_ratio
 
 if TYPE_CHECKING:  # which imports this module
     from understudy.methods.clustering.samplers.mixture import MixtureStages
@@ -82,8 +82,8 @@ def capacity(
     ordered = settings.selective and settings.ordered
     numbers = min(settings.dim, _LEADING) if ordered else settings.dim
     deviations = CLEAR_DEVIATIONS if ordered else 1.0
-    # sqrt(d + k sqrt(2 d)) noise / n <= 1 / 2, in units of the clipping radius
-    mean_size = 2 * np.sqrt(numbers + deviations * np.sqrt(2 * numbers)) * noise(stages.means)
+    # sqrt(d chance_ratio(d, k)) noise / n <= 1 / 2, in units of the clipping radius
+    mean_size = 2 * np.sqrt(numbers * chance_ratio(numbers, deviations)) * noise(stages.means)
     cluster_size, covariances = np.inf, stages.cluster_covariances
     if stages.clusters is not None:
         cluster_size = least_cluster(noise(stages.clusters.means), axes)
@@ -108,7 +108,7 @@ def _directions(size: float, axes: int, *, diagonal: bool) -> int:
     (`Frame.radius`), against a difference of v / 2 in each of b directions.
     """
     blocks = np.array([axes]) if diagonal else np.arange(1, axes + 1)
-    numbers = blocks + np.sqrt(2 * blocks) if diagonal else blocks * (blocks + 3) / 2
+    numbers = axes * chance_ratio(axes, 1.0) if diagonal else blocks * (blocks + 3) / 2
     clear = 2 * 1.21 * np.sqrt(blocks * numbers) <= size
     return int(blocks[clear].max(initial=0))
 
