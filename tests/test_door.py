@@ -72,6 +72,12 @@ def test_an_evaluation_has_the_options_and_defaults_that_are_declared() -> None:
         assert written[name].default == one.default
 
 
+def ended_well(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Code that a process of its own has run to its end."""
+    words, environment = [sys.executable, "-c", code], {**os.environ, **variables}
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+
+
 def test_a_public_name_is_what_it_says_whatever_was_imported_before() -> None:
     """Functions have the names of packages: ``understudy.audit``, ``understudy.report``."""
     code = (
@@ -81,10 +87,7 @@ def test_a_public_name_is_what_it_says_whatever_was_imported_before() -> None:
         "    found = getattr(understudy, name)\n"
         "    assert callable(found), name\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended_well(code).stderr == ""
     assert sorted(understudy.__all__) == dir(understudy)
     with pytest.raises(AttributeError, match="has no attribute 'synthesise'"):
         _ = understudy.synthesise  # type: ignore[attr-defined]
@@ -94,8 +97,7 @@ def test_an_import_loads_neither_arrays_nor_the_readers_of_options() -> None:
     code = (
         "import understudy.cli.main, sys; print({'numpy', 'pydantic', 'yaml'} & set(sys.modules))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "set()\n"
+    assert ended_well(code).stdout == "set()\n"
 
 
 MODELS = ("torch", "transformers", "diffusers", "onnxruntime", "sklearn", "pandas")
@@ -130,13 +132,7 @@ def test_what_needs_no_model_imports_none(
         "        assert not end.code\n"
         f"print('loaded:', sorted({set(packages)} & set(sys.modules)))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "XDG_DATA_HOME": str(result.folder.parent)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ended = ended_well(code, XDG_DATA_HOME=str(result.folder.parent))
     assert ended.stdout.splitlines()[-1] == "loaded: []"
 
 
@@ -145,8 +141,7 @@ def test_a_device_says_what_left_it_without_pytorch() -> None:
     modules = ("device.disclosures", "device.outbox", "device.photo_store", "web.device_pages")
     code = "".join(f"import understudy.{module}\n" for module in modules)
     code += f"import sys; print('loaded:', sorted({set(MODELS)} & set(sys.modules)))\n"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines()[-1] == "loaded: []"
+    assert ended_well(code).stdout.splitlines()[-1] == "loaded: []"
 
 
 def test_a_picture_from_a_text_needs_neither_diffusers_nor_transformers(tmp_path: Path) -> None:
@@ -162,8 +157,7 @@ def test_a_picture_from_a_text_needs_neither_diffusers_nor_transformers(tmp_path
         "    assert not end.code\n"
         f"print('loaded:', sorted({set(packages)} & set(sys.modules)))\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines()[-1] == "loaded: []"
+    assert ended_well(code).stdout.splitlines()[-1] == "loaded: []"
 
 
 @pytest.fixture(scope="module")

@@ -412,10 +412,11 @@ def audited_default(tmp_path, how="canaries", runs=400):
     return told.verdicts[0], longest, told
 
 
+@pytest.mark.parametrize("how", ["pairs", "canaries"])
 @pytest.mark.parametrize("fault", MISSING_SCALES)
-def test_a_missing_scale_is_caught_in_the_default_method(fault, monkeypatch, tmp_path):
+def test_a_missing_scale_is_caught_in_the_default_method(fault, how, monkeypatch, tmp_path):
     MISSING_SCALES[fault](monkeypatch)
-    verdict, longest, _ = audited_default(tmp_path, runs=40)
+    verdict, longest, _ = audited_default(tmp_path, how, 40)
     assert verdict.grade == "poor"
     assert "a record adds " in verdict.sentence
     assert longest > 1.5
@@ -435,14 +436,6 @@ def test_a_missing_block_scale_alone_is_clipped_by_the_sums(monkeypatch, tmp_pat
     verdict, longest, _ = audited_default(tmp_path)
     assert verdict.grade != "poor", verdict.sentence
     assert longest <= 1
-
-
-@pytest.mark.parametrize("fault", MISSING_SCALES)
-def test_a_missing_scale_is_caught_by_pairs(fault, monkeypatch, tmp_path):
-    MISSING_SCALES[fault](monkeypatch)
-    verdict, _, _ = audited_default(tmp_path, "pairs", 40)
-    assert verdict.grade == "poor"
-    assert "a record adds " in verdict.sentence
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,12 @@ def books(tmp_path: Path) -> list[Any]:
     return ["--ledger", tmp_path / "ledger.db"]
 
 
+@pytest.fixture
+def words(scans: Path, books: list[Any], tmp_path: Path) -> list[Any]:
+    """A run of the scans."""
+    return ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+
+
 @pytest.mark.slow
 def test_a_run_says_where_everything_lies(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
@@ -121,9 +127,8 @@ def test_every_option_may_come_from_a_file_and_the_command_line_wins(
 
 
 def test_a_dry_run_prints_the_plan_and_spends_nothing(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], books: list[Any], tmp_path: Path
 ) -> None:
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
     ended = understudy.run(*words, "--dry-run", "--epsilon", "2")
     assert (ended.code, ended.err) == (0, "")
     for part in ("means", "covariance", "share", "noise / sensitivity", "after this run 2.0000"):
@@ -134,10 +139,9 @@ def test_a_dry_run_prints_the_plan_and_spends_nothing(
 
 
 def test_a_dry_run_says_what_would_be_refused(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     assert understudy.run("ledger", "set-budget", scans, "--epsilon", "0.5", *books).code == 0
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
     ended = understudy.run(*words, "--dry-run")
     assert ended.code == 0
     assert "would be refused" in ended.out
@@ -151,7 +155,7 @@ def test_a_dry_run_says_what_would_be_refused(
 
 @pytest.mark.slow
 def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     parts = [tmp_path / "first", tmp_path / "second"]
     for number, image in enumerate(sorted(scans.rglob("*.*"))):
@@ -161,7 +165,6 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     for part, epsilon in zip(parts, ("3", "0.5"), strict=True):
         told = understudy.run("ledger", "set-budget", part, "--epsilon", epsilon, *books)
         assert told.code == 0
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
     dry = understudy.run(*words, "--dry-run")
     assert f"charged too, for they share records: {parts[0]}, {parts[1]}" in dry.out
     assert f"would be refused: the budget of {parts[1]} (id " in dry.out
@@ -178,10 +181,7 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     assert f"shares records with, so that a run on it is charged to them too: {scans}" in shown.out
 
 
-def test_resume_on_the_command_line(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
-) -> None:
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+def test_resume_on_the_command_line(understudy: Commands, words: list[Any], tmp_path: Path) -> None:
     assert understudy.run(*words).code == 0
     again = understudy.run(*words)
     assert again.code == 2
@@ -197,10 +197,9 @@ def test_resume_on_the_command_line(
 
 
 def test_bad_files_stop_a_run_or_are_counted(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     (scans / "cat" / "broken.png").write_bytes(b"not a picture")
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
     stopped = understudy.run(*words)
     assert stopped.code == 2
     assert "broken.png" in stopped.err
@@ -246,13 +245,12 @@ def test_evaluate_prints_verdicts_and_figures_for_the_owner(
 
 @pytest.mark.slow
 def test_the_ledger_from_the_command_line(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], scans: Path, books: list[Any]
 ) -> None:
     budget = ["--epsilon", "3", "--delta", "1e-6"]
     told = understudy.run("ledger", "set-budget", scans, *budget, *books)
     assert told.code == 0
     assert "total epsilon 3 at delta 1e-06, spent 0.0000" in told.out
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
     assert understudy.run(*words, "--delta", "1e-6").code == 0
     for name in (scans, scans.name, str(scans)):
         shown = understudy.run("ledger", "show", name, *books)
@@ -271,10 +269,7 @@ def test_the_ledger_from_the_command_line(
     assert re.search(r"0\.5 +", lower.out)
 
 
-def test_what_a_ledger_exports(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
-) -> None:
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+def test_what_a_ledger_exports(understudy: Commands, words: list[Any], books: list[Any]) -> None:
     assert understudy.run(*words).code == 0
     ended = understudy.run("ledger", "export", *books)
     rows = [json.loads(line) for line in ended.out.splitlines()]
@@ -285,9 +280,8 @@ def test_what_a_ledger_exports(
 
 
 def test_a_changed_ledger_is_found_and_nothing_runs_on_it(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
     assert understudy.run(*words).code == 0
     sound = understudy.run("ledger", "verify", *books)
     assert (sound.code, sound.out) == (0, "every row is as it was written\n")
@@ -304,12 +298,12 @@ def test_a_changed_ledger_is_found_and_nothing_runs_on_it(
 
 
 def test_a_dataset_of_mixed_sizes_can_be_given_a_budget(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     save(np.zeros((9, 7, 1), np.uint8), scans / "cat" / "wide.png")
     told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
     assert told.code == 0, told.err
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books, "--size", "6"]
+    words = [*words, "--size", "6"]
     assert understudy.run(*words).code == 0
     assert understudy.run(*words[:3], tmp_path / "o2", *words[4:]).code == 3
     assert "1.0000" in understudy.run("ledger", "show", scans, *books).out
@@ -406,11 +400,10 @@ def test_a_sample_is_of_a_sentence_or_of_classes(understudy: Commands, tmp_path:
 
 
 def test_a_plan_lists_what_is_declared_and_what_is_inferred(
-    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+    understudy: Commands, words: list[Any]
 ) -> None:
-    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books, "--dry-run"]
     declared = ["--classes", "dog,cat,-1", "--channels", "3", "--hold-out", "5%"]
-    ended = understudy.run(*words, *declared)
+    ended = understudy.run(*words, "--dry-run", *declared)
     assert ended.code == 0, ended.err
     assert "declared: class names dog, cat, -1; colour channels 3" in ended.out
     assert "inferred from the private records: image size 6 x 6" in ended.out

@@ -52,27 +52,21 @@ def test_what_depends_on_being_alone_is_refused():
         require_independent(when_alone, SHAPE, "mine:net")
 
 
-@pytest.mark.parametrize("batch", [1, 2, 16, 64])
-def test_what_depends_on_the_record_alone_passes(batch):
+@pytest.mark.parametrize(
+    ("options", "batches"),
+    [*(({"batch": size}, [size] * 4) for size in (1, 2, 16, 64)), ({"seconds": 0.0}, [64, 64])],
+    ids=str,
+)
+def test_what_depends_on_the_record_alone_passes(options, batches):
+    """An encoder that takes longer than ``seconds`` is asked twice."""
     calls = []
 
     def encode(images):
         calls.append(len(images))
         return plain(images)
 
-    require_independent(encode, SHAPE, "mine:net", batch=batch)
-    assert calls == [batch] * 4
-
-
-def test_a_slow_encoder_is_asked_twice():
-    calls = []
-
-    def encode(images):
-        calls.append(len(images))
-        return plain(images)
-
-    require_independent(encode, SHAPE, "mine:net", seconds=0.0)
-    assert calls == [64, 64]
+    require_independent(encode, SHAPE, "mine:net", **options)
+    assert calls == batches
 
 
 def test_an_encoder_that_loses_images_is_refused():
