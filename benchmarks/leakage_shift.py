@@ -231,8 +231,8 @@ def _numbers(results: Attacks) -> list[str]:
     """The best attack's area, the blind one's, and the most that is surely added."""
     assert results.blind is not None
     area = max(one.auc.value for one in results.rocs.values())
-    more = max((one.auc for one in results.added.values()), key=lambda one: one.low)
-    rate = max((one.tpr_at[0.01] for one in results.added.values()), key=lambda one: one.low)
+    more = max((one.auc for one in results.gains.values()), key=lambda one: one.low)
+    rate = max((one.tpr_at[0.01] for one in results.gains.values()), key=lambda one: one.low)
     return [
         f"{area:.3f}",
         f"{results.blind.auc.value:.3f}",

@@ -44,7 +44,7 @@ def judge(release, attack, *, shift, seed=0):
     reference, rows = records(12, 400), np.concatenate([members, non_members])
     blind = Blind.of(members, non_members, reference=reference, seed=seed)
     scores = attack(rows, release(members), reference)
-    return blind, blind.added(scores), roc(scores[:500], scores[500:])
+    return blind, blind.gain(scores), roc(scores[:500], scores[500:])
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, 1.0])
@@ -62,9 +62,9 @@ def test_a_score_that_says_nothing_adds_nothing_where_the_blind_one_is_worse_tha
     blind = Blind.of(records(0, 60), records(1, 60))
     worse = replace(blind, scores=np.where(blind.member, -1.0, 1.0) + records(2, 120)[:, 0])
     assert worse.roc.auc.high < 0.5
-    added = worse.added(np.zeros(120))
+    added = worse.gain(np.zeros(120))
     assert (added.auc.value, added.auc.low, added.auc.high) == (0, 0, 0)
-    assert worse.added(blind.member + 0.1 * records(3, 120)[:, 0]).auc.low > 0
+    assert worse.gain(blind.member + 0.1 * records(3, 120)[:, 0]).auc.low > 0
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, 0.6])
@@ -83,7 +83,7 @@ def test_noise_is_rarely_said_to_add_anything():
     for seed in range(24):
         members, non_members = records(seed, 120, 0.3), records(seed + 900, 120)
         noise = np.random.default_rng(seed).normal(size=240)
-        found = Blind.of(members, non_members, seed=seed).added(noise).auc
+        found = Blind.of(members, non_members, seed=seed).gain(noise).auc
         held += found.low <= 0
     assert held >= 20
 
@@ -92,7 +92,7 @@ def test_pairs_are_drawn_together_and_by_the_seed():
     members, non_members = records(0, 200, 0.3), records(1, 200)
     blind = Blind.of(members, non_members)
     scores = by_distance(np.concatenate([members, non_members]), members[:40])
-    one, two = blind.added(scores), blind.added(scores)
+    one, two = blind.gain(scores), blind.gain(scores)
     assert (one.auc, one.advantage, one.tpr_at) == (two.auc, two.advantage, two.tpr_at)
-    again = blind.added(blind.scores)  # nothing new at all: the same records carry both scores
+    again = blind.gain(blind.scores)  # nothing new at all: the same records carry both scores
     assert again.auc.high - again.auc.low < 0.5 * (one.auc.high - one.auc.low)

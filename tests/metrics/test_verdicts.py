@@ -46,7 +46,7 @@ def judge(release, exact=0, held_out_copies=0):
 def attacked(members, non_members, described=(PRIVATE, HELD_OUT), held_out=False):
     """One attack and what it adds to the blind one, by what the records look like."""
     blind = Blind.of(*described)
-    added = blind.added(np.concatenate([members, non_members]))
+    added = blind.gain(np.concatenate([members, non_members]))
     return Attacks(blind.roc, {"a": roc(members, non_members)}, {"a": added}, held_out)
 
 
@@ -182,10 +182,10 @@ def test_the_attack_that_a_verdict_goes_by_is_called_the_surest_and_not_the_best
     unsure, sure = Interval(0.2, 0.01, 0.39), Interval(0.1, 0.09, 0.11)
     assert ". The attack (a) tells" in f". {verdicts.judge_attacks(one).sentence}"
     added = {
-        "unsure": replace(one.added["a"], auc=unsure),
-        "sure": replace(one.added["a"], auc=sure),
+        "unsure": replace(one.gains["a"], auc=unsure),
+        "sure": replace(one.gains["a"], auc=sure),
     }
-    two = replace(one, rocs=dict.fromkeys(added, one.rocs["a"]), added=added)
+    two = replace(one, rocs=dict.fromkeys(added, one.rocs["a"]), gains=added)
     sentence = verdicts.judge_attacks(two).sentence
     assert sentence.startswith("Of 2 attacks, the one that most surely gains by the release (sure)")
     assert "adds +0.100 (+0.090 to +0.110)" in sentence

@@ -81,14 +81,14 @@ def audit(
     runs = _USUAL[how] if runs is None else runs
     _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
     require_known("option", options, AuditOptions.__optional_keys__)
-    given = {name: value for name, value in options.items() if value is not None}
+    overrides = {name: value for name, value in options.items() if value is not None}
     usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
-    named = {"source": source_name("source", source), "epsilon": epsilon}
-    prepared = prepare(make_config({**usual, **given, **named}))
+    essentials = {"source": source_name("source", source), "epsilon": epsilon}
+    prepared = prepare(make_config({**usual, **overrides, **essentials}))
     bench = Bench.of(prepared)
-    known = InMemorySource.read(prepared.source, rows, bench.seed)
-    evaluation = audit_bench(bench, known, how, runs, confidence, progress=progress)
-    settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(known)}
+    records = InMemorySource.read(prepared.source, rows, bench.seed)
+    evaluation = audit_bench(bench, records, how, runs, confidence, progress=progress)
+    settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(records)}
     return replace(evaluation, settings={**evaluation.settings, **settings})
 
 
@@ -128,12 +128,12 @@ def audit_mechanisms(
     """Draw every mechanism many times, with a whole budget for one release. Needs no data."""
     _check(confidence, draws=(draws, 4000))
     plan = one_stage(Plan.of(Budget(epsilon, delta), {"one": 1.0}))
-    known = mechanisms()
+    all_mechanisms = mechanisms()
     # Two bounds of each, and the scale of its noise.
-    each, miss = shared_confidence(confidence, 3 * len(known), len(known))
+    each, miss = shared_confidence(confidence, 3 * len(all_mechanisms), len(all_mechanisms))
     findings = {}
     with reporting(progress) as events:
-        for mechanism in known:
+        for mechanism in all_mechanisms:
             step = events.step(f"drawing {mechanism.name}", draws)
             findings[mechanism.name] = audit_mechanism(
                 mechanism, plan, draws, confidence=each, miss=miss, progress=step

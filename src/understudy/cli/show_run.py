@@ -52,10 +52,10 @@ class RunPrinter:
             return
         name = plan.dataset or "this dataset"
         try:
-            agreed = typer.confirm(f"Charge epsilon {plan.epsilon:g} to {name} for good?", err=True)
+            answer = typer.confirm(f"Charge epsilon {plan.epsilon:g} to {name} for good?", err=True)
         except typer.Abort as abort:
             raise Declined from abort
-        if not agreed:
+        if not answer:
             raise Declined
 
     def _print(self, line: str) -> None:
@@ -64,11 +64,11 @@ class RunPrinter:
 
     def _print_notes(self, notes: Sequence[str], most: int) -> int:
         """Print some notes, the first ones; how many were left out."""
-        shown = notes[:most]
-        for note in shown:
+        first = notes[:most]
+        for note in first:
             self._print(f"note: {note}")
-        self._notes += len(shown)
-        return len(notes) - len(shown)
+        self._notes += len(first)
+        return len(notes) - len(first)
 
     def result(self, result: Result) -> None:
         """What a run made."""
@@ -111,8 +111,8 @@ def _remaining(result: Result) -> str:
         return ""
     if spending.epsilon is None:
         return f"; spent in all {spending.spent:.4g}, of no total budget"
-    left = "nothing" if not spending.remaining else f"epsilon {spending.remaining:.4g} as one run"
-    return f"; {left} remains of {spending.epsilon:g}"
+    what = "nothing" if not spending.remaining else f"epsilon {spending.remaining:.4g} as one run"
+    return f"; {what} remains of {spending.epsilon:g}"
 
 
 def _selection_lines(result: Result) -> Iterator[str]:
@@ -169,8 +169,8 @@ def whole_plan(dry: RunPlan) -> None:
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
     _premises(dry.premises)
     if dry.held_out is not None:
-        held = f"{dry.held_out:.3g}" if isinstance(dry.held_out, float) else dry.held_out
-        _console.print(f"held out: {held} of the {dry.unit}s, each by a secret coin of its own")
+        part = f"{dry.held_out:.3g}" if isinstance(dry.held_out, float) else dry.held_out
+        _console.print(f"held out: {part} of the {dry.unit}s, each by a secret coin of its own")
     for note in dry.notes:
         _console.print(f"note: {note}")
     for role, sampling in dry.sampling.items():

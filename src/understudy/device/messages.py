@@ -115,10 +115,10 @@ def camera_messages(
         )
         by_row = dict(zip(rows.tolist(), own_items, strict=True))
         items[number] = tuple(by_row.get(row) for row in range(len(images)))
-    drawn = {
+    drawings = {
         number: _drawn(row, images, request.parts[number].skeleton) for number, row in items.items()
     }
-    return CameraMessages(items, drawn, held_back, unseen, hole if 0 in items else None)
+    return CameraMessages(items, drawings, held_back, unseen, hole if 0 in items else None)
 
 
 def _chosen_backgrounds(
@@ -197,8 +197,8 @@ def noise_seeds(photos: Images, key: bytes) -> list[int]:
 
 
 def _drawn(items: Sequence[Item | None], images: Images, skeleton: str | None) -> Images:
-    drawn = np.zeros_like(images)
-    for image, item in zip(drawn, items, strict=True):
+    result = np.zeros_like(images)
+    for image, item in zip(result, items, strict=True):
         if item is not None:
             image[:] = drawn_item(decode_item(encode_item(item)), skeleton)
-    return drawn
+    return result

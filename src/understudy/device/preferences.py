@@ -160,16 +160,16 @@ def make_preferences(
             server with it could find one.
         BackendError: The pose model or the segmenter cannot be loaded.
     """
-    chosen = _chosen(targets, background, dict(levels or {}))
-    wanted = [name for name in chosen if name != "text"]
-    objects = zip(targets, chosen[1:], strict=True)
+    sanitizers = _chosen(targets, background, dict(levels or {}))
+    item_names = [name for name in sanitizers if name != "text"]
+    objects = zip(targets, sanitizers[1:], strict=True)
     fields: dict[str, Any] = {
         "target_object": tuple(_part(noun, name, pose_model) for noun, name in objects),
-        "background": _part(background, chosen[0], None),
+        "background": _part(background, sanitizers[0], None),
         "training_object": training,
         "label_classes": tuple(classes or (targets if training == "detector" else ())),
         "side": home.settings.side,
-        "references": references if wanted else 0,
+        "references": references if item_names else 0,
         "images_per_class": images_per_class,
         "mixture": tuple(_part_numbers(names, (background, *targets)) for names in mixture),
         "equal_shares": equal_shares,
@@ -181,21 +181,21 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
-    model = (pose_model or POSES) if "pose" in chosen else None
+    model = (pose_model or POSES) if "pose" in sanitizers else None
     finder = _segmenter_for(home, targets, segmenter, disclosed=bool(request.disclosed))
-    preferences = Preferences(request, chosen, model, finder, references)
+    preferences = Preferences(request, sanitizers, model, finder, references)
     _store(home, preferences)
     return preferences
 
 
 def _part_numbers(names: Sequence[str], nouns: Sequence[str]) -> tuple[int, ...]:
     """Numbers of parts by their nouns, of the background by its own or ``background``."""
-    known = {noun: number for number, noun in enumerate(nouns)} | {BACKGROUND: 0}
-    if unknown := [name for name in names if name not in known]:
+    numbers = {noun: number for number, noun in enumerate(nouns)} | {BACKGROUND: 0}
+    if unknown := [name for name in names if name not in numbers]:
         raise ConfigError(
             f"a mixture names {unknown[0]!r}; the parts are {', '.join((*nouns[1:], BACKGROUND))}"
         )
-    return tuple(sorted({known[name] for name in names}))
+    return tuple(sorted({numbers[name] for name in names}))
 
 
 def _store(home: DeviceHome, preferences: Preferences) -> None:
@@ -238,8 +238,8 @@ def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> 
     names = [levels.pop(BACKGROUND, levels.pop(background, "text"))]
     names += [levels.pop(noun, "text") for noun in targets]
     if levels:
-        known = ", ".join((*targets, BACKGROUND))
-        raise ConfigError(f"a level is given for {', '.join(levels)}; the parts are {known}")
+        parts = ", ".join((*targets, BACKGROUND))
+        raise ConfigError(f"a level is given for {', '.join(levels)}; the parts are {parts}")
     for noun, name, known_levels in zip(
         (background, *targets),
         names,

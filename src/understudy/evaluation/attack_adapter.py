@@ -26,7 +26,7 @@ from understudy.metrics.blind_attack import (
     BLIND_AUC,
     BLIND_DISTANCE_AUC,
     BLIND_MEMBERS_FOUND,
-    Added,
+    AttackGain,
     Blind,
 )
 from understudy.metrics.fingerprints import area_means
@@ -94,12 +94,12 @@ def attack_release(
     bar(1)
     comparison = _BlindComparison(blind, measured, BLIND_AUC.subject)
     rocs: dict[str, Roc] = {}
-    added: dict[str, Added] = {}
+    gains: dict[str, AttackGain] = {}
     values: list[MetricValue] = []
     for name, (metric, scores_of) in RELEASE_ATTACKS.items():
         scores = scores_of(rows, release, reference)
-        rocs[name], added[name] = comparison.judge(scores)
-        values += comparison.values(metric, rocs[name], added[name])
+        rocs[name], gains[name] = comparison.judge(scores)
+        values += comparison.values(metric, rocs[name], gains[name])
         bar(1)
     apart = -by_distance(rows, reference)
     blind_distance = roc(apart[: len(members)], apart[len(members) :]).auc
@@ -107,7 +107,7 @@ def attack_release(
     values.append(BLIND_DISTANCE_AUC.value(blind_distance, baseline=0.5, measured=measured))
     every = {**rocs, BLIND_AUC.subject: blind.roc}
     curves = [roc_curve(name, each) for name, each in every.items()]
-    return AttackResults(values, curves, Attacks(blind.roc, rocs, added, held_out))
+    return AttackResults(values, curves, Attacks(blind.roc, rocs, gains, held_out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +118,18 @@ class _BlindComparison:
     measured: str  # with what, as a value says it
     name: str  # of the blind attack
 
-    def judge(self, scores: Vector) -> tuple[Roc, Added]:
+    def judge(self, scores: Vector) -> tuple[Roc, AttackGain]:
         """The curve of an attack's scores by the stronger sign, and what they add to the blind."""
         member = self.blind.member
         curve = stronger_roc(scores[member], scores[~member])
-        return curve, self.blind.added(-scores if curve.reversed else scores)
+        return curve, self.blind.gain(-scores if curve.reversed else scores)
 
-    def values(self, area: Metric, each: Roc, added: Added) -> list[MetricValue]:
+    def values(self, area: Metric, each: Roc, gain: AttackGain) -> list[MetricValue]:
         """One attack's: what it reaches, with the blind attack's baseline, and what it adds."""
         blind, measured, subject = self.blind.roc, self.measured, area.subject
         values = [
             area.value(each.auc, baseline=blind.auc.value, measured=measured),
-            ADDED_AUC.value(added.auc, subject=subject, baseline=0.0, measured=measured),
+            ADDED_AUC.value(gain.auc, subject=subject, baseline=0.0, measured=measured),
         ]
         for rate, part in each.tpr_at.items():
             values += [
@@ -137,7 +137,7 @@ class _BlindComparison:
                     part, subject=subject, baseline=blind.tpr_at[rate].value, measured=measured
                 ),
                 ADDED_MEMBERS_FOUND[rate].value(
-                    added.tpr_at[rate], subject=subject, baseline=0.0, measured=measured
+                    gain.tpr_at[rate], subject=subject, baseline=0.0, measured=measured
                 ),
             ]
         return [
@@ -145,9 +145,7 @@ class _BlindComparison:
             ADVANTAGE.value(
                 each.advantage, subject=subject, baseline=blind.advantage, measured=measured
             ),
-            ADDED_ADVANTAGE.value(
-                added.advantage, subject=subject, baseline=0.0, measured=measured
-            ),
+            ADDED_ADVANTAGE.value(gain.advantage, subject=subject, baseline=0.0, measured=measured),
         ]
 
     def blind_values(self) -> list[MetricValue]:
@@ -174,21 +172,21 @@ def attack_trained_model(
     """
     if min(len(private.labels), len(non_members.labels)) < _LEAST:
         return AttackResults()
-    losses, values, known = [], [], []
+    losses, values, class_columns = [], [], []
     for side in (private, non_members):
         few = side.at_most(_LOSS_ROWS)
         labels = match_classes(few.labels, few.classes, classes)
         losses.append(by_loss(model, few.values, labels))
         values.append(_small(few.values))
-        known.append(np.eye(len(classes))[labels])
-    blind = Blind.of(*values, known=np.concatenate(known))
+        class_columns.append(np.eye(len(classes))[labels])
+    blind = Blind.of(*values, known=np.concatenate(class_columns))
     name = LOSS_AUC.subject
     comparison = _BlindComparison(blind, measured, f"{BLIND_AUC.subject} for the loss")
-    curve, added = comparison.judge(np.concatenate(losses))
+    curve, gain = comparison.judge(np.concatenate(losses))
     return AttackResults(
-        [*comparison.values(LOSS_AUC, curve, added), *comparison.blind_values()],
+        [*comparison.values(LOSS_AUC, curve, gain), *comparison.blind_values()],
         [roc_curve(name, curve)],
-        Attacks(blind.roc, {name: curve}, {name: added}),
+        Attacks(blind.roc, {name: curve}, {name: gain}),
     )
 
 

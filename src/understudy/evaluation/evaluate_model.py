@@ -123,9 +123,9 @@ def _require_known(model: ClassifierFile, classes: tuple[str, ...], rows: Labell
             f"{model.path}: gives {scores} scores, and there are {len(classes)} classes: "
             f"{', '.join(classes[:10])}"
         )
-    if missing := sorted(set(rows.classes) - set(classes)):
+    if lacks := sorted(set(rows.classes) - set(classes)):
         raise ConfigError(
-            f"{model.path}: does not know {', '.join(missing[:10])}; it tells "
+            f"{model.path}: does not know {', '.join(lacks[:10])}; it tells "
             f"{', '.join(classes[:10])}"
         )
 
@@ -146,14 +146,14 @@ def _values(model: ClassifierFile, result: UtilityResult) -> list[MetricValue]:
 
 
 def _judged(model: ClassifierFile, result: UtilityResult) -> Verdict:
-    known = {name: recall for name, recall in result.per_class.items() if recall is not None}
-    lowest = min(known, key=lambda name: known[name])
+    recalls = {name: recall for name, recall in result.per_class.items() if recall is not None}
+    lowest = min(recalls, key=lambda name: recalls[name])
     return Verdict(
         "utility",
         "unknown",
         f"{model.path.name} reaches a balanced accuracy of {result.balanced:.1%} on real test "
         f"records (accuracy {result.accuracy:.1%}); one class for all: "
         f"{result.majority_balanced:.1%} ({result.majority:.1%}). The class that it finds least is "
-        f"{lowest}: {known[lowest]:.1%} of its rows.",
+        f"{lowest}: {recalls[lowest]:.1%} of its rows.",
         "Not graded: nothing was trained on the private records to compare it with.",
     )

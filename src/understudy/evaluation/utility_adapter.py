@@ -80,10 +80,10 @@ def require_trainable(release: Source, test: Source, networks: Sequence[Network]
     require_networks(networks)
     if len(release.classes) < 2:
         raise ConfigError("a release without classes trains no classifier: leave out --full")
-    missing = sorted(set(test.classes) - set(release.classes))
-    if missing:
+    lacks = sorted(set(test.classes) - set(release.classes))
+    if lacks:
         raise ConfigError(
-            f"the test set has classes that the release lacks: {', '.join(missing[:10])}; leave "
+            f"the test set has classes that the release lacks: {', '.join(lacks[:10])}; leave "
             "out --full, or give a test set with the release's classes"
         )
     for name in networks or ():
@@ -128,7 +128,7 @@ def measure_utility(
         facts: Public facts of the release.
     """
     part, encoder = Part(), front_end(synthetic.values.shape[1:])
-    measured = measured_columns(encoder, facts, synthetic.values)
+    columns = measured_columns(encoder, facts, synthetic.values)
     for network in networks:
         first: list[AnyClassifier] = []
         report = utility_report(
@@ -142,7 +142,7 @@ def measure_utility(
             both=both,
             keep=partial(_keep_first, first),
             encoder=encoder,
-            measured=measured,
+            measured=columns,
         )
         part.values += _values(report, WORDS[network], synthetic.classes)
         attacked = attack_trained_model(
@@ -229,16 +229,16 @@ def measure_dp_sgd(
     for network in _in_passes(networks):
         words = WORDS[network]
         options |= {"network": network, "progress": EpochBar(bars, f"training {words} by DP-SGD")}
-        trained = dp_sgd(private, held_out, **options)
+        training = dp_sgd(private, held_out, **options)
         part.values.append(
             DP_SGD_ACCURACY.value(
-                trained.result.balanced, baseline=baselines[words], measured=words
+                training.result.balanced, baseline=baselines[words], measured=words
             )
         )
         part.settings["dp_sgd"] = {
-            "steps": trained.steps,
-            "clip": trained.clip,
-            "learning_rate": trained.lr,
+            "steps": training.steps,
+            "clip": training.clip,
+            "learning_rate": training.lr,
         }
     return part
 

@@ -227,16 +227,16 @@ def private_in(
         if value == int(value):
             forms |= {str(abs(int(value))): name} if abs(value) >= 100 else {}
             continue
-        written = {f"{abs(one):.{n}g}" for one in (value, 100 * value) for n in _DIGITS}
-        forms |= dict.fromkeys(filter(_is_long, map(_plain, written)), name)
-    allowed = set(map(_plain, _NUMBER.findall(public)))
+        spellings = {f"{abs(one):.{n}g}" for one in (value, 100 * value) for n in _DIGITS}
+        forms |= dict.fromkeys(filter(_is_long, map(_plain, spellings)), name)
+    public_forms = set(map(_plain, _NUMBER.findall(public)))
     leaks = []
     for file in sorted(path for path in shared.rglob("*") if path.suffix != ".pdf"):
         text = _STYLE.sub("", file.read_text(encoding="utf-8")) if file.is_file() else ""
         text = html.unescape(text) if file.suffix == ".html" else text
         numbers = {_plain(token): token for token in _NUMBER.findall(text)}
         for plain, token in numbers.items():
-            if plain in forms and plain not in allowed:
+            if plain in forms and plain not in public_forms:
                 leaks.append(f"{file.name} has {token}, which is {forms[plain]}")
         leaks += [f"{file.name} has {word!r}" for word in words if _holds(text, word)]
     return leaks

@@ -108,7 +108,7 @@ ADDED_ADVANTAGE = replace(
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AttackGain:
     """What an attack adds to the blind attack: differences, and their paired 95 % intervals.
 
     Attributes:
@@ -190,7 +190,7 @@ class Blind:
         )
         return replace(curve, auc=Interval(area.value, max(0.0, low), min(1.0, high)))
 
-    def added(self, scores: NDArray[Any]) -> Added:
+    def gain(self, scores: NDArray[Any]) -> AttackGain:
         """What an attack adds: the same classifier with and without the attack's score.
 
         Both are cross-fitted. The interval is the bootstrap's over the records: members and
@@ -213,7 +213,7 @@ class Blind:
             Interval(float(value), float(min(value, bottom)), float(max(value, top)))
             for value, bottom, top in zip(values, low, high, strict=True)
         )
-        return Added(area, dict(zip(AT, tpr_at, strict=True)), advantage)
+        return AttackGain(area, dict(zip(AT, tpr_at, strict=True)), advantage)
 
     def _best(self) -> Vector:
         """The blind score, or what the classifier makes of it by itself, whichever tells more.

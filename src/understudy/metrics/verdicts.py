@@ -10,7 +10,7 @@ import scipy
 
 from understudy.core.results import Grade, Interval, MetricValue, Verdict
 from understudy.core.types import Vector
-from understudy.metrics.blind_attack import ADDED_AUC, ADDED_MEMBERS_FOUND, Added
+from understudy.metrics.blind_attack import ADDED_AUC, ADDED_MEMBERS_FOUND, AttackGain
 from understudy.metrics.copies import FALSE_ALARMS, Excess, NearCopies
 from understudy.metrics.fidelity import FID, FRECHET_DISTANCE
 from understudy.metrics.leakage import Closeness
@@ -83,14 +83,14 @@ class Attacks:
         blind: How well members are told from non-members without the release; None: too few
             records to attack with.
         rocs: What each attack gave, by name.
-        added: What it adds to the blind attack.
+        gains: What it adds to the blind attack.
         held_out: Whether the non-members are a random part of the private dataset.
         left_out: Whether the caller asked for no attacks.
     """
 
     blind: Roc | None = None
     rocs: Mapping[str, Roc] = field(default_factory=dict)
-    added: Mapping[str, Added] = field(default_factory=dict)
+    gains: Mapping[str, AttackGain] = field(default_factory=dict)
     held_out: bool = False
     left_out: bool = False
 
@@ -223,33 +223,33 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
     """The grade of the attacks alone, and what is said of it."""
     if results.left_out:
         return "unknown", "You left the attacks out (--no-attacks)."
-    if results.blind is None or not results.added:
+    if results.blind is None or not results.gains:
         return "unknown", "There are too few records to attack with."
     name = _surest(results)
-    surest, added = results.rocs[name], results.added[name]
+    surest, gain = results.rocs[name], results.gains[name]
     which = "The attack"
-    if len(results.added) > 1:
-        which = f"Of {len(results.added)} attacks, the one that most surely gains by the release"
+    if len(results.gains) > 1:
+        which = f"Of {len(results.gains)} attacks, the one that most surely gains by the release"
     words = (
         f"{which} ({name}) tells private records from non-members "
         f"with an area of {surest.auc.value:.3f} (a guess: 0.5); without the release it is "
-        f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area"
-        f"{_at_few_alarms(added, surest.others)}{_direction(surest)}{_difference(results)}"
+        f"{results.blind.auc.value:.3f}. The release adds {_signed(gain.auc, 3)} to the area"
+        f"{_at_few_alarms(gain, surest.others)}{_direction(surest)}{_difference(results)}"
     )
-    grade = _grade_of(added, surest.others)
+    grade = _grade_of(gain, surest.others)
     if grade == "good" and results.hopeless:
         grade = "unknown"
     return grade, words
 
 
-def _at_few_alarms(added: Added, non_members: int) -> str:
+def _at_few_alarms(gain: AttackGain, non_members: int) -> str:
     """How many more are found at 1 % false alarms, as far as a grade goes by it."""
     if non_members < _MANY:
         return (
             f". Of {non_members:,} non-members 1 % is too few to say how many private records are "
             "found at so few false alarms."
         )
-    points = _signed(added.tpr_at[0.01], 1, 100)
+    points = _signed(gain.tpr_at[0.01], 1, 100)
     return f", and {points} points to the private records found at 1 % false alarms."
 
 
@@ -287,17 +287,17 @@ def _difference(results: Attacks) -> str:
 def _surest(results: Attacks) -> str:
     """The name of the attack that most surely adds something."""
 
-    def gain(name: str) -> tuple[int, float]:
-        added = results.added[name]
-        return _ORDER.index(_grade_of(added, results.rocs[name].others)), added.auc.low
+    def order(name: str) -> tuple[int, float]:
+        gain = results.gains[name]
+        return _ORDER.index(_grade_of(gain, results.rocs[name].others)), gain.auc.low
 
-    return max(results.added, key=gain)
+    return max(results.gains, key=order)
 
 
-def _grade_of(added: Added, non_members: int) -> Grade:
+def _grade_of(gain: AttackGain, non_members: int) -> Grade:
     """The worse grade of the two; few non-members say nothing of 1 % false alarms."""
-    tpr = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
-    grades = _ADDED_AREA.grade(added.auc.low), _ADDED_FOUND.grade(tpr)
+    tpr = gain.tpr_at[0.01].low if non_members >= _MANY else 0.0
+    grades = _ADDED_AREA.grade(gain.auc.low), _ADDED_FOUND.grade(tpr)
     return max(grades, key=_ORDER.index)
 
 
@@ -310,18 +310,18 @@ def judge_leakage(leakage: Leakage, results: Attacks) -> Verdict:
         f"Not judged where near-copies would show only in more than {_UNSEEN:.0%} of the release."
     )
     grade, words = _copies(leakage)
-    if grade in ("good", "unknown") and results.added:
+    if grade in ("good", "unknown") and results.gains:
         name = _surest(results)
-        surest, added = results.rocs[name], results.added[name]
-        attacked = _grade_of(added, surest.others)
+        surest, gain = results.rocs[name], results.gains[name]
+        attacked = _grade_of(gain, surest.others)
         if attacked != "good":
             grade = attacked
             where = "farther from" if surest.reversed else "nearer to"
             words = (
                 f"No single copies stand out, but private records lie {where} the release than "
                 f"held-out records do: the attack by {name} tells them apart with an area of "
-                f"{surest.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} "
-                f"to the area that is reached without it{_at_few_alarms(added, surest.others)}"
+                f"{surest.auc.value:.2f} (a guess: 0.5). The release adds {_signed(gain.auc, 3)} "
+                f"to the area that is reached without it{_at_few_alarms(gain, surest.others)}"
             )
     return Verdict("leakage", grade, words, rule)
 

@@ -159,8 +159,8 @@ class RunFolder(RunPaths):
 
     def start_release(self) -> None:
         """Remove what a killed run, of an earlier version too, has left of a release."""
-        for left in (self.release, self.draft, self.out / ".release.partial"):
-            shutil.rmtree(left, ignore_errors=True)
+        for remains in (self.release, self.draft, self.out / ".release.partial"):
+            shutil.rmtree(remains, ignore_errors=True)
 
     def publish(self) -> None:
         """Give the release, which is complete, its name: a run that is killed leaves none."""
@@ -208,14 +208,14 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         if not _held(lock):
             raise RunError(f"{out}: another process works on this run; wait for it")
         new = not start.exists()
-        known: dict[str, Any]
+        facts: dict[str, Any]
         if new:
-            known = {"run": uuid.uuid4().hex, "settings": identity}
-            write_json(start, known)
+            facts = {"run": uuid.uuid4().hex, "settings": identity}
+            write_json(start, facts)
         else:
-            known = read_start(start)
-            _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
-        folder = RunFolder(out, known["run"])
+            facts = read_start(start)
+            _require_same(out, facts["settings"], json.loads(json.dumps(identity, default=str)))
+        folder = RunFolder(out, facts["run"])
         try:
             yield folder
         except UnderstudyError:
@@ -247,27 +247,27 @@ def _holds_something(out: Path) -> bool:
     """Whether a folder holds more than a run leaves that was killed before it had begun."""
     if not out.is_dir():
         return False
-    left = {"owner", "owner/lock", "owner/start.json.part"}
-    return any(path.relative_to(out).as_posix() not in left for path in out.rglob("*"))
+    remains = {"owner", "owner/lock", "owner/start.json.part"}
+    return any(path.relative_to(out).as_posix() not in remains for path in out.rglob("*"))
 
 
 def read_start(start: Path) -> dict[str, Any]:
     """The id and the settings of a run that was begun."""
     try:
-        known = json.loads(start.read_text(encoding="utf-8"))
-        return {"run": str(known["run"]), "settings": dict(known["settings"])}
+        content = json.loads(start.read_text(encoding="utf-8"))
+        return {"run": str(content["run"]), "settings": dict(content["settings"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{start}: damaged, so this run cannot be resumed: {error}") from error
 
 
 def _require_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    changed = [
+    differences = [
         f"{name}: {before.get(name)!r} then, {now.get(name)!r} now"
         for name in sorted({*before, *now})
         if before.get(name) != now.get(name)
     ]
-    if changed:
-        raise RunError(f"{out}: cannot resume with other settings: " + "; ".join(changed))
+    if differences:
+        raise RunError(f"{out}: cannot resume with other settings: " + "; ".join(differences))
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
 def owner_plots(owner: OwnerRecord) -> list[DrawnPlot]:
     """Every plot of the owner's report."""
     sections = _sections(owner.evaluation) if owner.evaluation else []
-    plots = [drawn for section in sections for drawn in section.plots]
+    plots = [plot for section in sections for plot in section.plots]
     return [*plots, *drawn_plots("trade", comparison.trades(owner.releases))]
 
 
@@ -153,11 +153,11 @@ def comparison_report(comparison: Comparison, samples: Sequence[Sample] = ()) ->
     ``samples`` are named as the releases are.
     """
     # Notes may tell of the private records.
-    measured = any(one.evaluation for one in comparison.releases)
+    has_values = any(one.evaluation for one in comparison.releases)
     return rendered(
         "compare.html",
         comparison=comparison,
-        kind_of_all="owner-only" if measured else "public",
+        kind_of_all="owner-only" if has_values else "public",
         trades=drawn_plots("trade", comparison.trades),
         samples=images.sample_images(tuple(samples)),
         words=tables.explained(one.value for one in comparison.shared),
@@ -186,10 +186,10 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     for key, title, intro in _SECTIONS:
         values = evaluation.of(key)
         plots = tables.plots(evaluation.curves, key)
-        drawn = drawn_plots(key, [plot for plot, _ in plots], [kind for _, kind in plots])
+        section_plots = drawn_plots(key, [plot for plot, _ in plots], [kind for _, kind in plots])
         confusions = tables.confusions(evaluation) if key == "utility" else []
         near = key in ("leakage", "attack")
-        if values or drawn or confusions:
+        if values or section_plots or confusions:
             sections.append(
                 Section(
                     key,
@@ -197,7 +197,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
                     intro,
                     tables.overall(values),
                     tables.by_class(values, baseline=_OF_CLASSES.get(key, "")),
-                    drawn,
+                    section_plots,
                     tables.explained(values),
                     confusions,
                     str(evaluation.settings.get("advice", "")) if near else "",
@@ -235,8 +235,8 @@ def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[BarSegment]:
     spending = owner.spending
     if spending is None or not spending.epsilon:
         return []
-    spent = min(spending.spent / spending.epsilon, 1.0)
+    spent_part = min(spending.spent / spending.epsilon, 1.0)
     if record.unprotected or any(stage.origin for stage in record.receipt.stages):
-        return bar([("all runs", spent), ("left", 1.0 - spent)])
-    this = min(record.receipt.epsilon / spending.epsilon, spent)
-    return bar([("other runs", spent - this), ("this run", this), ("left", 1.0 - spent)])
+        return bar([("all runs", spent_part), ("left", 1.0 - spent_part)])
+    this = min(record.receipt.epsilon / spending.epsilon, spent_part)
+    return bar([("other runs", spent_part - this), ("this run", this), ("left", 1.0 - spent_part)])

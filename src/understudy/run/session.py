@@ -114,8 +114,8 @@ class Session:
 
     def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         """Ask, pay, sample and write; ``plan`` as for `understudy.run.synthesize.run`."""
-        written = self._written(self._released(plan))
-        result = self._report(written, self._recorded(written))
+        release = self._written(self._released(plan))
+        result = self._report(release, self._recorded(release))
         end_remote(self.calls, self.folder)
         return result
 
@@ -149,8 +149,8 @@ class Session:
             self.account.check()
             if not self.charged:  # else it is resumed, and free
                 self._show(plan, opened, dataset)
-            if (known := words_fit(prepared)) is not None:
-                _report_fit(self.fits, self.events, known)
+            if (fit := words_fit(prepared)) is not None:
+                _report_fit(self.fits, self.events, fit)
         with timed(self.seconds, "embed and fit"):
             return self._fitted(stop, dataset)
 
@@ -254,15 +254,15 @@ class Session:
         self, plan: Callable[[RunPlan], None] | None, opened: Prepared, dataset: Dataset
     ) -> None:
         """The plan of the whole dataset, before the charge; who sees it may end the run."""
-        shown = plan_of(opened, self.ledger, dataset, self.concerned)
-        self.plan_notes = shown.notes
+        run_plan = plan_of(opened, self.ledger, dataset, self.concerned)
+        self.plan_notes = run_plan.notes
         if plan is None:
-            self.notes = shown.notes
-            for note in shown.notes:
+            self.notes = run_plan.notes
+            for note in run_plan.notes:
                 self.events.warning(note)
             return
         with paused(self.events):
-            plan(shown)
+            plan(run_plan)
 
     def _hold_out(self) -> Source | None:
         """Go on with the members alone; what is held out of the dataset, if anything is."""

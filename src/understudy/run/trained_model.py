@@ -103,18 +103,18 @@ def train_classifier(
             _require_untrained(network, epochs)
             return _of_statistics(folder, path, events)
         source = open_release(place, record.image_shape)
-        chosen = _network(network, source, epochs, events)
-        _require_format(path, chosen)
+        name = _network(network, source, epochs, events)
+        _require_format(path, name)
         rows = collect(source, None, events.step)
-        if chosen == DISCRIMINANT:
+        if name == DISCRIMINANT:
             data = _discriminant(rows, record, path)
         else:
-            _onnx(chosen, rows, record, None)  # what cannot be written is refused first
-            bar = EpochBar(events.step, f"training on the release: {WORDS[chosen]}")
-            data = _onnx(chosen, rows, record, {"seed": seed, "epochs": epochs, "progress": bar})
+            _onnx(name, rows, record, None)  # what cannot be written is refused first
+            bar = EpochBar(events.step, f"training on the release: {WORDS[name]}")
+            data = _onnx(name, rows, record, {"seed": seed, "epochs": epochs, "progress": bar})
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
-    return ExportedClassifier(path, chosen, rows.classes, len(rows.labels), kind, source.shape)
+    return ExportedClassifier(path, name, rows.classes, len(rows.labels), kind, source.shape)
 
 
 def _require_untrained(network: str | None, epochs: int | None) -> None:
@@ -129,8 +129,8 @@ def _require_untrained(network: str | None, epochs: int | None) -> None:
 
 def _of_statistics(folder: str | Path, path: Path, events: Events) -> ExportedClassifier:
     """The classifier of what a run released, written."""
-    released = released_classifier(folder, events)
-    classifier, record = released.classifier, released.record
+    statistics = released_classifier(folder, events)
+    classifier, record = statistics.classifier, statistics.record
     facts = file_facts(record, record.classes, classifier.encoder.name)
     facts["trained on"] = "nothing: these are the statistics that the run released"
     path.write_bytes(written_classifier(classifier, path, facts))
@@ -146,25 +146,25 @@ def _require_format(path: Path, network: Network) -> None:
         )
 
 
-def _network(asked: str | None, source: Source, epochs: int | None, events: Events) -> Network:
+def _network(choice: str | None, source: Source, epochs: int | None, events: Events) -> Network:
     """The network."""
     usual = usual_networks(source)[-1]
-    if asked is None and usual == "cnn":
+    if choice is None and usual == "cnn":
         events.warning(
             f"these images have a size for which there is no {DISCRIMINANT} (16 to 256 pixels a "
             "side), so the small CNN is trained"
         )
-    (chosen,) = require_networks([asked or usual])
-    if (chosen == "two-layer") != (source.kind == "embeddings"):
+    (name,) = require_networks([choice or usual])
+    if (name == "two-layer") != (source.kind == "embeddings"):
         raise ConfigError(
-            f"this release holds {source.kind}, and --network {chosen} learns from "
-            f"{'embeddings' if chosen == 'two-layer' else 'images'}"
+            f"this release holds {source.kind}, and --network {name} learns from "
+            f"{'embeddings' if name == 'two-layer' else 'images'}"
         )
-    if chosen not in TRAINED:
+    if name not in TRAINED:
         raise ConfigError(
-            f"--network {chosen} cannot be written as ONNX; these can: {', '.join(TRAINED)}"
+            f"--network {name} cannot be written as ONNX; these can: {', '.join(TRAINED)}"
         )
-    if chosen == DISCRIMINANT:
+    if name == DISCRIMINANT:
         if usual != DISCRIMINANT:
             raise ConfigError(
                 f"--network {DISCRIMINANT} is of images of 16 to 256 pixels a side, found "
@@ -175,7 +175,7 @@ def _network(asked: str | None, source: Source, epochs: int | None, events: Even
                 f"the {DISCRIMINANT} is computed, not trained in passes: leave out --epochs, or "
                 "name a network that is (--network cnn)"
             )
-    return chosen
+    return name
 
 
 def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
@@ -183,9 +183,9 @@ def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
     encoder = front_end(rows.values.shape[1:])
     if encoder is None:
         raise ConfigError(f"no {DISCRIMINANT} of rows of shape {rows.values.shape[1:]}")
-    measured = measured_columns(encoder, record.facts, rows.values)
+    columns = measured_columns(encoder, record.facts, rows.values)
     classifier = image_discriminant(
-        encoder, rows.values, rows.labels, len(rows.classes), columns=measured
+        encoder, rows.values, rows.labels, len(rows.classes), columns=columns
     )
     facts = file_facts(record, rows.classes, encoder.name)
     return written_classifier(classifier, path, {**facts, "trained on": "samples"})

@@ -45,16 +45,16 @@ class Space:
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """Embeddings (n, D) to the space (n, d)."""
-        moved = signed_power(values, self.power) - self.centre.astype(np.float32)
-        return self._projection(moved).astype(np.float32)
+        offsets = signed_power(values, self.power) - self.centre.astype(np.float32)
+        return self._projection(offsets).astype(np.float32)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> NDArray[np.float32]:
         """The space (n, d) to embeddings (n, D); with ``rng`` the rest is of public samples."""
         back = (self.axes * self.scales).T.astype(np.float32)
-        moved = values.astype(np.float32) @ back + self.centre.astype(np.float32)
+        result = values.astype(np.float32) @ back + self.centre.astype(np.float32)
         if rng is not None and len(self.residuals):
-            moved += self.residuals[rng.integers(0, len(self.residuals), len(moved))]
-        return self.unpowered(moved).astype(np.float32)
+            result += self.residuals[rng.integers(0, len(self.residuals), len(result))]
+        return self.unpowered(result).astype(np.float32)
 
     @cached_property
     def _way_back(self) -> Projection:
@@ -106,11 +106,11 @@ def whitening(public: NDArray[Any], power: float | None, components: int | None)
     keep = dim if components is None else min(components, dim)
     values, axes = leading_axes(samples, keep)
     scales = np.sqrt(values + _RIDGE * values.mean() + 1e-12)
-    left = samples[:0]
+    residuals = samples[:0]
     if keep < dim:
         narrow = axes.astype(np.float32)
-        left = samples - (samples @ narrow) @ narrow.T
-    return Space(power, centre, axes, scales, left, positive)
+        residuals = samples - (samples @ narrow) @ narrow.T
+    return Space(power, centre, axes, scales, residuals, positive)
 
 
 def leading_axes(samples: NDArray[np.float32], keep: int) -> tuple[Vector, Vector]:
@@ -149,8 +149,8 @@ class Leading:
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> Vector:
         """(n, d) to (n, D), zero beyond."""
-        missing = self.total - self.dim
-        return signed_power(np.pad(values, ((0, 0), (0, missing))), 1 / self.power)
+        zeros = self.total - self.dim
+        return signed_power(np.pad(values, ((0, 0), (0, zeros))), 1 / self.power)
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ class Sphere:
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, d) to (n, d) of unit norm."""
-        moved = values - self.centre.astype(values.dtype)
-        norms = np.sqrt(row_squares(moved))
-        moved *= (1 / np.maximum(norms, 1e-12))[:, None].astype(moved.dtype)
-        return np.asarray(moved)
+        result = values - self.centre.astype(values.dtype)
+        norms = np.sqrt(row_squares(result))
+        result *= (1 / np.maximum(norms, 1e-12))[:, None].astype(result.dtype)
+        return np.asarray(result)
 
     def backward(self, values: Vector, radii: Vector) -> Vector:
         """Directions (n, d) at distances (n,) from the centre."""
@@ -192,8 +192,8 @@ class Shortening:
         dim = rows.shape[1]
         moments, axes = leading_axes(rows.astype(np.float32), min(dim, _SHORTENED + 1))
         mean = float(np.square(rows).sum(axis=1).mean()) / dim
-        raised = moments + max(_LEAST_MOMENT * mean, 1e-12)
-        factors = (raised[-1] / raised) ** _SHORTENING
+        floors = moments + max(_LEAST_MOMENT * mean, 1e-12)
+        factors = (floors[-1] / floors) ** _SHORTENING
         return cls(Projection(axes * (1.0 - factors)), Projection(axes.T))
 
     def __call__(self, rows: Vector) -> Vector:
@@ -279,7 +279,7 @@ def plain_frame(dim: int, radius: float, variances: Vector | None, lead: int) ->
     spread = np.full(dim, radius / 1.1 / np.sqrt(dim))
     axes, along = np.zeros((dim, 0)), np.zeros(0)
     if variances is not None:
-        drawn = np.random.default_rng(0).standard_normal((dim, min(dim, lead)))
-        axes = np.linalg.qr(drawn * np.sqrt(variances)[:, None])[0]
+        directions = np.random.default_rng(0).standard_normal((dim, min(dim, lead)))
+        axes = np.linalg.qr(directions * np.sqrt(variances)[:, None])[0]
         along = np.sqrt(variances @ axes**2)
     return Frame(np.eye(dim), np.ones(dim), spread, axes, along, np.zeros((dim, 0)))

@@ -120,8 +120,8 @@ class AlignmentParams:
 def _roles_used(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | None]:
     """The models and datasets that are used; a base set that is given needs no generator."""
     studio = "embedded:studio"
-    used = {"encoder": studio, "decoder": studio, "base": None, "cluster_encoder": None}
-    return used if "base" in named else used | {"generator": studio}
+    roles = {"encoder": studio, "decoder": studio, "base": None, "cluster_encoder": None}
+    return roles if "base" in named else roles | {"generator": studio}
 
 
 def _settled(params: AlignmentParams, context: Context) -> AlignmentParams:
@@ -130,11 +130,11 @@ def _settled(params: AlignmentParams, context: Context) -> AlignmentParams:
     The clipping radius stays open where a DP histogram of distances decides it.
     """
     several = context.mu >= 1 or context.cluster_encoder is not None
-    measured = _measures_radius(params, context)
+    by_measure = _measures_radius(params, context)
     return replace(
         params,
         clusters=params.clusters or (5 if several else 1),
-        clip_radius=None if measured else params.clip_radius or _usual_radius(context),
+        clip_radius=None if by_measure else params.clip_radius or _usual_radius(context),
     )
 
 
@@ -145,8 +145,8 @@ def _usual_radius(context: Context) -> float:
 
 def _measures_radius(params: AlignmentParams, context: Context) -> bool:
     """Whether the clipping radius is read off a DP histogram: the scale is unknown, none given."""
-    known = context.encoder is not None and context.encoder.norm_bound is not None
-    return params.clip_norm is None and params.clip_radius is None and not known
+    is_bounded = context.encoder is not None and context.encoder.norm_bound is not None
+    return params.clip_norm is None and params.clip_radius is None and not is_bounded
 
 
 def _check_clip_norm(params: AlignmentParams, context: Context) -> None:
@@ -229,12 +229,12 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     base, sizes = enough_samples(materials, base, counts, params)
     gaps = class_gaps(space, base, private, shrink=params.shrink)
     # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
-    moved = movement(materials, space, base, gaps, private, params, plan)
+    shift = movement(materials, space, base, gaps, private, params, plan)
     if materials.resampling is not None:  # a base set that is drawn is drawn anew
         materials = materials.for_samples
         start = base.empty if materials.base is None else base
         base, sizes = enough_samples(materials, start, counts, params)
-    aligned = moved.across(base)
+    aligned = shift.across(base)
     if plan.spread is not None:
         radius = params.clip_radius or _usual_radius(context)
         aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)

@@ -28,8 +28,10 @@ def check_decoder(context: Context, noise_level: int) -> None:
     """Refuse a decoder that cannot take what it will be given."""
     decoder, encoder = context.decoder, context.encoder
     if noise_level and not isinstance(decoder, PromptedDecoder):
-        named = "this release has no decoder" if decoder is None else f"{decoder.name} has none"
-        raise ConfigError(f"noise_level={noise_level} is for unCLIP decoders: {named}")
+        decoder_words = (
+            "this release has no decoder" if decoder is None else f"{decoder.name} has none"
+        )
+        raise ConfigError(f"noise_level={noise_level} is for unCLIP decoders: {decoder_words}")
     if decoder is not None and encoder is not None and decoder.dim != encoder.dim:
         raise ConfigError(
             f"{decoder.name} decodes embeddings of {decoder.dim} numbers, {encoder.name} makes "
@@ -66,10 +68,10 @@ def release_aligned(
     facts: Mapping[str, Any],
 ) -> Release:
     """D(pasda) <- unCLIP(v + gap) (line 15), so many samples of each class, (classes,)."""
-    moved = _on_sphere(materials.context, base.embeddings, aligned.embeddings, params.sphere)
+    on_sphere = _on_sphere(materials.context, base.embeddings, aligned.embeddings, params.sphere)
     order = _order(aligned, sizes, materials.seed)
-    aligned = replace(aligned, embeddings=moved)
-    embeddings, labels = moved[order], base.labels[order]
+    aligned = replace(aligned, embeddings=on_sphere)
+    embeddings, labels = on_sphere[order], base.labels[order]
     if materials.watch is not None:
         before = split_noise_levels(materials.context, base.embeddings[order])[0]
         materials.watch("base set", before)
@@ -102,13 +104,13 @@ def _images(
     """Images of these of the base set, which are samples ``first`` and on of the release."""
 
     def draw(samples: NDArray[np.int64], number: int, image: int) -> Images:
-        name, chosen = f"decoded round {number}", indices[samples]
+        name, rows = f"decoded round {number}", indices[samples]
         if number:
             rng = materials.rng_of(f"{name} {first}")
-            chosen = _of_same_cluster(aligned.cluster, chosen, rng)
-        prompts = [base.prompts[index] for index in base.prompt_of[chosen]]
+            rows = _of_same_cluster(aligned.cluster, rows, rng)
+        prompts = [base.prompts[index] for index in base.prompt_of[rows]]
         seeds = materials.seeds_of(f"{name} image {image}", first + samples)
-        images = decoded(materials, aligned.embeddings[chosen], prompts, noise_level, seeds)
+        images = decoded(materials, aligned.embeddings[rows], prompts, noise_level, seeds)
         if images is None:
             raise ConfigError("images need a decoder: this release is of embeddings alone")
         return images
@@ -117,15 +119,15 @@ def _images(
 
 
 def _on_sphere(
-    context: Context, before: Embeddings, moved: Embeddings, sphere: bool | None
+    context: Context, before: Embeddings, after: Embeddings, sphere: bool | None
 ) -> Embeddings:
     """Moved embeddings, of the lengths they had before if asked; noise levels stay."""
     old = split_noise_levels(context, before)[0]
-    new, levels = split_noise_levels(context, moved)
+    new, levels = split_noise_levels(context, after)
     if not (arithmetic.equal_lengths(old) if sphere is None else sphere):
-        return moved
+        return after
     new = arithmetic.with_lengths(new, np.linalg.norm(old, axis=1))
-    return new if levels is None else np.concatenate([new, moved[:, new.shape[1] :]], axis=1)
+    return new if levels is None else np.concatenate([new, after[:, new.shape[1] :]], axis=1)
 
 
 def _order(aligned: AlignedSamples, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -142,11 +142,11 @@ class EvolutionParams:
 
 def _roles_used(params: EvolutionParams, named: frozenset[str]) -> Mapping[str, str | None]:
     """The models that are used: images need no writer, and image voting no captioner."""
-    used: dict[str, str | None] = {"encoder": "embedded:studio", "generator": "embedded:studio"}
+    roles: dict[str, str | None] = {"encoder": "embedded:studio", "generator": "embedded:studio"}
     if params.candidates == "images":
-        return used
-    used |= {"renderer": None, "writer": "embedded:writer"}
-    return used | ({"captioner": "embedded:studio"} if params.vote == "text" else {})
+        return roles
+    roles |= {"renderer": None, "writer": "embedded:writer"}
+    return roles | ({"captioner": "embedded:studio"} if params.vote == "text" else {})
 
 
 def _settled(params: EvolutionParams, context: Context) -> EvolutionParams:
@@ -189,11 +189,11 @@ class EvolutionStages:
 
 def _plan(params: EvolutionParams, context: Context) -> EvolutionStages:
     """The releases: the rounds share equally, mu / sqrt(G) each (Eq. 1)."""
-    counted = given_sizes(params.sizes, _classes(params, context)) is None
+    has_sizes = given_sizes(params.sizes, _classes(params, context)) is None
     count = params.rounds or 1
-    weight = (1 - _SIZES if counted else 1.0) / count
+    weight = (1 - _SIZES if has_sizes else 1.0) / count
     return EvolutionStages(
-        Stage("sizes", _SIZES) if counted else None,
+        Stage("sizes", _SIZES) if has_sizes else None,
         tuple(Stage(f"round {number}", weight) for number in range(1, count + 1)),
     )
 
@@ -235,14 +235,14 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
         sd = voters.noise_sd(query, stage=stage.name)
         if number == 1:
             materials.report_fit(vote_fit(votes, sd))
-        voted, chosen = settings.selected(population, votes, params.threshold * sd, number)
+        voted, selection = settings.selected(population, votes, params.threshold * sd, number)
         settings.show_owner(voted, number, vote=params.vote)
         # 22 to 28: C_{g+1} <- VARIATION_API(C'_g), and C'_g itself where L > 1.
         variants = []
         if number < rounds or _varies_last(params):
             variants = settings.variants(voted, degree, f"round {number}", caption)
             population = variants[0] if settings.variations == 1 else voted.extended(variants)
-    final = final_candidates(voted, chosen, variants, params.release, degrees[-1])
+    final = final_candidates(voted, selection, variants, params.release, degrees[-1])
     facts |= {"rounds": rounds, "candidates": settings.classes * settings.size}
     return release_candidates(materials, settings.candidates, final, sizes, params, facts)
 
@@ -317,10 +317,14 @@ def _calls(params: EvolutionParams, context: Context, records: int) -> Mapping[s
     varied, samples = others + rounds * voted * ahead + fresh, context.count or records
     if params.candidates == "images":
         return {"generator": size + varied + samples, "encoder": looks + records}
-    drawn = looks if params.vote == "image" else 0
+    drawings = looks if params.vote == "image" else 0
     final = "generator" if context.renderer is None else "renderer"
     calls = {"writer": size + varied, "encoder": looks + records, "captioner": records}
-    return calls | {"generator": drawn} | {final: samples + (drawn if final == "generator" else 0)}
+    return (
+        calls
+        | {"generator": drawings}
+        | {final: samples + (drawings if final == "generator" else 0)}
+    )
 
 
 METHOD = Method(

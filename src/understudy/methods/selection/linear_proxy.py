@@ -56,17 +56,17 @@ class LinearProxy:
         scores = np.zeros(len(self.features))
         costate = self._gradient(reference, states[-1])  # lambda_T
         for step in range(settings.steps - 1, -1, -1):
-            turned = settings.weight_decay * costate  # the Hessian times lambda_{t+1}
+            product = settings.weight_decay * costate  # the Hessian times lambda_{t+1}
             for block, probabilities in self._probabilities(states[step]):
-                moved = self._logits(costate, block)
-                mean = (probabilities * moved).sum(0)
-                scores[block] += mean - moved[self.labels[block], np.arange(len(mean))]
-                moved -= mean
-                moved *= probabilities
-                moved *= weights[block] / self.norm
-                turned[:-1] += (moved @ self.features[block]).T
-                turned[-1] += moved.sum(1)
-            costate = costate - settings.learning_rate * turned
+                slopes = self._logits(costate, block)
+                mean = (probabilities * slopes).sum(0)
+                scores[block] += mean - slopes[self.labels[block], np.arange(len(mean))]
+                slopes -= mean
+                slopes *= probabilities
+                slopes *= weights[block] / self.norm
+                product[:-1] += (slopes @ self.features[block]).T
+                product[-1] += slopes.sum(1)
+            costate = costate - settings.learning_rate * product
             if settings.utility == "area" and step > 0:
                 costate = costate + self._gradient(reference, states[step])
         return RoundScores(scores, converged(losses))
@@ -93,8 +93,8 @@ class LinearProxy:
             losses[step] = settings.weight_decay / 2 * float(np.vdot(state, state))
             for block, probabilities in self._probabilities(state):
                 labels, rows = self.labels[block], np.arange(len(self.labels[block]))
-                chosen = np.maximum(probabilities[labels, rows], np.finfo(dtype).tiny)
-                losses[step] -= float(gamma[block] @ np.log(chosen)) / self.norm
+                likelihoods = np.maximum(probabilities[labels, rows], np.finfo(dtype).tiny)
+                losses[step] -= float(gamma[block] @ np.log(likelihoods)) / self.norm
                 probabilities[labels, rows] -= 1
                 probabilities *= gamma[block] / self.norm
                 gradient[:-1] += (probabilities @ self.features[block]).T
@@ -131,8 +131,8 @@ def cross_entropies(features: NDArray[Any], labels: Labels, state: Vector) -> Ve
         state: (d + 1, C), the last row for the intercept.
     """
     logits = state[:-1].T @ features.astype(np.float64).T + state[-1][:, None]
-    chosen = softmax(logits)[labels, np.arange(len(labels))]
-    return np.asarray(-np.log(np.maximum(chosen, np.finfo(np.float64).tiny)))
+    likelihoods = softmax(logits)[labels, np.arange(len(labels))]
+    return np.asarray(-np.log(np.maximum(likelihoods, np.finfo(np.float64).tiny)))
 
 
 def proxy_space(candidates: NDArray[Any], public: NDArray[Any] | None, axes: int) -> Space:
@@ -148,8 +148,8 @@ def proxy_space(candidates: NDArray[Any], public: NDArray[Any] | None, axes: int
         axes: How many directions are kept.
     """
     space = whitening(candidates if public is None else public, None, axes)
-    moved = signed_power(candidates.astype(np.float32), space.power)
-    space = replace(space, centre=moved.mean(axis=0, dtype=np.float64))
+    values = signed_power(candidates.astype(np.float32), space.power)
+    space = replace(space, centre=values.mean(axis=0, dtype=np.float64))
     rows = space.forward(candidates).astype(np.float64)
     largest = float(np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1])
     return replace(space, scales=space.scales * np.sqrt(max(1.0, largest)))

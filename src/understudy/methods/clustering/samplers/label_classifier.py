@@ -98,9 +98,9 @@ class ClassifierSampler(MixtureSampler):
 
     def fit(self, materials: Materials, space: EmbeddingSpace) -> ClassifiedMixture:
         """Lines 3 to 8, and then the classifier of the mixture's samples, moved by the records."""
-        fitted = super().fit(materials, space)
-        classifier = trained_on_records(materials, fitted, self.descent, self.stages.gradients)
-        return ClassifiedMixture(space, fitted.mixture, fitted.size, fitted.shares, classifier)
+        whole = super().fit(materials, space)
+        classifier = trained_on_records(materials, whole, self.descent, self.stages.gradients)
+        return ClassifiedMixture(space, whole.mixture, whole.size, whole.shares, classifier)
 
     def batches(
         self, producer: Producer, fitted: FittedMixture, sizes: Labels
@@ -166,8 +166,8 @@ class RectifiedSamples(MixtureSamples):
     shortening: Shortening | None = None  # of the leading directions
 
     def _directions(self, points: Vector) -> Vector:
-        moved = self.coordinates.own(points) - self.centre
-        return unit_rows(moved if self.shortening is None else self.shortening(moved))
+        offsets = self.coordinates.own(points) - self.centre
+        return unit_rows(offsets if self.shortening is None else self.shortening(offsets))
 
     def inputs(self, points: Vector) -> Vector:
         """Directions from the centre to points of the space."""
@@ -224,16 +224,16 @@ class LabelClassifier:
         Each embedding that is drawn goes to a component of the class that it is given. What is left
         after some rounds is drawn from the component itself: every class keeps its share.
         """
-        samples, left = self.samples, np.arange(len(components))
+        samples, empty = self.samples, np.arange(len(components))
         labels, embeddings = samples.mixture.labels[components], samples.of(components, rng)
         for _ in range(_ROUNDS):
-            near = samples.near(rng.permutation(components[left]), rng)
-            predicted, filled = self.predict(samples.space.forward(near)), [left[:0]]
-            for label in np.unique(labels[left]):
-                slots, mine = left[labels[left] == label], np.flatnonzero(predicted == label)
-                filled.append(slots[: len(mine)])
-                embeddings[filled[-1]] = near[mine[: len(slots)]]
-            left = np.setdiff1d(left, np.concatenate(filled))
+            near = samples.near(rng.permutation(components[empty]), rng)
+            predicted, parts = self.predict(samples.space.forward(near)), [empty[:0]]
+            for label in np.unique(labels[empty]):
+                slots, mine = empty[labels[empty] == label], np.flatnonzero(predicted == label)
+                parts.append(slots[: len(mine)])
+                embeddings[parts[-1]] = near[mine[: len(slots)]]
+            empty = np.setdiff1d(empty, np.concatenate(parts))
         return embeddings
 
 
