@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,14 @@ def check_strength(strength: float, name: str) -> None:
     """Refuse a strength that is not between 0 and 1."""
     if not 0 <= strength <= 1:
         raise BackendError(f"{name}: strength must be between 0 and 1, found {strength}")
+
+
+def class_indices(classes: Texts, all_classes: Sequence[str], name: str) -> list[int]:
+    """Where some classes stand among all of a model."""
+    for one in classes:
+        if one not in all_classes:
+            raise BackendError(f"{name} knows no class {one!r}; it knows {', '.join(all_classes)}")
+    return [all_classes.index(one) for one in classes]
 
 
 def index_slices(total: int, size: int) -> Iterator[slice]:

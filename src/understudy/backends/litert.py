@@ -19,7 +19,7 @@ import scipy
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import require_any_images, resized, with_channels
+from understudy.backends.arrays import class_indices, require_any_images, resized, with_channels
 from understudy.backends.onnx_model import scale_ends
 from understudy.backends.plugin import (
     BackendInfo,
@@ -172,12 +172,7 @@ class LiteRtScoringSegmenter(LiteRtSegmenter):
 
     def score(self, images: Images, classes: Texts) -> Scores:
         """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1]."""
-        for name in classes:
-            if name not in self.classes:
-                raise BackendError(
-                    f"{self.name} knows no class {name!r}; it knows {', '.join(self.classes)}"
-                )
-        indices = [self.classes.index(name) for name in classes]
+        indices = class_indices(classes, self.classes, self.name)
         rows = [scores[indices] for scores in self._scores(images)]
         shape = (len(images), len(indices), *images.shape[1:3])
         return np.array(rows, dtype=np.float32).reshape(shape)

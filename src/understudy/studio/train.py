@@ -208,12 +208,8 @@ def distil_segmenter(
     labeller = load_model(Segmenter, teacher)
     plan = PhotoPlan(count=count, held_out=0)
     with reporting(progress) as events:
-
-        def rows() -> Iterator[CorpusRow]:
-            return distillation.labelled_rows(images, count, labeller)
-
+        rows = partial(distillation.labelled_rows, images, count, labeller)
         corpus = _corpus(out, plan, events.step, rows, labeller.classes)
-
         stage = partial(distillation.PhotoSegmenterStage, corpus)
         return _distilled(out, corpus.classes, stage, steps, device, events)
 

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from understudy.backends.arrays import index_slices
+from understudy.backends.arrays import class_indices, index_slices
 from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
-from understudy.core.errors import BackendError
 from understudy.core.types import Images, Maps, Scores, Texts
 
 _NUMBERS = 2**26  # scores held at once when they are brought to the size of the images
@@ -53,7 +52,7 @@ class HubSegmenter(DenseNetwork):
             BackendError: No images, or a class that the model does not know.
         """
         check_model_images(images, self.name)
-        indices = [self._index(name) for name in classes]
+        indices = class_indices(classes, self.classes, self.name)
         scores = np.empty((len(images), len(indices), *images.shape[1:3]), dtype=np.float32)
         for rows in index_slices(len(images), self._options.batch):
             raw, normalised = self._scores(self._run(images[rows]))
@@ -63,13 +62,6 @@ class HubSegmenter(DenseNetwork):
             ]
             scores[rows] = torch.cat(parts).numpy()
         return scores
-
-    def _index(self, name: str) -> int:
-        if name not in self.classes:
-            raise BackendError(
-                f"{self.name} knows no class {name!r}; it knows {', '.join(self.classes)}"
-            )
-        return self.classes.index(name)
 
     def _maps(self, outputs: Any, size: tuple[int, ...]) -> torch.Tensor:
         """The best class of each pixel."""
