@@ -86,54 +86,48 @@ class PhraseGrammar:
     def __post_init__(self) -> None:
         if not self.slots or not self.templates or not self.prompts:
             raise ConfigError("a phrase grammar needs slots, templates and prompts")
-        values_of: dict[str, set[str]] = {}
+        earlier: dict[str, set[str]] = {}
         for slot in self.slots:
             for value, phrases in slot.values.items():
                 if isinstance(phrases, str) or not phrases:
                     raise ConfigError(f"slot {slot.name}: {value} needs a list of phrases")
             if not slot.values:
                 raise ConfigError(f"slot {slot.name} has no values")
-            _check(f"slot {slot.name}", slot.needs, slot.when, values_of)
-            values_of.setdefault(slot.name, set()).update(slot.values)
+            _check(f"slot {slot.name}", slot.needs, slot.when, earlier)
+            earlier.setdefault(slot.name, set()).update(slot.values)
         for template in self.templates:
             if not template.text.strip():
                 raise ConfigError("a template of captions is empty")
             _check(
-                f"template {template.text!r}", open_slots([template.text]), template.when, values_of
+                f"template {template.text!r}", open_slots([template.text]), template.when, earlier
             )
         for prompt in self.prompts:
             if "{}" not in prompt:
                 raise ConfigError(f"prompt {prompt!r} lacks the place {{}} of its phrase")
 
-    def asks(self, slot: Slot, attributes: AttributeValues) -> bool:
+    def asks(self, slot: Slot, scene: AttributeValues) -> bool:
         """Whether a slot is to be decided, given the values that are known so far."""
-        return (
-            slot.name not in attributes
-            and fits(slot.when, attributes)
-            and slot.needs <= attributes.keys()
-        )
+        return slot.name not in scene and fits(slot.when, scene) and slot.needs <= scene.keys()
 
-    def fill(self, text: str, attributes: AttributeValues) -> str:
+    def fill(self, text: str, scene: AttributeValues) -> str:
         """The text with the words of the known values."""
         words = {
-            slot.name: slot.words[attributes[slot.name]]
+            slot.name: slot.words[scene[slot.name]]
             for slot in self.slots
-            if attributes.get(slot.name) in slot.words
+            if scene.get(slot.name) in slot.words
         }
 
         def word(match: re.Match[str]) -> str:
-            return _with_article((match[1] or "") + words.get(match[2], attributes[match[2]]))
+            return _with_article((match[1] or "") + words.get(match[2], scene[match[2]]))
 
         return _OPEN.sub(word, text)
 
-    def compose(self, attributes: AttributeValues) -> str:
+    def compose(self, scene: AttributeValues) -> str:
         """The caption for these attributes."""
         for template in self.templates:
-            if open_slots([template.text]) <= attributes.keys() and fits(template.when, attributes):
-                return self.fill(template.text, attributes)
-        raise BackendError(
-            f"the grammar has no template for {attributes}; add one without a condition"
-        )
+            if open_slots([template.text]) <= scene.keys() and fits(template.when, scene):
+                return self.fill(template.text, scene)
+        raise BackendError(f"the grammar has no template for {scene}; add one without a condition")
 
 
 def _with_article(text: str) -> str:
@@ -141,24 +135,24 @@ def _with_article(text: str) -> str:
     return _ARTICLE.sub(r"\1n ", text, count=1) if text[:2] in ("a ", "A ") else text
 
 
-def fits(when: Condition, attributes: AttributeValues) -> bool:
+def fits(when: Condition, scene: AttributeValues) -> bool:
     """Whether a condition holds for the known values."""
-    return all(attributes.get(name) in values for name, values in when.items())
+    return all(scene.get(name) in values for name, values in when.items())
 
 
-def _check(what: str, slots: set[str], when: Condition, values_of: Mapping[str, set[str]]) -> None:
+def _check(what: str, slots: set[str], when: Condition, earlier: Mapping[str, set[str]]) -> None:
     """Refuse slots that come later or not at all, and values that a slot has not."""
     for name in (*when, *sorted(slots)):
-        if name not in values_of:
+        if name not in earlier:
             raise ConfigError(
                 f"{what} speaks of {name!r}, which is no slot before it; there are "
-                f"{', '.join(values_of) or 'none'}"
+                f"{', '.join(earlier) or 'none'}"
             )
     for name, values in when.items():
-        if isinstance(values, str) or not values_of[name].issuperset(values):
+        if isinstance(values, str) or not earlier[name].issuperset(values):
             raise ConfigError(
                 f"{what}: {name} is never {values!r}; give a list out of "
-                f"{', '.join(sorted(values_of[name]))}"
+                f"{', '.join(sorted(earlier[name]))}"
             )
 
 

@@ -105,13 +105,13 @@ def dp_sgd(
         InputError: An option out of range, no rows, or classes or shapes that do not fit.
         MissingExtra: Opacus or torch is not installed.
     """
-    params = _Hyperparameters(epsilon, delta, epochs, batch, lr, clip)
+    params = _Recipe(epsilon, delta, epochs, batch, lr, clip)
     require_fit(train, test)
     return _trained(train, test, network, params, seed, progress)
 
 
 @dataclass(frozen=True, slots=True)
-class _Hyperparameters:
+class _Recipe:
     """The options, checked before anything is trained."""
 
     epsilon: float
@@ -137,7 +137,7 @@ def _trained(
     train: Labelled,
     test: Labelled,
     network: Network,
-    params: _Hyperparameters,
+    params: _Recipe,
     seed: int,
     progress: EpochProgress | None,
 ) -> DpSgd:
@@ -170,7 +170,7 @@ def _trained(
 
 
 def _private(
-    engine: Any, classifier: Classifier, rows: Labelled, params: _Hyperparameters
+    engine: Any, classifier: Classifier, rows: Labelled, params: _Recipe
 ) -> tuple[Any, Any, Any]:
     """The model, an optimiser and a loader, as Opacus wraps them."""
     import torch
@@ -193,7 +193,7 @@ def _private(
 
 
 def _epoch(
-    classifier: Classifier, model: Any, optimiser: Any, loader: Any, params: _Hyperparameters
+    classifier: Classifier, model: Any, optimiser: Any, loader: Any, params: _Recipe
 ) -> None:
     """One pass; a step's rows go through the network a few at a time."""
     from opacus.utils.batch_memory_manager import BatchMemoryManager

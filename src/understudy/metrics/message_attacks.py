@@ -102,8 +102,8 @@ def outline_attack(
     for name, attacker in (ATTACKERS if attackers is None else attackers).items():
         hits = 0
         for part in parts:
-            training, targets = messages[~part], messages[part]
-            guesses = attacker(training, statuses[~part], targets, classes)
+            train, tests = messages[~part], messages[part]
+            guesses = attacker(train, statuses[~part], tests, classes)
             hits += int((guesses == statuses[part]).sum())
         accuracy = Interval(hits / len(messages), *clopper_pearson(hits, len(messages)))
         results.append(AttackAccuracy(accuracy, chance, name))
@@ -184,21 +184,17 @@ def _folds(
     return [np.isin(owners, part) for part in np.array_split(order, folds)]
 
 
-def _nearest(
-    training: NDArray[Any], statuses: Labels, targets: NDArray[Any], _classes: int
-) -> Labels:
+def _nearest(train: NDArray[Any], statuses: Labels, tests: NDArray[Any], _classes: int) -> Labels:
     """The status of the nearest message."""
-    there, here = message_features(training), message_features(targets)
+    there, here = message_features(train), message_features(tests)
     queries, rows = clouds(here, there)
     nearest, _ = nearest_rows(queries, rows, 1)
     return np.asarray(statuses[nearest[:, 0]])
 
 
-def _kernel(
-    training: NDArray[Any], statuses: Labels, targets: NDArray[Any], classes: int
-) -> Labels:
+def _kernel(train: NDArray[Any], statuses: Labels, tests: NDArray[Any], classes: int) -> Labels:
     """Ridge regression on the statuses with a Gaussian kernel as wide as half the median."""
-    there, here = message_features(training), message_features(targets)
+    there, here = message_features(train), message_features(tests)
     spread = np.maximum(there.std(axis=0), 1e-6 * max(1.0, float(there.std())))
     there, here = (rows / spread for rows in (there, here))
     square = _squares(there, there)

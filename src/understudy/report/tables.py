@@ -126,10 +126,8 @@ def by_class(values: Iterable[MetricValue], *, baseline: str = "") -> ClassTable
             entry = of_column.get(label)
             cells.append(Cell("") if entry is None else cell(entry, best=entry is worst[column]))
             if baseline:
-                reference = None if entry is None else entry.baseline
-                cells.append(
-                    Cell("" if entry is None or reference is None else shown(entry, reference))
-                )
+                real = None if entry is None else entry.baseline
+                cells.append(Cell("" if entry is None or real is None else shown(entry, real)))
         rows.append((label, tuple(cells)))
     several = len({measured for *_, measured in columns}) > 1
     names = []

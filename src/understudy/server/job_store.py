@@ -233,10 +233,8 @@ class JobStore:
         with_jobs = _DEVICES.outerjoin(
             _JOBS, and_(_JOBS.c.device == _DEVICES.c.id, _JOBS.c.id == job)
         )
-        condition = and_(_DEVICES.c.token == token, _DEVICES.c.revoked == 0)
-        query = (
-            select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(with_jobs).where(condition)
-        )
+        valid = and_(_DEVICES.c.token == token, _DEVICES.c.revoked == 0)
+        query = select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(with_jobs).where(valid)
         with self._read() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:

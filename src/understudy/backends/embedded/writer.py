@@ -137,12 +137,12 @@ class GrammarWriter:
         start = starts[int(rng.integers(len(starts)))]
         whole = complete(self._phrases, start, rng)
         detail = (_SHORT, _USUAL, _LONG)[int(rng.choice(3, p=[0.25, 0.45, 0.3]))]
-        attributes = {
+        scene = {
             name: value
             for name, value in whole.items()
             if name in start or name == STATUS or rng.random() < self._likely(name, detail)
         }
-        return described(self._phrases, _coherent(attributes), rng)
+        return described(self._phrases, _coherent(scene), rng)
 
     def _likely(self, attribute: str, detail: float) -> float:
         """How likely an attribute is named: looks and place more often than the room."""
@@ -151,23 +151,19 @@ class GrammarWriter:
         return detail * 0.4 if attribute in ("paper", "style", "window") else detail
 
     def _varied(self, text: str, degree: float, rng: np.random.Generator) -> str:
-        attributes = self._phrases.read(text)
-        if attributes.get(TARGET) not in self._phrases.possible:
+        scene = self._phrases.read(text)
+        if scene.get(TARGET) not in self._phrases.possible:
             self.unread += 1
             return text
-        free = sorted(set(attributes) - self._keep - {TARGET})
+        free = sorted(set(scene) - self._keep - {TARGET})
         exact = degree * len(free)
         count = int(exact) + int(rng.random() < exact - int(exact))
-        variant = dict(attributes)
+        variant = dict(scene)
         order = [free[index] for index in rng.permutation(len(free))[:count]]
         # What it does comes before where: the place has to fit.
         for attribute in sorted(order, key=lambda name: name != STATUS):
             variant[attribute] = self._other(attribute, variant, rng)
-        if (
-            variant.get(STATUS) != attributes.get(STATUS)
-            and PLACE in variant
-            and PLACE not in order
-        ):
+        if variant.get(STATUS) != scene.get(STATUS) and PLACE in variant and PLACE not in order:
             possible = possible_values(self._phrases, PLACE, variant)
             if possible and variant[PLACE] not in possible:
                 variant[PLACE] = possible[int(rng.integers(len(possible)))]
@@ -175,47 +171,41 @@ class GrammarWriter:
             variant = self._more_or_less(variant, rng)
         return described(self._phrases, _coherent(variant), rng)
 
-    def _other(self, attribute: str, attributes: AttributeValues, rng: np.random.Generator) -> str:
+    def _other(self, attribute: str, scene: AttributeValues, rng: np.random.Generator) -> str:
         """Another value of an attribute, where there is one."""
         if attribute == FURNITURE:
-            return _some_furniture(self._phrases, attributes, rng)
+            return _some_furniture(self._phrases, scene, rng)
         context = {
-            name: value
-            for name, value in attributes.items()
-            if name != PLACE or attribute != STATUS
+            name: value for name, value in scene.items() if name != PLACE or attribute != STATUS
         }
         values = [
             value
             for value in possible_values(self._phrases, attribute, context)
-            if value != attributes[attribute]
+            if value != scene[attribute]
         ]
-        return values[int(rng.integers(len(values)))] if values else attributes[attribute]
+        return values[int(rng.integers(len(values)))] if values else scene[attribute]
 
-    def _more_or_less(
-        self, attributes: AttributeValues, rng: np.random.Generator
-    ) -> AttributeValues:
+    def _more_or_less(self, scene: AttributeValues, rng: np.random.Generator) -> AttributeValues:
         """One attribute more, or one less: captions tell more or less of the same."""
         fixed = self._keep | {TARGET, STATUS, SECOND}
         if rng.random() < 0.5:
-            droppable = sorted(set(attributes) - fixed)
+            droppable = sorted(set(scene) - fixed)
             omission = droppable[int(rng.integers(len(droppable)))] if droppable else None
-            return {name: value for name, value in attributes.items() if name != omission}
-        whole = complete(self._phrases, attributes, rng)
-        new = sorted(set(whole) - set(attributes) - fixed)
+            return {name: value for name, value in scene.items() if name != omission}
+        whole = complete(self._phrases, scene, rng)
+        new = sorted(set(whole) - set(scene) - fixed)
         if not new:
-            return attributes
+            return scene
         addition = new[int(rng.integers(len(new)))]
-        return {**attributes, addition: whole[addition]}
+        return {**scene, addition: whole[addition]}
 
 
-def possible_values(
-    phrases: Phrases, attribute: str, attributes: AttributeValues
-) -> tuple[str, ...]:
+def possible_values(phrases: Phrases, attribute: str, scene: AttributeValues) -> tuple[str, ...]:
     """The values that an attribute can have besides what is known; none where it has none."""
-    target = attributes[TARGET]
+    target = scene[TARGET]
     possible = phrases.possible[target]
     if attribute in (PLACE, SECOND):
-        statuses = [attributes[STATUS]] if attributes.get(STATUS) else possible.get(STATUS, ())
+        statuses = [scene[STATUS]] if scene.get(STATUS) else possible.get(STATUS, ())
         places = [
             place for status in statuses for place in phrases.places.get(f"{target} {status}", ())
         ] or phrases.places.get("thing", ())
@@ -223,23 +213,21 @@ def possible_values(
             dict.fromkeys(place for place in places if place in possible.get(attribute, ()))
         )
     values = possible.get(attribute, ())
-    if attribute == STATUS and PLACE in attributes:
-        anywhere = (attributes[PLACE],)
+    if attribute == STATUS and PLACE in scene:
+        anywhere = (scene[PLACE],)
         values = [
             status
             for status in values
-            if attributes[PLACE] in phrases.places.get(f"{target} {status}", anywhere)
+            if scene[PLACE] in phrases.places.get(f"{target} {status}", anywhere)
         ]
     return tuple(values)
 
 
-def complete(
-    phrases: Phrases, attributes: AttributeValues, rng: np.random.Generator
-) -> AttributeValues:
+def complete(phrases: Phrases, scene: AttributeValues, rng: np.random.Generator) -> AttributeValues:
     """Everything that can be said of a target, at random but for what is known."""
-    whole = dict(attributes)
+    whole = dict(scene)
     # The status first: where something can be depends on what it does.
-    order = sorted(phrases.possible[attributes[TARGET]], key=lambda name: (name != STATUS, name))
+    order = sorted(phrases.possible[scene[TARGET]], key=lambda name: (name != STATUS, name))
     for attribute in order:
         if attribute in whole:
             continue
@@ -250,18 +238,18 @@ def complete(
     return whole
 
 
-def _some_furniture(phrases: Phrases, attributes: AttributeValues, rng: np.random.Generator) -> str:
+def _some_furniture(phrases: Phrases, scene: AttributeValues, rng: np.random.Generator) -> str:
     """Some pieces of furniture; what something stands on is not among them."""
     names = list(phrases.attributes[FURNITURE])
-    free = [name for name in names if name not in (attributes.get(PLACE), attributes.get(SECOND))]
+    free = [name for name in names if name not in (scene.get(PLACE), scene.get(SECOND))]
     count = min(len(free), 1 + int(rng.integers(_MOST_FURNITURE)))
     selection = {free[index] for index in rng.choice(len(free), count, replace=False)}
     return ", ".join(name for name in names if name in selection)
 
 
-def described(phrases: Phrases, attributes: AttributeValues, rng: np.random.Generator) -> str:
+def described(phrases: Phrases, scene: AttributeValues, rng: np.random.Generator) -> str:
     """A caption that says all of these attributes, in random phrases."""
-    return phrases.describe(attributes, lambda values: _choice(values, rng), _plural_verb)
+    return phrases.describe(scene, lambda values: _choice(values, rng), _plural_verb)
 
 
 def _plural_verb(frame: str, pair: bool, action: bool) -> str:
@@ -272,20 +260,18 @@ def _choice(values: Sequence[str], rng: np.random.Generator) -> str:
     return values[int(rng.integers(len(values)))]
 
 
-def _coherent(attributes: AttributeValues) -> AttributeValues:
+def _coherent(scene: AttributeValues) -> AttributeValues:
     """Without what cannot be said alone: a wall's paper, furniture that something stands on."""
-    if "paper" in attributes and "wall" not in attributes:
-        attributes = {name: value for name, value in attributes.items() if name != "paper"}
-    if SECOND in attributes and PLACE not in attributes:
-        attributes = {name: value for name, value in attributes.items() if name != SECOND}
-    if FURNITURE in attributes:
-        supports = {attributes.get(PLACE), attributes.get(SECOND)}
-        furniture = [
-            name for name in furniture_names(attributes[FURNITURE]) if name not in supports
-        ]
-        attributes = {name: value for name, value in attributes.items() if name != FURNITURE}
-        attributes |= {FURNITURE: ", ".join(furniture)} if furniture else {}
-    return attributes
+    if "paper" in scene and "wall" not in scene:
+        scene = {name: value for name, value in scene.items() if name != "paper"}
+    if SECOND in scene and PLACE not in scene:
+        scene = {name: value for name, value in scene.items() if name != SECOND}
+    if FURNITURE in scene:
+        supports = {scene.get(PLACE), scene.get(SECOND)}
+        furniture = [name for name in furniture_names(scene[FURNITURE]) if name not in supports]
+        scene = {name: value for name, value in scene.items() if name != FURNITURE}
+        scene |= {FURNITURE: ", ".join(furniture)} if furniture else {}
+    return scene
 
 
 def _rng(seed: int, row: int) -> np.random.Generator:

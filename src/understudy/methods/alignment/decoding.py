@@ -28,10 +28,8 @@ def check_decoder(context: Context, noise_level: int) -> None:
     """Refuse a decoder that cannot take what it will be given."""
     decoder, encoder = context.decoder, context.encoder
     if noise_level and not isinstance(decoder, PromptedDecoder):
-        decoder_words = (
-            "this release has no decoder" if decoder is None else f"{decoder.name} has none"
-        )
-        raise ConfigError(f"noise_level={noise_level} is for unCLIP decoders: {decoder_words}")
+        what = "this release has no decoder" if decoder is None else f"{decoder.name} has none"
+        raise ConfigError(f"noise_level={noise_level} is for unCLIP decoders: {what}")
     if decoder is not None and encoder is not None and decoder.dim != encoder.dim:
         raise ConfigError(
             f"{decoder.name} decodes embeddings of {decoder.dim} numbers, {encoder.name} makes "

@@ -317,14 +317,10 @@ def _calls(params: EvolutionParams, context: Context, records: int) -> Mapping[s
     varied, samples = others + rounds * voted * ahead + fresh, context.count or records
     if params.candidates == "images":
         return {"generator": size + varied + samples, "encoder": looks + records}
-    drawings = looks if params.vote == "image" else 0
+    draws = looks if params.vote == "image" else 0
     final = "generator" if context.renderer is None else "renderer"
     calls = {"writer": size + varied, "encoder": looks + records, "captioner": records}
-    return (
-        calls
-        | {"generator": drawings}
-        | {final: samples + (drawings if final == "generator" else 0)}
-    )
+    return calls | {"generator": draws} | {final: samples + (draws if final == "generator" else 0)}
 
 
 METHOD = Method(

@@ -165,10 +165,8 @@ class Book:
         """See `Ledger.shared_records`."""
         overlaps = []
         for page in self.pages.values():
-            overlap = [one.shared(records) for one in page.sketches]
-            stored, values, looks = (
-                set[int]().union(*parts) for parts in zip(*overlap, strict=True)
-            )
+            sets = [one.shared(records) for one in page.sketches]
+            stored, values, looks = (set[int]().union(*parts) for parts in zip(*sets, strict=True))
             if stored or values or looks:
                 counts = len(stored), len(values - stored), len(looks - values - stored)
                 overlaps.append(SharedRecords(page.dataset(), *counts))
@@ -222,9 +220,7 @@ class Book:
         return [
             page
             for page in self.pages.values()
-            if any(
-                variant.overlap(sketch) >= SAME for variant in page.sketches for sketch in sketches
-            )
+            if any(own.overlap(sketch) >= SAME for own in page.sketches for sketch in sketches)
         ]
 
     def answerable(self, page: Page) -> list[Page]:
