@@ -187,7 +187,7 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
     missing = [release.name for release in releases if release not in measured]
     if missing:
         notes.append(
-            f"Not evaluated yet: {', '.join(missing)}. Run `understudy evaluate` on it, with the "
+            f"Not evaluated yet: {', '.join(missing)}. Run `understudy evaluate` on each, with the "
             "same --real and --test as the others."
         )
     return notes
