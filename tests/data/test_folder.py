@@ -36,6 +36,14 @@ def test_halves_are_chosen_by_split(tmp_path: Path, halves: tuple[str, str]) -> 
         open_source(tmp_path)
 
 
+def test_a_folder_of_hidden_folders_alone_says_that_it_passes_them_over(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pets")
+    (tmp_path / "pets" / "cat").rename(tmp_path / "pets" / ".cat")
+    shutil.rmtree(tmp_path / "pets" / "dog")
+    with pytest.raises(SourceError, match=r"holds 0 images.*hidden ones such as \.cat are passed"):
+        open_source(tmp_path / "pets")
+
+
 def test_images_without_labels(tmp_path: Path) -> None:
     for seed in range(3):
         (tmp_path / f"{seed}.png").write_bytes(encode(picture(seed)))

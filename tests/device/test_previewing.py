@@ -110,6 +110,10 @@ def test_a_photo_that_is_added_as_something_else_is_named(
     assert (again.added, again.known, len(again.faults)) == (0, 1, 1)
     stays = "a reference, of which something may leave" if first is None else "labelled 'blue'"
     assert again.faults[0].startswith(f"one.png was added before, and stays {stays}")
+    # The same pixels in another file are the same photo.
+    Image.open(path).convert("RGBA").save(tmp_path / "other.png")
+    other = add_photos(site.home, [PhotoFile(tmp_path / "other.png", "green")])
+    assert other.faults[0].startswith(f"other.png was added before, and stays {stays}")
 
 
 def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(site: DeviceSite) -> None:

@@ -326,7 +326,7 @@ def test_unlike_images_stop_the_run_and_cost_a_tenth_at_most(world: World) -> No
 @pytest.mark.slow
 def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: World) -> None:
     world.set_budget(8.0)
-    result = world.run(public=str(world.unlike), otherwise="clustering")
+    result = world.run(public=str(world.unlike), otherwise="clustering", epsilon="rest")
     assert world.spent() == pytest.approx(8.0, rel=1e-4)
     assert world.spent() <= 8.0
     assert result.receipt.epsilon == pytest.approx(world.spent(), rel=1e-6)
@@ -337,6 +337,10 @@ def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: Wor
     statement = json.loads((result.release / "privacy.json").read_text())
     assert statement["data"]["method"] == "clustering"
     assert sum(stage["share"] for stage in statement["stages"]) == pytest.approx(1)
+    # What the first method rested on stands beside what the other one does.
+    assert "epsilon" in statement["guarantee"]["conditional_on"]
+    premises = {premise["name"] for premise in statement["premises"]}
+    assert "no private image had a part in the contrast images" in premises
     with pytest.raises(ConfigError, match="no more samples"):
         resample(world.folder / "out", count=10)
 

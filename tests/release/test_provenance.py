@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.fft import idctn
 from tests.cli.processes import Commands
 from tests.run.copied_images import CHANGES, copies, jpeg, photographs, with_a_byte
 from tests.run.samples import QUICK, embeddings, tree
@@ -23,6 +24,7 @@ from understudy.release.outputs import read_json
 from understudy.release.verify import verify
 from understudy.run.quality_filter import fit_niqe_model
 from understudy.run.select import select
+from understudy.run.shared_records import PublicInput, require_no_shared_records
 from understudy.run.synthesize import synthesize
 from understudy.steps.niqe_model import SMALLEST_BLOCK
 
@@ -145,6 +147,31 @@ def test_images_of_another_dataset_of_the_ledger_are_not_public(site: Path, chan
     check_refused(site, match, select, pool, settings={"steps": 20}, **dp)
     run = {"epsilon": 1.0, "encoder": "embedded:dct", "public": str(pool)}
     check_refused(site, match, synthesize, site / "private", **run)
+
+
+def test_a_private_dataset_is_compared_itself_and_not_by_what_the_ledger_keeps_of_it(
+    tmp_path: Path,
+) -> None:
+    # Coarse shapes of which the ledger keeps digests are the same in both, and fine ones are not:
+    # whoever has the records sees that the images are others, before a first run and after it.
+    private, public = (tmp_path / name for name in ("private", "public"))
+    for seed, folder in enumerate((private, public)):
+        coarse, fine = np.random.default_rng(9), np.random.default_rng(seed)
+        folder.mkdir()
+        for row in range(40):
+            waves = np.zeros((48, 48))
+            waves[:8, :8] = coarse.normal(0, 120, (8, 8))
+            waves[8:, 8:] = fine.normal(0, 24, (40, 40))
+            pixels = np.clip(128 + idctn(waves, norm="ortho"), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{row}.png")
+    sources = open_source(private), open_source(public)
+    inputs = [PublicInput("--public", sources[1])]
+    with Ledger(str(tmp_path / "ledger.db")) as ledger:
+        require_no_shared_records(inputs, sources[0], ledger)
+        ledger.register(sources[0])
+        require_no_shared_records(inputs, sources[0], ledger)
+        with pytest.raises(ConfigError, match="by looks"):  # the ledger alone cannot tell
+            require_no_shared_records(inputs, None, ledger)
 
 
 def test_private_embeddings_are_no_candidates_in_another_file_or_precision(tmp_path: Path) -> None:

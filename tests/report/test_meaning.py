@@ -4,6 +4,8 @@ from dataclasses import replace
 import pytest
 
 from understudy.core.types import Receipt
+from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan, Sampling
 from understudy.report import meaning
 
 
@@ -21,6 +23,12 @@ def test_the_bound_of_epsilon_and_delta_alone(receipt: Receipt) -> None:
     assert meaning.guess_bound(bare) == pytest.approx(0.75)
     # A group of two has twice the epsilon: 9 / 10.
     assert meaning.guess_bound(bare, 2) == pytest.approx(0.9)
+
+
+def test_steps_on_samples_of_the_units_are_said_once() -> None:
+    plan = Plan.of(Budget(8.0, 1e-5), {"training": 1.0}, {"training": Sampling(0.25, 4)})
+    said = meaning.released(plan.stage_receipt("training", "sums", 1.0, 3))
+    assert said.count("4 steps") == said.count("0.25") == 1
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0, 1e4])

@@ -239,6 +239,11 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
     assert ",".join(table.column_names) == lines[0]
     assert table["epsilon"].to_pylist() == [1.0, 1.0, 4.0, 4.0]
+    # An epsilon is only as good as its file.
+    stated = runs / "run-4" / "release" / "privacy.json"
+    stated.write_text(stated.read_text().replace('"epsilon": 4.0', '"epsilon": 1.0'))
+    note = report.compare_folders(folders).notes[0]
+    assert note.startswith("What run-4 states is unverified: ")
 
 
 @pytest.mark.parametrize("name", ["run.json", "evaluation.json", "pairs.npz", "gallery.npz"])

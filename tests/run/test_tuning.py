@@ -16,7 +16,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.verify import verify
 from understudy.run import prepare
 from understudy.run.config import make_config
-from understudy.run.tuning import TunedSession
+from understudy.run.tuning import TunedSession, alternatives_of
 
 
 @pytest.fixture
@@ -123,6 +123,16 @@ def test_a_bad_space_is_refused_before_anything_is_charged(space, message, tmp_p
     with pytest.raises(ConfigError, match=message):
         synthesize(**given)
     assert not (tmp_path / "l.db").exists()
+
+
+def test_what_all_runs_share_is_not_chosen(tmp_path):
+    shared = {"settings": {"clusters": 2}}
+    with pytest.raises(ConfigError, match=r"clusters is among .*--set\): leave it out of one"):
+        synthesize(**options(tmp_path, **shared))
+    assert not (tmp_path / "l.db").exists()
+    quick = {name: value for name, value in options(tmp_path).items() if name != "progress"}
+    prepared = prepare.prepare(make_config({**quick, "tune": "quick", **shared}))
+    assert {one.params.clusters for one in alternatives_of(prepared)} == {2}
 
 
 def test_settings_are_not_chosen_without_classes_or_without_a_space(tmp_path):

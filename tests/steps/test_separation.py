@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.steps.separation import separation, vote_spread
+from understudy.steps.separation import separation, separation_fit, vote_spread
 
 
 def clouds(apart, per_class=30, classes=4, dim=12, seed=0):
@@ -37,6 +37,14 @@ def test_classes_apart_are_told_apart_and_equal_ones_are_not():
         assert found.chance == pytest.approx(0.23, abs=0.05)
         rare += found.significant
     assert rare <= 2
+
+
+def test_images_that_are_too_few_to_tell_are_said_to_be():
+    fit = separation_fit(*clouds(8.0, per_class=2, classes=2), ["a", "b"])
+    assert fit.value == 1.0
+    assert "they are too few to tell" in fit.warning
+    alike = separation_fit(*clouds(0.0), list("abcd"))
+    assert "they show the classes alike" in alike.warning
 
 
 @pytest.mark.parametrize("sd", [0.5, 8.0])

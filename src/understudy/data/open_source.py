@@ -276,9 +276,11 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
     if len(arrays) == 1 and not folders and not images:
         _require_inside(arrays, root)
         return _open_file(arrays[0], options)
+    hidden = sorted({one.name for one in folder.iterdir()} - {entry.name for entry in entries})
+    passed = f" (hidden ones such as {hidden[0]} are passed over)" if hidden else ""
     raise SourceError(
-        f"holds {images} images, {len(folders)} folders and {len(files) - images} other files, "
-        f"which is no known layout. A dataset is {SOURCE_KINDS}",
+        f"holds {images} images, {len(folders)} folders and {len(files) - images} other files"
+        f"{passed}, which is no known layout. A dataset is {SOURCE_KINDS}",
         folder,
     )
 

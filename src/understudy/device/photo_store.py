@@ -154,6 +154,7 @@ def add_photos(
         index = stored_photos(home)
         count, faults = len(index), list[str]()
         labels = {photo.digest: photo.label for photo in index}
+        shown = {_shown(home.path("photos", one.id).read_bytes()): one.label for one in index}
         with settings.open_ledger() as book:
             for file in files:
                 name = file.data.name if isinstance(file.data, Path) else "a photo"
@@ -162,12 +163,13 @@ def add_photos(
                 except BadImage as error:
                     faults.append(f"{name} {error}")
                     continue
-                if photo.digest not in labels:
-                    labels[photo.digest] = photo.label
+                before = labels.get(photo.digest, shown.get(_shown(image), photo.label))
+                if before != photo.label:
+                    faults.append(f"{name} {_already(before)}")
+                elif photo.digest not in labels:
+                    labels[photo.digest] = shown[_shown(image)] = photo.label
                     write_file(home.path("photos", photo.id), image)
                     index.append(photo)
-                elif labels[photo.digest] != photo.label:
-                    faults.append(f"{name} {_already(labels[photo.digest])}")
             if not index:
                 raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
             dataset = book.register(_PhotoRecords(home, index, settings.side)).id
@@ -198,6 +200,11 @@ def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> Dev
         sides = ", ".join(map(str, SIDES))
         raise InputError(f"photos have {sides} pixels a side on the wire, not {side}")
     return DeviceSettings(side, ledger, "", secrets.token_hex(16))
+
+
+def _shown(image: bytes) -> bytes:
+    """What tells the pixels of a photo, as they are stored, from those of others."""
+    return hashlib.sha256(image).digest()
 
 
 def _already(label: str | None) -> str:

@@ -181,8 +181,6 @@ class Plan:
         """What a stage costs where one unit moves a sum by ``sensitivity``."""
         mu, one = self.stage_mu(stage), Sampling(1.0, 1)
         sampling = self.sampling.get(stage, one)
-        if sampling.steps > 1:
-            query += f"; {sampling.steps} steps at a sampling rate of {sampling.rate:g}"
         return StageReceipt(
             stage,
             query,

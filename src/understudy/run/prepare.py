@@ -308,7 +308,7 @@ def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes
         raise ConfigError(
             "--quality-share pays for the recall of each class, by which --tune chooses, and a "
             "release without classes has none (by the method's settings, or a dataset without "
-            "labels): leave it out"
+            "labels): leave both out"
         )
 
 

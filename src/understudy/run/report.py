@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, LedgerError, RunError
+from understudy.core.errors import ConfigError, LedgerError, RunError, count_words
 from understudy.core.files import write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
@@ -18,6 +18,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.documents import release_scatter, spending
 from understudy.release.galleries import read_gallery, release_samples
 from understudy.release.outputs import open_release, read_arrays, read_json, release_folder
+from understudy.release.verify import verify
 from understudy.report import (
     BudgetState,
     Comparison,
@@ -166,7 +167,14 @@ def compare_folders(
             replace(one, evaluation=measured)
             for one, measured in zip(releases, evaluations, strict=True)
         )
-    return compare_releases(releases)
+    comparison = compare_releases(releases)
+    notes = []
+    for one, place in zip(releases, places, strict=True):
+        if faults := verify(release_folder(place)).faults:
+            count = count_words(len(faults), "fault")
+            stated = f"What {one.name} states is unverified: {count}, the first: {faults[0]}"
+            notes.append(f"{stated} (understudy verify).")
+    return replace(comparison, notes=(*notes, *comparison.notes))
 
 
 def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out: Path) -> Path:

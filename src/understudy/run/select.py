@@ -126,7 +126,7 @@ def select(
         adjacency: With ``epsilon``: what makes two datasets adjacent.
         ledger: Where spending and disclosures are recorded; None: the user's own ledger.
         size: Resize all images to so many pixels a side; None: candidates keep their size, and
-            private images are brought to it.
+            private images are brought to it. With ``epsilon`` they keep it in any case.
         fit: How an image of another ratio is brought to ``size``.
         label: Column of the private dataset that holds the class.
         classes: Class names of the private dataset, as its owner declares them.

@@ -201,7 +201,13 @@ class Session:
         following = rest_of(first, run)
         if following is None:
             raise stop_explained(stop, run.settle())
-        self.prepared = replace(following, rows_held_out=first.rows_held_out)
+        origins = [one for one in first.origins if one not in following.origins]
+        self.prepared = replace(
+            following,
+            origins=(*following.origins, *origins),
+            asked_epsilon=first.asked_epsilon,
+            rows_held_out=first.rows_held_out,
+        )
         part = Path(following.method.name)
         self.account = Account(
             self.ledger,

@@ -80,7 +80,7 @@ def require_no_shared_records(
                 faults.append(_words(one, private.name, counts) + first_of_rows(one.source, rows))
                 continue
         if not one.recorded:
-            for shared in ledger.shared_records(records):
+            for shared in ledger.shared_records(records, besides=own):
                 dataset = f"{shared.dataset.name} (id {shared.dataset.id} in the ledger)"
                 faults.append(_words(one, dataset, (shared.stored, shared.values, shared.looks)))
     if faults:

@@ -66,19 +66,26 @@ def alternatives_of(prepared: Prepared) -> list[Prepared]:
 def _space(name: str, prepared: Prepared) -> dict[str, Sequence[Any]]:
     """The values to choose from, by the names of settings."""
     method: Method = prepared.method
+    settled = prepared.config.models.settings
     if name == QUICK:
-        space = {} if method.tuning is None else method.tuning(prepared.params, prepared.context)
+        quick = {} if method.tuning is None else method.tuning(prepared.params, prepared.context)
+        space = {key: values for key, values in quick.items() if key not in settled}
         if not space:
             raise ConfigError(
                 f"{method.name} with these models has no quick space: give a YAML file of settings "
                 "and their values (docs/tuning.md)"
             )
-        return dict(space)
+        return space
     content = read_yaml(Path(name), "space of settings")
     if not isinstance(content, dict) or not all(
         isinstance(values, list) and values for values in content.values()
     ):
         raise ConfigError(f"{name}: expected lines such as 'clusters: [1, 4, 16]'")
+    if both := sorted(settled.keys() & content.keys()):
+        raise ConfigError(
+            f"{name}: {', '.join(both)} is among what to choose from, and all runs share what is "
+            "in the settings (--set): leave it out of one of them"
+        )
     return {str(key): values for key, values in content.items()}
 
 

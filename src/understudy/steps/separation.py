@@ -105,10 +105,12 @@ def separation_fit(
     if not result.significant or result.accuracy < _MOST:
         order = np.argsort(result.recalls, kind="stable")
         worst = [names[i] for i in order if result.recalls[i] <= _MOST] or [names[order[0]]]
+        few = "are too few to tell, " if result.accuracy >= _MOST else ""
         warning = (
             f"the encoder sees {result.accuracy:.0%} of the images that stand for a class nearest "
             f"to that class ({result.chance:.0%} would be chance), fewest of {listed(worst)}: they "
-            f"show the classes alike, or the encoder does not know what sets them apart. {INSTEAD}"
+            f"{few}show the classes alike, or the encoder does not know what sets them apart. "
+            f"{INSTEAD}"
         )
     return Fit(
         "images of the classes nearest to their own class, as the encoder sees them",

@@ -161,11 +161,15 @@ class Book:
         fingerprints = (one for page in self.pages.values() for one in page.sketches)
         return next((one for one in fingerprints if one.values and one.stored == stored), None)
 
-    def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
+    def shared_records(
+        self, records: RecordDigests, besides: RecordDigests | None
+    ) -> list[SharedRecords]:
         """See `Ledger.shared_records`."""
+        at_hand = None if besides is None else Sketch.of(besides.stored)
         overlaps = []
         for page in self.pages.values():
-            sets = [one.shared(records) for one in page.sketches]
+            others = [one for one in page.sketches if at_hand is None or at_hand != one.stored]
+            sets = [one.shared(records) for one in others] or [(set(), set(), set())]
             stored, values, looks = (set[int]().union(*parts) for parts in zip(*sets, strict=True))
             if stored or values or looks:
                 counts = len(stored), len(values - stored), len(looks - values - stored)

@@ -163,10 +163,18 @@ class Ledger:
             self._append(connection, [{**entry, "sketch": fingerprint.to_json()}])
             return page.dataset()
 
-    def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
-        """Of which datasets records are, and how many; large datasets are known by a sample."""
+    def shared_records(
+        self, records: RecordDigests, besides: RecordDigests | None = None
+    ) -> list[SharedRecords]:
+        """Of which datasets records are, and how many; large datasets are known by a sample.
+
+        Args:
+            records: Those of what is to be public.
+            besides: A dataset at hand, whose records are compared with these themselves: what is
+                stored of it finds less, and takes more that is only alike for the same.
+        """
         with self._reading() as book:
-            return book.shared_records(records)
+            return book.shared_records(records, besides)
 
     def find(self, name_or_id: str) -> Dataset:
         """A dataset by one of the names it was met under, or by the beginning of its id.
