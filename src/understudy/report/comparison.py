@@ -187,8 +187,8 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
     remainder = [release.name for release in releases if release not in members]
     if remainder:
         notes.append(
-            f"Not evaluated yet: {', '.join(remainder)}. Run `understudy evaluate` on each, with the "
-            "same --real and --test as the others."
+            f"Not evaluated yet: {', '.join(remainder)}. Run `understudy evaluate` on each, "
+            "with the same --real and --test as the others."
         )
     return notes
 
