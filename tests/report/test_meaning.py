@@ -52,3 +52,15 @@ def test_the_bound_grows_with_the_group_and_never_passes_certainty(
 def test_a_stated_bound_is_never_less_than_the_number(value: float, text: str) -> None:
     assert meaning.stated(value) == text
     assert float(text) >= value
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        *((0.5533, "55.4 %"), (0.9, "90.0 %"), (1.0, "100.0 %")),
+        *((0.99966, "99.97 %"), (0.999999, "99.9999 %"), (0.9999999, "100.0 %")),
+    ],
+)
+def test_less_than_certainty_reads_as_less(bound: float, text: str) -> None:
+    assert meaning.percent(bound) == text
+    assert float(text.removesuffix(" %")) >= 100 * bound

@@ -267,7 +267,10 @@ def _require_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) 
         if before.get(name) != now.get(name)
     ]
     if differences:
-        raise RunError(f"{out}: cannot resume with other settings: " + "; ".join(differences))
+        raise RunError(
+            f"{out}: cannot resume with other settings: {'; '.join(differences)}. Give them as "
+            "they were, or begin anew with another --out"
+        )
 
 
 @contextmanager

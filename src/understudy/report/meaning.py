@@ -93,8 +93,18 @@ def stated(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A bound on a probability as a percentage, rounded up to one decimal."""
-    return f"{math.ceil(round(value * 1000, 9)) / 10:.1f} %"
+    """A bound on a probability as a percentage, rounded up to one decimal.
+
+    Where that would be certainty, and the bound is less, it has up to four.
+    """
+    for decimals in range(1, 5):
+        parts = 10 ** (decimals + 2)
+        rounded = math.ceil(round(value * parts, 9)) / parts
+        if rounded < 1:
+            break
+    else:
+        decimals = 1
+    return f"{100 * rounded:.{decimals}f} %"
 
 
 def number(value: float) -> str:

@@ -158,7 +158,7 @@ class PrivacyOptions:
             check_hold_out(self.hold_out, self.privacy_unit)
         if self.quality_part > _MOST_QUALITY:
             raise ConfigError(
-                f"quality_share is {_MOST_QUALITY:.0%} at most, found {self.quality_share}: what "
+                f"--quality-share is {_MOST_QUALITY:.0%} at most, found {self.quality_share}: what "
                 "is measured has to be made first; 2% is usual"
             )
 
@@ -202,7 +202,7 @@ class PrivacyOptions:
         """
         if self.quality_share is None:
             return 0.0 if self.tune is None else _SCORE_SHARE
-        return read_share("quality_share", self.quality_share)
+        return read_share("--quality-share", self.quality_share)
 
 
 @dataclass(frozen=True, kw_only=True)

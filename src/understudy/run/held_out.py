@@ -21,7 +21,7 @@ _HOW = "such as --hold-out 5%"
 
 def check_hold_out(asked: float | str, unit: Unit) -> None:
     """Refuse what is neither a share nor a number that may be asked for."""
-    number = read_share("hold_out", asked)
+    number = read_share("--hold-out", asked)
     if number < 1:
         if not 0 < number <= _MOST:
             raise ConfigError(f"hold out a share above 0 and up to {_MOST:.0%}, found {asked}")
@@ -46,7 +46,7 @@ def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -
     known = read_hold_out(owner)
     if known is not None:
         return known
-    number = read_share("hold_out", asked)
+    number = read_share("--hold-out", asked)
     share = number if number < 1 else number / len(source)
     if share > _MOST:
         raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {asked}")

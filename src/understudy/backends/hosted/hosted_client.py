@@ -23,7 +23,7 @@ import openai
 
 from understudy.backends.hosted.server_address import server_address
 from understudy.backends.plugin import PositiveCount, full_name
-from understudy.core.errors import BackendError
+from understudy.core.errors import BackendError, count_words
 from understudy.core.option import Option, check_options
 from understudy.core.remote_models import Prices, RemoteCalls
 
@@ -222,7 +222,9 @@ class HostedClient:
             except openai.APIConnectionError as error:
                 reason = f"cannot be reached ({error.__cause__ or error})"
             if repetitions == self._options.retries:
-                raise self.failed(f"{reason}, {repetitions + 1} times")
+                raise self.failed(
+                    f"{reason}, at the last of {count_words(repetitions + 1, 'attempt')}"
+                )
             repetitions += 1
             time.sleep(pause)
 
