@@ -76,6 +76,8 @@ class Commands:
         """
         self._count += 1
         place = self._folder / f"command-{self._count}"
+        for name in ("out", "err"):  # there also where the process is killed before it opens them
+            Path(f"{place}.{name}").touch()
         process = self._ask(start=[str(arg) for arg in args], place=str(place), **how)
         return int(process), place
 
