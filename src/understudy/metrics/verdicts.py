@@ -232,8 +232,8 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
         which = f"Of {len(results.gains)} attacks, the one that most surely gains by the release"
     words = (
         f"{which} ({name}) tells private records from non-members "
-        f"with an area of {surest.auc.value:.3f} (a guess: 0.5); without the release it is "
-        f"{results.blind.auc.value:.3f}. The release adds {_signed(gain.auc, 3)} to the area"
+        f"with an area of {surest.auc.value:.3f} (a guess: 0.5); what is known without the release "
+        f"reaches {results.blind.auc.value:.3f}. Joined to that, it adds {_signed(gain.auc, 3)}"
         f"{_at_few_alarms(gain, surest.others)}{_direction(surest)}{_difference(results)}"
     )
     grade = _grade_of(gain, surest.others)
