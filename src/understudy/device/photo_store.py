@@ -163,11 +163,12 @@ def add_photos(
                 except BadImage as error:
                     faults.append(f"{name} {error}")
                     continue
-                before = labels.get(photo.digest, shown.get(_shown(image), photo.label))
+                pixels = _shown(image)
+                before = labels.get(photo.digest, shown.get(pixels, photo.label))
                 if before != photo.label:
                     faults.append(f"{name} {_already(before)}")
                 elif photo.digest not in labels:
-                    labels[photo.digest] = shown[_shown(image)] = photo.label
+                    labels[photo.digest] = shown[pixels] = photo.label
                     write_file(home.path("photos", photo.id), image)
                     index.append(photo)
             if not index:

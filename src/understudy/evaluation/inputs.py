@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError, count_words
+from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.adapted import AdaptedSource
@@ -21,7 +21,7 @@ from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.release.outputs import RunPaths, open_release, read_json, release_folder
-from understudy.release.verify import verify
+from understudy.release.verify import fault_words, verify
 from understudy.report.meaning import budget
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name, load_perceptual
@@ -178,7 +178,7 @@ def _claim(path: Path) -> tuple[str, bool]:
         return words, not checked.record.unprotected
     words = (
         f"it states {stated or 'nothing that can be read'}, unverified: "
-        f"{count_words(len(checked.faults), 'fault')}, the first: {checked.faults[0]}"
+        f"{fault_words(checked.faults)}"
     )
     return words, False
 

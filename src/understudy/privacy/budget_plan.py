@@ -179,8 +179,7 @@ class Plan:
 
     def stage_receipt(self, stage: str, query: str, sensitivity: float, size: int) -> StageReceipt:
         """What a stage costs where one unit moves a sum by ``sensitivity``."""
-        mu, one = self.stage_mu(stage), Sampling(1.0, 1)
-        sampling = self.sampling.get(stage, one)
+        mu, sampling = self.stage_mu(stage), self.sampling.get(stage, Sampling(1.0, 1))
         return StageReceipt(
             stage,
             query,

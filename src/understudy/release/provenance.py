@@ -26,7 +26,7 @@ from understudy.methods.base import PROCEDURAL
 from understudy.privacy.budget_plan import composed, inherited
 from understudy.release.checksums import CHECKSUMS
 from understudy.release.outputs import RunPaths
-from understudy.release.verify import verify
+from understudy.release.verify import fault_words, verify
 from understudy.report import Premise, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA, Guarantee
 
@@ -108,8 +108,8 @@ class Provenance:
         if self.faults:
             raise ConfigError(
                 f"{self.name} ({role}) is no sound release, so no guarantee is inherited from it: "
-                f"{_of_faults(self.faults)}. See `understudy verify {self.place}`, and take the "
-                "release as it was written. Nothing was charged"
+                f"`verify` finds {fault_words(self.faults)}. See `understudy verify {self.place}`, "
+                "and take the release as it was written. Nothing was charged"
             )
         if self.guarantee == "unknown":
             how = (
@@ -228,13 +228,13 @@ def _of_release(name: str, role: str, place: Path, *, declared_public: bool) -> 
         raise ConfigError(
             f"{name} says itself how private images had a part in it ({kind}): leave out "
             "--candidates-public"
-            + (f". What is wrong with it: {_of_faults(checked.faults)}" if record is None else "")
+            + (
+                f". What is wrong with it: `verify` finds {fault_words(checked.faults)}"
+                if record is None
+                else ""
+            )
         )
     return Provenance(name, role, place, record, False, checked.faults)
-
-
-def _of_faults(faults: Sequence[str]) -> str:
-    return f"`verify` finds {count_words(len(faults), 'fault')}, the first: {faults[0]}"
 
 
 def _paths_of(name: str) -> Iterator[Path]:

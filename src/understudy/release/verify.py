@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import RunError
+from understudy.core.errors import RunError, count_words
 from understudy.core.files import files_below
 from understudy.core.types import Receipt
 from understudy.privacy.accounting import (
@@ -131,6 +131,11 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
     except (ArithmeticError, MemoryError, TypeError, ValueError):
         faults.append("privacy.json: holds numbers that no guarantee comes to")
     return Verification(place, record, files, (*faults, *more), signed_by, key is not None)
+
+
+def fault_words(faults: Sequence[str]) -> str:
+    """How many faults there are, and the first of them; there is one at least."""
+    return f"{count_words(len(faults), 'fault')}, the first: {faults[0]}"
 
 
 def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str]:

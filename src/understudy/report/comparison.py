@@ -175,19 +175,19 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
     if len({release.record.classes for release in releases}) > 1:
         notes.append("The classes differ: figures over all rows do not compare.")
     # the accuracies of a run with a test set have no settings: nobody evaluated the release
-    members = [one for one in releases if one.evaluation and one.evaluation.settings]
-    keys = dict.fromkeys(key for release in members for key in release.evaluation.settings)  # type: ignore[union-attr]
+    with_values = [one for one in releases if one.evaluation and one.evaluation.settings]
+    keys = dict.fromkeys(key for release in with_values for key in release.evaluation.settings)  # type: ignore[union-attr]
     for key in keys:
         if key in _OF_ONE_RELEASE:
             continue
-        texts = [value(_common(release.evaluation.settings.get(key))) for release in members]  # type: ignore[union-attr]
+        texts = [value(_common(release.evaluation.settings.get(key))) for release in with_values]  # type: ignore[union-attr]
         if len(set(texts)) > 1:
-            each = _each([release.name for release in members], texts)
+            each = _each([release.name for release in with_values], texts)
             notes.append(f"Measured with different {key} ({each}): those numbers do not compare.")
-    remainder = [release.name for release in releases if release not in members]
-    if remainder:
+    without_values = [release.name for release in releases if release not in with_values]
+    if without_values:
         notes.append(
-            f"Not evaluated yet: {', '.join(remainder)}. Run `understudy evaluate` on each, "
+            f"Not evaluated yet: {', '.join(without_values)}. Run `understudy evaluate` on each, "
             "with the same --real and --test as the others."
         )
     return notes

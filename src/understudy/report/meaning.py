@@ -101,10 +101,8 @@ def percent(value: float) -> str:
         parts = 10 ** (decimals + 2)
         rounded = math.ceil(round(value * parts, 9)) / parts
         if rounded < 1:
-            break
-    else:
-        decimals = 1
-    return f"{100 * rounded:.{decimals}f} %"
+            return f"{100 * rounded:.{decimals}f} %"
+    return "100.0 %"
 
 
 def number(value: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, LedgerError, RunError, count_words
+from understudy.core.errors import ConfigError, LedgerError, RunError
 from understudy.core.files import write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
@@ -18,7 +18,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.documents import release_scatter, spending
 from understudy.release.galleries import read_gallery, release_samples
 from understudy.release.outputs import open_release, read_arrays, read_json, release_folder
-from understudy.release.verify import verify
+from understudy.release.verify import fault_words, verify
 from understudy.report import (
     BudgetState,
     Comparison,
@@ -168,12 +168,11 @@ def compare_folders(
             for one, measured in zip(releases, evaluations, strict=True)
         )
     comparison = compare_releases(releases)
-    notes = []
-    for one, place in zip(releases, places, strict=True):
-        if faults := verify(release_folder(place)).faults:
-            count = count_words(len(faults), "fault")
-            stated = f"What {one.name} states is unverified: {count}, the first: {faults[0]}"
-            notes.append(f"{stated} (understudy verify).")
+    notes = [
+        f"What {one.name} states is unverified: {fault_words(checked.faults)} (understudy verify)."
+        for one, checked in zip(releases, map(verify, places), strict=True)
+        if checked.faults
+    ]
     return replace(comparison, notes=(*notes, *comparison.notes))
 
 

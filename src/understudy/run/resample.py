@@ -243,7 +243,7 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     """Fit again, draw, write."""
     start, prepared = time.perf_counter(), earlier.prepared
     release = prepared.method.run(earlier.materials(resampling, events), prepared.params)
-    middle = time.perf_counter()
+    fit_end = time.perf_counter()
     folder.start_release()
     step = events.step("sampling and writing the release", release.count)
     sums: dict[str, str] = {}
@@ -252,7 +252,7 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     )
     if prepared.quality is not None:
         facts |= prepared.quality.facts
-    seconds = {"fit": middle - start, "sample and write": time.perf_counter() - middle}
+    seconds = {"fit": fit_end - start, "sample and write": time.perf_counter() - fit_end}
     rounded = {part: round(number, 2) for part, number in seconds.items()}
     facts |= {"seed": resampling.seed}
     return _documents(earlier, folder, release, facts, sums, rounded)

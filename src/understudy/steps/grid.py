@@ -338,7 +338,7 @@ def _moved(
 
 
 def _transport(now: Vector, target: Vector) -> Floats:
-    """The symmetric maps A with A now A = wanted, (n, q, q), none of which amplifies too much."""
+    """The symmetric maps A with A now A = target, (n, q, q), none of which amplifies too much."""
     root, inverse = _power(now, 0.5, 1e-4), _power(now, -0.5, 1e-4)
     inner = _power(root @ _power(target, 1.0, 1e-3) @ root, 0.5, 0.0)
     maps = inverse @ inner @ inverse

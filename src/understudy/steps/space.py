@@ -192,8 +192,8 @@ class Shortening:
         dim = rows.shape[1]
         moments, axes = leading_axes(rows.astype(np.float32), min(dim, _SHORTENED + 1))
         mean = float(np.square(rows).sum(axis=1).mean()) / dim
-        floors = moments + max(_LEAST_MOMENT * mean, 1e-12)
-        factors = (floors[-1] / floors) ** _SHORTENING
+        moments = moments + max(_LEAST_MOMENT * mean, 1e-12)
+        factors = (moments[-1] / moments) ** _SHORTENING
         return cls(Projection(axes * (1.0 - factors)), Projection(axes.T))
 
     def __call__(self, rows: Vector) -> Vector:

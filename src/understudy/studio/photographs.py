@@ -111,9 +111,8 @@ def public_images(name: str, count: int, side: int) -> Iterator[Images]:
     height, width = source.shape[:2]
     small, large = max(height, width) <= side // 2, min(height, width) >= 2 * side
     rng = np.random.default_rng(0)
-    images = 4 * count if small else count
     quarters: list[Images] = []
-    for at, image in _spread(source, images):
+    for at, image in _spread(source, 4 * count if small else count):
         colour = np.repeat(image, 3, axis=-1) if image.shape[-1] == 1 else image
         if small:
             fit = _enlarged if at // 4 % 2 else _filled

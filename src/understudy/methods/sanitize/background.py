@@ -185,8 +185,7 @@ def _smoothed(image: Vector, unseen: NDArray[np.bool_]) -> Vector:
     if unseen.all():
         return np.full_like(image, FILL)
     values = np.concatenate([np.where(unseen[..., None], 0.0, image), ~unseen[..., None]], axis=2)
-    pyramid = _pushed(values)
-    soft = scipy.ndimage.gaussian_filter(pyramid, (1.5, 1.5, 0))
+    soft = scipy.ndimage.gaussian_filter(_pushed(values), (1.5, 1.5, 0))
     return np.where(unseen[..., None], soft, image)
 
 

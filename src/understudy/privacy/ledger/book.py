@@ -168,8 +168,9 @@ class Book:
         at_hand = None if besides is None else Sketch.of(besides.stored)
         overlaps = []
         for page in self.pages.values():
-            others = [one for one in page.sketches if at_hand is None or at_hand != one.stored]
-            sets = [one.shared(records) for one in others] or [(set(), set(), set())]
+            sets = [one.shared(records) for one in page.sketches if one.stored != at_hand]
+            if not sets:
+                continue
             stored, values, looks = (set[int]().union(*parts) for parts in zip(*sets, strict=True))
             if stored or values or looks:
                 counts = len(stored), len(values - stored), len(looks - values - stored)
