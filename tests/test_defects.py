@@ -530,7 +530,7 @@ def test_defect_09_a_seed_and_a_cap_are_used(tmp_path: Path) -> None:
     "settings",
     [
         QUICK,
-        {**QUICK, "filter": "both", "threshold": 0.0, "oversample": 3},
+        {**QUICK, "filter": "both", "oversample": 3},
         {"components": 10, "clusters": 2, "covariance": "full", "conditional": False},
     ],
     ids=str,

@@ -22,7 +22,7 @@ from tests.methods.shapes_world import file_of_stripes, folder_of_frames, folder
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
 from understudy.methods.base import stages_of
-from understudy.methods.clustering.samplers.tied_gaussian import TIED_STAGES
+from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianStages
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 
@@ -280,7 +280,7 @@ class Tied(Site):
         super().__init__(folder)
 
 
-TIED = [stage.name for stage in stages_of(TIED_STAGES)]
+TIED = [stage.name for stage in stages_of(TiedGaussianStages())]
 TIED_MOMENTS = [
     (place, number, when)
     for number in range(1, len(TIED) + 1)

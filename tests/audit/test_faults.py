@@ -340,7 +340,7 @@ def refuted(method, tmp_path, runs, confidence=0.95, **options):
     return told.verdicts[0].grade == "poor", told.verdicts[0].sentence, told
 
 
-K_MEANS = {"settings": {"clusters": 2, "lloyd_steps": 0}}
+K_MEANS = {"settings": {"clusters": 2}}
 
 
 def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):

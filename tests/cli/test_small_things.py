@@ -23,7 +23,7 @@ from understudy.run.config import make_config
 
 WHOLE = "from understudy.cli.main import main; main()"
 QUICK = (
-    *("--set", "clusters=1", "--set", "lloyd_steps=0", "--progress", "none"),
+    *("--set", "clusters=1", "--progress", "none"),
     *("--encoder", "embedded:dct", "--decoder", "none"),  # without torch
 )
 

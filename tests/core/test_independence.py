@@ -40,7 +40,7 @@ def gradients(rows: np.ndarray) -> np.ndarray:
 TRANSFORMS = {
     "product": (WIDE, lambda rows: product(rows, AXES)),
     "whitening": (WIDE, whitening(WIDE, 0.7, 11).forward),
-    "leading": (WIDE, Leading(40, 13, 0.5).forward),
+    "leading": (WIDE, Leading(40, 13).forward),
     "sphere": (WIDE, Sphere(np.full(40, 0.3)).forward),
     "frame": (WIDE, frame().forward),
     "unit length": (WIDE, unit_rows),

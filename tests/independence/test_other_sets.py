@@ -241,10 +241,10 @@ def present(plain):
 def clusters(plain):
     """Exact class sizes decide how many clusters a class is divided into."""
 
-    def of_classes(vault, frame, start, sizes, number, stages, rng, *, shrink):
+    def of_classes(vault, frame, start, sizes, number, stages, rng):
         labels = next(iter(vault._inside.source.batches(10_000))).labels
         number = number if np.bincount(labels).min() > 5 else 1
-        return plain(vault, frame, start, sizes, number, stages, rng, shrink=shrink)
+        return plain(vault, frame, start, sizes, number, stages, rng)
 
     return of_classes
 

@@ -125,7 +125,7 @@ def of_shapes(count: int, shape: tuple[int, ...], seed: int) -> InMemorySource:
 
 
 def few(**more: Any) -> ClusteringParams:
-    return ClusteringParams(**{"clusters": 2, "components": 12, "lloyd_steps": 1} | more)
+    return ClusteringParams(**{"clusters": 2, "components": 12} | more)
 
 
 def gaps(**more: Any) -> AlignmentParams:
@@ -162,7 +162,7 @@ CASES = {
     "clustering, dct to images": of_codec(CLUSTERING, few(), "embedded:dct", (8, 8, 1)),
     "clustering, dct, filtered": of_codec(
         CLUSTERING,
-        few(clusters=1, covariance="diagonal", filter="both", threshold=-99.0, oversample=1),
+        few(clusters=1, covariance="diagonal", filter="both", oversample=1),
         "embedded:dct",
         (8, 8, 1),
     ),
@@ -172,7 +172,7 @@ CASES = {
     "clustering, energies of grey images": of_codec(
         CLUSTERING, ClusteringParams(), "embedded:energies", (64, 64, 1), count=6
     ),
-    "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
+    "clustering, embeddings": Case(CLUSTERING, few(), None, (37,), public=True),
     "clustering, embeddings, labels by a classifier": Case(
         CLUSTERING, few(labels="classifier"), None, (37,), public=True
     ),

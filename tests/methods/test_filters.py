@@ -16,9 +16,7 @@ from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials, memory_store
-from understudy.methods.clustering.vote_filter import most_survivors
 from understudy.privacy.account import Account
-from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.vault import PrivateVault
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
@@ -122,7 +120,7 @@ def unbalanced(tmp_path):
 
 @pytest.mark.parametrize(
     ("epsilon", "settings"),
-    [(1.0, {"oversample": 4, "threshold": 0.5}), (8.0, {"oversample": 4}), (MUCH, {})],
+    [(1.0, {"oversample": 4}), (8.0, {"oversample": 4}), (MUCH, {})],
 )
 def test_a_filter_keeps_the_count_and_the_class_shares(unbalanced, tmp_path, epsilon, settings):
     settings = {"filter": "embeddings", "normalise": False, **settings}
@@ -147,34 +145,18 @@ def test_samples_that_private_records_vote_for_are_taken(unbalanced, tmp_path):
     assert between["embeddings"] < 0.6 * between["none"]
 
 
-def test_a_threshold_that_few_can_reach_is_refused_before_anything_is_charged(tmp_path):
-    source = embeddings(tmp_path / "vectors.npz")
-    settings = {"filter": "embeddings", "threshold": 6.0, "oversample": 6}
-    with pytest.raises(ConfigError, match="lower the threshold"):
-        quick_run(source, tmp_path, count=100, settings=settings)
-    with Ledger(tmp_path / "ledger.db") as ledger:
-        assert not [row for row in ledger.rows() if row.kind == "charge"]
-    with pytest.raises(ConfigError, match="this run has no filter"):
-        quick_run(source, tmp_path, settings={"threshold": 1.0})
-
-
-def test_too_few_survivors_are_made_up_for_and_the_owner_is_told(tmp_path):
+def test_the_owner_is_told_where_votes_choose_nearly_at_random(tmp_path):
     source = embeddings(tmp_path / "vectors.npz", per_class=20)
-    settings = {"filter": "embeddings", "threshold": 0.1}
-    result = quick_run(source, tmp_path, count=2000, settings=settings)
+    result = quick_run(source, tmp_path, count=2000, settings={"filter": "embeddings"})
     assert result.facts["rows"] == 2000
-    assert result.facts["below_threshold"] > 0
-    assert result.facts["kept"] == 2000 - result.facts["below_threshold"]
-    assert any("below the threshold" in warning for warning in result.warnings)
     assert any("chose nearly at random" in warning for warning in result.warnings)
 
 
-def test_the_share_of_survivors_is_what_the_best_spread_of_votes_gives():
-    # No noise to speak of: of 0.2 votes a candidate, one candidate in five can have one.
-    assert most_survivors(threshold=97.0, vote=100.0, votes=0.2) == pytest.approx(0.2, rel=0.02)
-    # Nothing but noise: what a Gaussian leaves above the threshold, whatever the votes.
-    assert most_survivors(threshold=1.0, vote=1e-9, votes=5.0) == pytest.approx(0.1587, abs=1e-4)
-    assert most_survivors(threshold=-9.0, vote=0.1, votes=0.5) == pytest.approx(1.0)
+def test_images_are_not_voted_on_where_none_are_made(tmp_path):
+    source = embeddings(tmp_path / "vectors.npz")
+    with pytest.raises(ConfigError, match="a filter of images needs a decoder"):
+        quick_run(source, tmp_path, settings={"filter": "images"})
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_classes_keep_their_shares_and_none_vanishes(few_steps, tmp_path):
 def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     means, each = np.array([[-3.0], [3.0]]), np.arange(2)
     mixture = Mixture(each, np.array([0.5, 0.5]), means, np.ones((1, 1, 1)), np.zeros_like(each))
-    settings = SpaceSettings(1, 1, None, whiten=False, bound=None, images=False)
+    settings = SpaceSettings(1, 1, whiten=False, bound=None, images=False)
     space = EmbeddingSpace(None, settings, 2, 1.0, Leading(1, 1), np.zeros(1))
     always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
     samples = samples_of(space, mixture)
@@ -98,8 +98,6 @@ def test_what_is_planned_is_released_and_more_samples_are_free(tmp_path, monkeyp
     [
         ({"conditional": False}, "one class"),
         ({"filter": "embeddings"}, "filter=embeddings"),
-        ({"labels_share": 1.0}, "labels_share=1"),
-        ({"labels_share": 0.0}, "labels_share"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path, settings, problem):

@@ -116,11 +116,8 @@ def clustering_cases() -> list[Case]:
         Case(CLUSTERING, ClusteringParams(), of_embeddings()),
         Case(CLUSTERING, ClusteringParams(), of_embeddings(mu=1.5)),
         Case(CLUSTERING, ClusteringParams(), of_embeddings(public=True)),
-        Case(CLUSTERING, ClusteringParams(lloyd_steps=0, **few)),
-        Case(CLUSTERING, ClusteringParams(clip_radius=0.5, shrink=False, **few)),
         Case(CLUSTERING, ClusteringParams(conditional=False, **few)),
-        Case(CLUSTERING, ClusteringParams(power=0.5, **few)),
-        Case(CLUSTERING, ClusteringParams(clip_radius=1.0, normalise=True, clusters=1)),
+        Case(CLUSTERING, ClusteringParams(normalise=True, clusters=1)),
         *(
             Case(CLUSTERING, ClusteringParams(filter=kind, clusters=1, covariance="diagonal"))
             for kind in ("embeddings", "images", "both")

@@ -19,8 +19,8 @@ from understudy.methods.clustering.samplers import tied_gaussian
 from understudy.methods.clustering.samplers.tied_gaussian import (
     LEAST_DIM,
     MOST_DIM,
-    TIED_STAGES,
     TiedGaussianSampler,
+    TiedGaussianStages,
     dimensions,
     measured,
 )
@@ -53,7 +53,7 @@ class Blocks:
 @contextmanager
 def vault_of(records: InMemorySource, folder: Any, epsilon: float, unit: Unit | None = None) -> Any:
     unit = unit or Unit()
-    plan = Plan.of(Budget(epsilon), weights_of(stages_of(TIED_STAGES)))
+    plan = Plan.of(Budget(epsilon), weights_of(stages_of(TiedGaussianStages())))
     (folder / "cache").mkdir()
     with Ledger(str(folder / "ledger.db")) as ledger:
         dataset = ledger.register(records).id
@@ -77,7 +77,7 @@ def clouds(count: int = 4000) -> tuple[InMemorySource, Any, Any]:
 def test_means_sizes_and_covariance_are_those_of_the_records(tmp_path: Any) -> None:
     records, means, covariance = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     np.testing.assert_allclose(gaussian.sizes, np.bincount(records.labels), atol=5)
     # Clipping at three quarters of the usual length shortens the tails a little.
     np.testing.assert_allclose(gaussian.means, means, atol=0.12)
@@ -91,7 +91,7 @@ def test_means_sizes_and_covariance_are_those_of_the_records(tmp_path: Any) -> N
 def test_the_discriminant_knows_the_classes_and_whole_embeddings(tmp_path: Any) -> None:
     records, means, covariance = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     exact = np.linalg.solve(covariance, means.T)
     ideal = (records.values @ exact - 0.5 * (means * exact.T).sum(axis=1)).argmax(axis=1)
     best = (ideal == records.labels).mean()
@@ -109,7 +109,7 @@ def test_samples_vary_as_the_records_of_their_class_do(tmp_path: Any) -> None:
     values = means[records.labels] + np.repeat(widths, 10, axis=1)[records.labels] * residuals
     wide = source_of(values.astype(np.float32), records.labels, ("a", "b", "c"))
     with vault_of(wide, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     np.testing.assert_allclose(gaussian.widths / gaussian.widths[1], widths, rtol=0.1)
     np.testing.assert_allclose(gaussian.means, means, atol=0.12)
     points, _ = gaussian.draw(records.labels, np.random.default_rng(1))
@@ -130,7 +130,7 @@ def test_samples_lie_as_unevenly_far_from_their_mean_as_the_records(tmp_path: An
         records.values - means[records.labels]
     )
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     np.testing.assert_allclose(gaussian.spreads, spreads, atol=0.15)
     points, widths = gaussian.draw(records.labels, np.random.default_rng(1))
     for label in range(3):
@@ -152,7 +152,7 @@ def test_noise_in_widths_is_not_drawn(tmp_path: Any) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         with vault_of(records, folder, 1.0) as (vault, mu):
-            gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+            gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
         of_classes = np.log(gaussian.widths).std(axis=0).max()
         wild += max(gaussian.spreads.max(), of_classes) > 0.5
     assert wild <= 4
@@ -161,7 +161,7 @@ def test_noise_in_widths_is_not_drawn(tmp_path: Any) -> None:
 def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any) -> None:
     records, _, _ = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     labels = np.arange(600) % 3
     points, _ = gaussian.draw(labels, np.random.default_rng(1))
     assert (gaussian.labels_of(points) == labels).all()
@@ -175,7 +175,7 @@ def test_a_number_that_hardly_varies_may_be_missed_a_little(tmp_path: Any) -> No
     """Else a search attends to what is the same in all images, and to nothing else."""
     records, _, _ = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     deviations = np.sqrt(np.diag(gaussian.covariance))
     assert deviations[10:20].max() < 0.2
     misses = np.linalg.norm(gaussian.metric, axis=0)  # the distance of a miss of 1
@@ -187,7 +187,7 @@ def test_numbers_of_colour_are_left_out_where_there_is_none(tmp_path: Any) -> No
     records, _, _ = clouds()
     records.values[:, 10:20] = 0.0
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     assert gaussian.layout.columns.tolist() == [*range(10), *range(20, 30)]
     assert (gaussian.classifier(30).weights[10:20] == 0).all()
     assert gaussian.covariance.shape == (20, 20)
@@ -203,7 +203,7 @@ def test_faint_colour_is_distinguished_from_none_at_a_small_epsilon(
     for attempt in range(5):
         (folder := tmp_path / str(attempt)).mkdir()
         with vault_of(records, folder, 1.0) as (vault, mu):
-            gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+            gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
         assert (gaussian.layout.colours is None) == (deviation == 0.0)
 
 
@@ -213,7 +213,7 @@ def test_classes_whose_sizes_do_not_stand_out_keep_what_was_counted(tmp_path: An
     for attempt in range(5):
         (folder := tmp_path / str(attempt)).mkdir()
         with vault_of(records, folder, 0.3) as (vault, mu):
-            sizes.append(measured(vault, Blocks(), 3, mu, TIED_STAGES).sizes)
+            sizes.append(measured(vault, Blocks(), 3, mu, TiedGaussianStages()).sizes)
     assert np.max(sizes) > 8
 
 
@@ -221,7 +221,7 @@ def test_without_the_block_sizes_small_blocks_would_drown(tmp_path: Any) -> None
     """The second block's means are a third of the others', and still stand out of the noise."""
     records, means, _ = clouds()
     with vault_of(records, tmp_path, 4.0) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     wanted = means[:, 10:20] - means[:, 10:20].mean(axis=0)
     own = gaussian.means[:, 10:20] - gaussian.means[:, 10:20].mean(axis=0)
     assert np.corrcoef(wanted.ravel(), own.ravel())[0, 1] > 0.9
@@ -268,7 +268,7 @@ def test_samples_are_finished_a_few_at_a_time_and_are_the_same(
     """A bar that moves: 512 images take minutes, and a run of 700 showed nothing until its end."""
     records, _, _ = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
-        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     facts = context(classes=("a", "b", "c"), count=700)
     sampler = TiedGaussianSampler(ClusteringParams(), facts, Blocks(), Painter())
     materials = Materials(facts, None, None, 3, lambda *_: lambda _: None)  # type: ignore[arg-type]
@@ -289,4 +289,4 @@ def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:
 
 
 def test_its_stages_are_those_of_the_default_for_images() -> None:
-    assert METHOD.stages(ClusteringParams(), context()) == stages_of(TIED_STAGES)
+    assert METHOD.stages(ClusteringParams(), context()) == stages_of(TiedGaussianStages())

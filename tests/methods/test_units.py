@@ -18,7 +18,7 @@ from tests.methods.test_tied_gaussian import Blocks, clouds
 from understudy.core.types import Stage
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context
-from understudy.methods.clustering.samplers.tied_gaussian import TIED_STAGES, measured
+from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianStages, measured
 from understudy.methods.finetuning.class_gaussians import (
     GaussianStages,
     public_gaussian,
@@ -77,7 +77,7 @@ def test_a_stage_counts_units_only_where_they_may_be_of_several_classes() -> Non
 
 def test_the_tied_gaussian(vaults: tuple[ExactVault, ExactVault]) -> None:
     alone, units = (
-        measured(vault, Blocks(), 3, 1.0, replace(TIED_STAGES, units=stage))  # type: ignore[arg-type]
+        measured(vault, Blocks(), 3, 1.0, TiedGaussianStages(units=stage))  # type: ignore[arg-type]
         for vault, stage in zip(vaults, (None, UNITS), strict=True)
     )
     np.testing.assert_allclose(units.means, alone.means, atol=0.05)

@@ -73,7 +73,7 @@ def test_leading_axes_of_many_dimensions_agree_with_the_exact_ones():
 def test_leading_coordinates_and_back():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(7, 9))
-    space = Leading(9, 4, 0.5)
+    space = Leading(9, 4)
     back = space.backward(space.forward(rows), rng)
     np.testing.assert_allclose(back[:, :4], rows[:, :4])
     assert not back[:, 4:].any()

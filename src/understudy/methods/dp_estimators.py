@@ -167,15 +167,12 @@ def clusters_of_classes(
     clusters: int,
     stages: ClusterStages | None,
     rng: np.random.Generator,
-    *,
-    shrink: bool,
 ) -> Clusters:
     """Centres and sizes of the clusters of every class, as far as they stand out of the noise.
 
     ``vault``: records in the coordinates of ``frame``. ``start``: (classes, q) released class
     means. ``sizes``: (classes,) noisy class sizes, which clusters divide. ``clusters``: k, at most.
-    ``stages``: None where the class means are the clusters. ``shrink``: whether a cluster's mean is
-    shrunk to its centre by its noise.
+    ``stages``: None where the class means are the clusters.
     """
     if stages is None:
         return Clusters(start[:, None], sizes[:, None])
@@ -187,9 +184,7 @@ def clusters_of_classes(
     )
     groups = group_means(vault, Cells(centres), frame.radius, stages.means)
     flat = Cells(centres).flat
-    offsets = groups.means - flat
-    if shrink:
-        offsets = shrinkage.shrink_to_zero(offsets, groups.variances)
+    offsets = shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
     means = (flat + offsets).reshape(centres.shape)
     counts = groups.counts.reshape(centres.shape[:2])
     return _divided(start, means, counts, sizes, numbers, CLEAR * groups.count_sd)

@@ -5,7 +5,6 @@ from __future__ import annotations
 NAMES = {
     "axes": "leading axes that the proxy sees",
     "base_rows": "images of the base set",
-    "below_threshold": "samples below the threshold",
     "budgets": "budget of each class",
     "candidates": "what evolves",
     "base_guarantee": "guarantee of the base images",
@@ -37,7 +36,6 @@ NAMES = {
     "instead_of": "the method that stopped before",
     "keep": "samples that are selected",
     "labels": "where classes end",
-    "labels_share": "budget of the label classifier",
     "last_degree": "degree of variation, last round",
     "learning_rate": "learning rate",
     "left_out": "not measured",
@@ -57,7 +55,6 @@ NAMES = {
     "own_mean_per_class": "a mean of its own",
     "partition": "how clusters are found",
     "population": "candidates in all",
-    "power": "signed power of the embeddings",
     "public_images_per_class": "public images of each class",
     "public_samples": "samples are images of",
     "rank": "directions of each covariance",

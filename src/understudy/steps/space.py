@@ -137,20 +137,18 @@ def leading_axes(samples: NDArray[np.float32], keep: int) -> tuple[Vector, Vecto
 
 @dataclass(frozen=True)
 class Leading:
-    """The first coordinates of embeddings in order of importance (or all), after a power."""
+    """The first coordinates of embeddings in order of importance, or all."""
 
     total: int  # D
     dim: int  # d
-    power: float = 1.0  # as in `Space`
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, D) to (n, d)."""
-        return signed_power(values[:, : self.dim], self.power)
+        return values[:, : self.dim]
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> Vector:
         """(n, d) to (n, D), zero beyond."""
-        zeros = self.total - self.dim
-        return signed_power(np.pad(values, ((0, 0), (0, zeros))), 1 / self.power)
+        return np.pad(values, ((0, 0), (0, self.total - self.dim)))
 
 
 @dataclass(frozen=True)

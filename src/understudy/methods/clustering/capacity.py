@@ -9,33 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.types import Labels, Vector
-from understudy.methods.base import Context, Expectation, NoiseOfStage
-from understudy.methods.clustering.embedding_space import SpaceSettings
-from understudy.methods.clustering.params import ClusteringParams
-from understudy.methods.dp_estimators import least_cluster
+from understudy.methods.base import Context, Expectation
 from understudy.steps.separation import listed
-from understudy.steps.shrinkage import CLEAR_DEVIATIONS, chance_ratio
-
-if TYPE_CHECKING:  # which imports this module
-    from understudy.methods.clustering.samplers.mixture import MixtureStages
+from understudy.steps.shrinkage import chance_ratio
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
-
-IMAGE_AXES = 16
-"""Axes that are reckoned with for images, where noise decides how many are kept."""
 
 LEAST_DECODED = 60.0
 """Units of a class times mu, below which images of it serve little."""
 
 _FEW_CLUSTERS = 3
-_LEADING = 8  # numbers of a mean that are shrunk together where they come in order
 _COARSE_DIM, _SHAPE_DIM = 105, 200  # numbers of an image, from which layouts and outlines are seen
 _USUAL_DIFFERENCE = 0.3  # between class means of public scenes, in deviations of images; shapes 0.6
 _CLASSIFIED = 250.0  # images of a class times mu, from which on a DP classifier's labels gain
@@ -72,36 +61,7 @@ class Carried:
         return f"{mean}, {self.clusters} cluster{'s' * (self.clusters != 1)}"
 
 
-def capacity(
-    params: ClusteringParams, settings: SpaceSettings, stages: MixtureStages, noise: NoiseOfStage
-) -> tuple[Carried, ...]:
-    """What classes of `SIZES` images can carry in a mixture, by its releases."""
-    axes = settings.dim
-    if settings.selective and params.matrix:
-        axes = min(axes, IMAGE_AXES)
-    ordered = settings.selective and settings.ordered
-    numbers = min(settings.dim, _LEADING) if ordered else settings.dim
-    deviations = CLEAR_DEVIATIONS if ordered else 1.0
-    # sqrt(d chance_ratio(d, k)) noise / n <= 1 / 2, in units of the clipping radius
-    mean_size = 2 * np.sqrt(numbers * chance_ratio(numbers, deviations)) * noise(stages.means)
-    cluster_size, covariances = np.inf, stages.cluster_covariances
-    if stages.clusters is not None:
-        cluster_size = least_cluster(noise(stages.clusters.means), axes)
-    if params.covariance == "tied":
-        covariances = None
-    table = []
-    for size in SIZES:
-        clusters = int(np.clip(size // cluster_size, 1, params.clusters or 1))
-        directions = 0
-        if covariances is not None:
-            directions = _directions(size / noise(covariances), axes, diagonal=not params.matrix)
-        capped = directions == axes < settings.dim
-        size_sd = noise(stages.class_sizes)
-        table.append(Carried(size, size_sd, bool(size >= mean_size), clusters, directions, capped))
-    return tuple(table)
-
-
-def _directions(size: float, axes: int, *, diagonal: bool) -> int:
+def own_directions(size: float, axes: int, *, diagonal: bool) -> int:
     """Directions that stand out of the noise in the covariance of ``size`` noise multipliers.
 
     Noise in each of b (b + 1) / 2 numbers has a deviation of 1.21 b v / size, v the usual variance
@@ -157,21 +117,20 @@ class Shares:
         return listed([name for name, mark in zip(self.classes, marks, strict=True) if mark], 10)
 
 
-def few_units(units: float, mu: float, *, classifies: bool) -> Expectation:
-    """Rule "few units": sampling and decoding lose most where least was released.
+def few_units(units: float, mu: float, *, classifies: bool) -> tuple[Expectation, ...]:
+    """Rule "few units", where there are: sampling and decoding lose most where least was released.
 
     The error of a class's mean falls with 1 / (units mu). Of ten classes of 44 units times mu, a
     small CNN that learnt from 400 samples was right for 86, 83 and 20 % of other public shapes,
     textures and scenes, and the classifier that was released with them for 94, 93 and 41 %. A
     mixture releases none, and no decoder loses what its embeddings hold.
     """
-    instead = ("classifier",) if classifies else ("embeddings",)
-    return Expectation(
-        "few units",
+    words = (
         f"images of these classes serve little: a class of {about(units)} at mu {mu:.2f} comes to "
-        f"{about(units * mu)}, and below {LEAST_DECODED:g} images lose much of what is released",
-        instead,
+        f"{about(units * mu)}, and below {LEAST_DECODED:g} images lose much of what is released"
     )
+    rule = Expectation("few units", words, ("classifier" if classifies else "embeddings",))
+    return (rule,) if units * mu < LEAST_DECODED else ()
 
 
 def mixture_expectations(
@@ -180,9 +139,8 @@ def mixture_expectations(
     """What to expect of a mixture a class, by what classes of several sizes can carry."""
     if context.decoder is None:
         return ()
-    few = units * context.mu < LEAST_DECODED
-    rules = [few_units(units, context.mu, classifies=False)] if few else []
-    return (*rules, *[_clusters(row) for row in table if row.size <= units][-1:])
+    few = few_units(units, context.mu, classifies=False)
+    return (*few, *[_clusters(row) for row in table if row.size <= units][-1:])
 
 
 def _clusters(carried: Carried) -> Expectation:

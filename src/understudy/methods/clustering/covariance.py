@@ -41,11 +41,10 @@ def within_class_frame(
     """Axes of the covariance within classes, of which images keep those clear of the noise.
 
     Releases: ``spread``, distances to the class means (classes, d), where the records are on no
-    sphere and no clipping radius is set; ``stage``, the tied covariance, or its diagonal where no
-    matrix is measured. ``sizes``: (classes,) noisy class sizes. ``units``: how many there are.
+    sphere; ``stage``, the tied covariance, or its diagonal where no matrix is measured.
+    ``sizes``: (classes,) noisy class sizes. ``units``: how many there are.
     """
-    dim, clip = centres.shape[1], params.clip_radius
-    radius = space.residual_radius(centres, spread) if clip is None else clip
+    dim, radius = centres.shape[1], space.residual_radius(centres, spread)
     lead, cells = min(dim, max(4, 2 * (params.clusters or 1))), Cells(centres[:, None])
     if not params.matrix:
         if stage is None:
@@ -69,18 +68,13 @@ def within_class_frame(
     lead = min(lead, max(above, 1))
     most = _MOST_OF_FULL if params.covariance == "full" else _MOST
     frame = principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
-    rest = _outside(frame, raw, noise_sd) if space.settings.ordered else frame.rest
-    return replace(frame, rest=rest, clear=above >= least)
-
-
-def _outside(frame: Frame, matrix: Vector, noise_sd: float) -> Vector:
-    """A root (d, d) of the covariance outside of a frame's axes, as far as it is clear.
-
-    Without it, samples of few images would be too smooth for a network to learn edges from.
-    """
+    frame = replace(frame, clear=above >= least)
+    if not space.settings.ordered:
+        return frame
+    # Without what lies outside of the axes, samples of few images are too smooth to learn edges of.
     explained = ((frame.axes * frame.spread) ** 2).sum(axis=1)
-    deviations = np.sqrt(shrinkage.left_variances(matrix, explained, noise_sd))
-    return (np.eye(len(matrix)) - frame.axes @ frame.axes.T) * deviations
+    deviations = np.sqrt(shrinkage.left_variances(raw, explained, noise_sd))
+    return replace(frame, rest=(np.eye(dim) - frame.axes @ frame.axes.T) * deviations)
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class _Sums:
 
     totals: Vector  # (f, d, d), or (f, d)
     sizes: Vector  # (f,) records that each is a sum over, at least 1
-    sd: float  # of the noise in each number, on the diagonal; 0 where it is not reckoned with
+    sd: float  # of the noise in each number, on the diagonal
 
     @property
     def noise(self) -> Vector:
@@ -143,10 +137,10 @@ def covariance_roots(
     if stage is None:
         tied = np.zeros_like(each)
         return Roots(np.diag(frame.spread)[None], tied, np.zeros(1, dtype=np.int64))
-    kind, shrink, class_of = params.covariance, float(params.shrink), each // cells.centres.shape[1]
+    kind, class_of = params.covariance, each // cells.centres.shape[1]
     if not params.matrix:
         squares, sd = dp_estimators.squared_moments(vault, cells, frame.radius, stage)
-        sums = _Sums(squares, np.maximum(clusters.sizes.ravel(), 1.0), sd * shrink)
+        sums = _Sums(squares, np.maximum(clusters.sizes.ravel(), 1.0), sd)
         deviations, directions = _deviations(sums, spherical=kind == "spherical")
         return Roots(deviations, each, directions)
     slot = {"tied": np.zeros_like(each), "class": class_of}.get(kind or "", each)
@@ -155,11 +149,11 @@ def covariance_roots(
     if kind == "tied":
         sizes = np.array([max(units, 1.0)])
     if single and lengths:
-        matrices, directions = _led(vault, cells, sizes, slot, stage, shrink)
+        matrices, directions = _led(vault, cells, sizes, slot, stage)
     else:
         clip = _SHORT * frame.radius if single else frame.radius
         totals, sd = dp_estimators.second_moments(vault, cells, clip, slot, stage)
-        sums = _Sums(totals, sizes, sd * shrink)
+        sums = _Sums(totals, sizes, sd)
         groups = class_of if kind == "full" else np.arange(len(sizes))
         matrices, directions = (
             _cleaned(sums, cells.dim / clip**2)
@@ -170,7 +164,7 @@ def covariance_roots(
 
 
 def _led(
-    vault: Vault, cells: Cells, sizes: Vector, slot: Labels, stage: Stage, shrink: float
+    vault: Vault, cells: Cells, sizes: Vector, slot: Labels, stage: Stage
 ) -> tuple[Vector, Labels]:
     """Covariances (f, d, d) in whitened coordinates, measured along the leading ones.
 
@@ -185,7 +179,7 @@ def _led(
     view = vault.view(lambda rows: rows[:, :lead])
     narrow, clip = Cells(cells.centres[:, :, :lead]), _WIDE * np.sqrt(lead)
     totals, sd = dp_estimators.second_moments(view, narrow, clip, slot, stage)
-    sums = _Sums(totals, sizes, sd * shrink)
+    sums = _Sums(totals, sizes, sd)
     blocks, directions = _cleaned(sums, None)
     prior = _LENGTHS**2
     keep = prior / (prior + sums.noise**2 / lead)

@@ -39,7 +39,6 @@ class SpaceSettings:
 
     total: int  # D, the length of an embedding
     dim: int  # d, the dimensions that statistics are taken in
-    power: float | None  # of the embeddings first, signed; None: by the sign of public ones
     whiten: bool  # by public images
     bound: float | None  # on norms in the space, that is known without looking; None: ask
     images: bool  # are released
@@ -58,7 +57,7 @@ class SpaceSettings:
         total = int(context.shape[0]) if encoder is None else encoder.dim
         if (grid := params.grid(context)) is not None:
             dim = description_length(grid)
-            return cls(total, dim, None, True, _DESCRIPTION_RADIUS * dim**0.5, True, grid)
+            return cls(total, dim, True, _DESCRIPTION_RADIUS * dim**0.5, True, grid)
         public = context.public and bool(params.whiten)
         ordered = public or (encoder is not None and encoder.ordered)
         if components is None and params.matrix and ordered:
@@ -75,9 +74,8 @@ class SpaceSettings:
                 f"a full covariance of {dim} dimensions is more than {_MATRIX_DIM}: give --public "
                 "images and --set components=256, or take --set covariance=diagonal"
             )
-        linear = encoder is not None and not public and params.power in (None, 1)
-        bound = encoder.norm_bound if encoder is not None and linear else None
-        return cls(total, dim, params.power, public, bound, images, ordered=ordered)
+        bound = None if encoder is None or public else encoder.norm_bound
+        return cls(total, dim, public, bound, images, ordered=ordered)
 
     @property
     def selective(self) -> bool:
@@ -105,7 +103,7 @@ class SpaceStages:
             Stage("scale", 1.0),
             Stage("centre", 1.0) if bounded else None,
             None,
-            None if params.clip_radius else Stage("spread", 2.0),
+            Stage("spread", 2.0),
         )
 
 
@@ -188,7 +186,7 @@ def _centre(vault: Vault, settings: SpaceSettings, bound: float, stage: Stage | 
 
 def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leading | GridSpace:
     if not settings.whiten or materials.public is None:
-        return Leading(settings.total, settings.dim, settings.power or 1.0)
+        return Leading(settings.total, settings.dim)
     encoder = materials.encoder
     batches = spread_batches(
         materials.public, _PUBLIC_SAMPLES, materials.progress, "embedding public samples"
@@ -197,7 +195,7 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leadi
     embeddings: NDArray[Any] = np.concatenate(parts)
     if settings.grid is not None:
         return GridSpace.of(embeddings, settings.grid)
-    space = whitening(embeddings, settings.power, settings.dim)
+    space = whitening(embeddings, None, settings.dim)
     return space if settings.images else replace(space, residuals=_OUTSIDE * space.residuals)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.ports import PromptedDecoder
 from understudy.core.types import Shape
@@ -50,44 +49,18 @@ class ClusteringParams:
     normalise: Annotated[
         bool | None, Option("project on the unit sphere about a DP centre; default for embeddings")
     ] = None
-    power: Annotated[
-        float | None,
-        Option(
-            "signed power of the embeddings first; 0.5 if public ones are never negative",
-            least=0.1,  # of less, the way back takes samples beyond any number
-            most=1,
-        ),
-    ] = None
     whiten: Annotated[
         bool | None, Option("whiten the space by public images; default unless an unCLIP decodes")
     ] = None
-    lloyd_steps: Annotated[
-        int, Option("DP Lloyd steps after the votes that choose the first centres", least=0)
-    ] = 2
-    clip_radius: Annotated[
-        float | None,
-        Option(
-            "clip differences to a class's mean here; default: a DP quantile, or 1",
-            least=1e-12,
-            most=10**12,
-        ),
-    ] = None
-    shrink: Annotated[
-        bool, Option("shrink means and covariances by the noise that is known to be in them")
-    ] = True
     conditional: Annotated[
         bool, Option("learn each class by itself; false: one mixture without classes")
     ] = True
     filter: Annotated[
         Filter,
         Option(
-            "of several candidates take those private records vote for: embeddings, images, both"
+            "of several candidates take those most voted for by records: embeddings, images, both"
         ),
     ] = "none"
-    threshold: Annotated[
-        float | None,
-        Option("votes needed, in standard deviations of their noise; default: the most voted"),
-    ] = None
     oversample: Annotated[
         int, Option("candidates drawn for each sample, with a filter", least=1, most=1000)
     ] = 2
@@ -95,18 +68,9 @@ class ClusteringParams:
         Labelling,
         Option("classifier: draw samples of embeddings up to where a DP classifier ends a class"),
     ] = "mixture"
-    labels_share: Annotated[
-        float, Option("part of the budget that trains it, below 1", above=0, most=1)
-    ] = 0.7
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.labels_share == 1:
-            raise ConfigError("labels_share=1 leaves no budget for the mixture: take less, as 0.7")
-        if self.threshold is not None and self.filter == "none":
-            raise ConfigError(
-                "threshold is for filter=embeddings, images or both, and this run has no filter"
-            )
 
     @property
     def matrix(self) -> bool:
@@ -119,7 +83,7 @@ class ClusteringParams:
 
     def grid(self, context: Context) -> Shape | None:
         """Shape of the latents whose descriptions are the space; None: a linear space."""
-        return context.grid if self.power is None and self.components is None else None
+        return context.grid if self.components is None else None
 
     def wide(self, context: Context) -> bool:
         """Whether a classifier says where classes end, and public images what the space is like.

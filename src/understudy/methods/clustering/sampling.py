@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from understudy.core.errors import ConfigError
-from understudy.core.ports import Decoder, LinearDecoder
-from understudy.core.types import Images, Labels, Seeds, SyntheticBatch, Vector
+from understudy.core.ports import LinearDecoder
+from understudy.core.types import Images, Labels, SyntheticBatch, Vector
 from understudy.methods.base import Materials
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.steps.gaussians import Contrast, Mixture, latent_moments
@@ -115,7 +114,8 @@ class Producer:
         Where images are not good enough, other points of their components are drawn.
         """
         labels, materials = self.mixture.labels[components], self.materials
-        if materials.decoder is None:
+        decoder = materials.decoder
+        if decoder is None:
             rng = materials.rng_of(f"{name} {first}")
             return SyntheticBatch(labels, embeddings=self.space.backward(points, rng))
 
@@ -124,24 +124,17 @@ class Producer:
             if number:
                 places = self.mixture.draw(mine, materials.rng_of(f"{name} {first} again {number}"))
             rng = materials.rng_of(f"{name} {first} round {number}")
+            if self._pixels is not None:
+                return self._pixels.images(places, mine, rng)
             seeds = materials.seeds_of(f"{name} round {number} image {image}", first + samples)
-            return self._decoded(places, mine, seeds, rng)
+            return decoder.decode(self.space.backward(places, rng), seeds=seeds)
 
         return SyntheticBatch(labels, images=materials.selected(len(points), draw))
 
     @cached_property
-    def _decoder(self) -> Decoder | LinearPixels:
+    def _pixels(self) -> LinearPixels | None:
+        """How a linear decoder's pixels keep their moments."""
         decoder = self.materials.decoder
-        if decoder is None:
-            raise ConfigError("images need a decoder: this release is of embeddings alone")
-        if isinstance(decoder, LinearDecoder) and self.space.sphere is None:
-            return LinearPixels(decoder, self.space, self.mixture)
-        return decoder
-
-    def _decoded(
-        self, points: Vector, components: Labels, seeds: Seeds, rng: np.random.Generator
-    ) -> Images:
-        decoder = self._decoder
-        if isinstance(decoder, LinearPixels):
-            return decoder.images(points, components, rng)
-        return decoder.decode(self.space.backward(points, rng), seeds=seeds)
+        if not isinstance(decoder, LinearDecoder) or self.space.sphere is not None:
+            return None
+        return LinearPixels(decoder, self.space, self.mixture)

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy
@@ -46,6 +47,7 @@ _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
+_SHARE = 0.7  # of the budget, for the classifier's steps
 _WIDER = 1.5  # than the mixture, in deviations, are samples that show where classes end
 
 _MANY_STEPS = Descent(80, 0.2, 48.0)
@@ -76,9 +78,9 @@ class ClassifierSampler(MixtureSampler):
 
     @cached_property
     def stages(self) -> MixtureStages:
-        """Those of a mixture, and a step of the classifier each, which get `labels_share`."""
-        plan, share, steps = super().stages, self.params.labels_share, self.descent.steps
-        each = math.fsum(stage.weight for stage in stages_of(plan)) * share / (1 - share) / steps
+        """Those of a mixture, and a step of the classifier each."""
+        plan, steps = super().stages, self.descent.steps
+        each = math.fsum(stage.weight for stage in stages_of(plan)) * _SHARE / (1 - _SHARE) / steps
         gradients = (Stage(f"label gradient {step + 1}", each) for step in range(steps))
         return replace(plan, gradients=tuple(gradients))
 
@@ -102,12 +104,8 @@ class ClassifierSampler(MixtureSampler):
         classifier = trained_on_records(materials, whole, self.descent, self.stages.gradients)
         return ClassifiedMixture(space, whole.mixture, whole.size, whole.shares, classifier)
 
-    def batches(
-        self, producer: Producer, fitted: FittedMixture, sizes: Labels
-    ) -> Iterator[SyntheticBatch]:
+    def batches(self, producer: Producer, fitted: Any, sizes: Labels) -> Iterator[SyntheticBatch]:
         """Lines 10 to 13: so many samples of each component, as the classifier labels them."""
-        if not isinstance(fitted, ClassifiedMixture):
-            raise ConfigError("samples are labelled by a classifier, and none was trained")
         materials, labels = producer.materials, fitted.mixture.labels
         for first, part in producer.blocks(sizes, np.random.default_rng(materials.seed)):
             rng = materials.rng_of(f"classified {first}")
@@ -124,10 +122,6 @@ class MixtureSamples:
     def inputs(self, points: Vector) -> Vector:
         """What the classifier reads of points of the space, each by itself: (n, d) to (n, p)."""
         return INPUT_LENGTH * points / self.space.radius
-
-    def shortened(self, points: Vector) -> MixtureSamples:
-        """Where directions are read, with the leading ones of these points shortened."""
-        return self
 
     def of(self, components: Labels, rng: np.random.Generator) -> Embeddings:
         """An embedding of each of these components: (n, D)."""
@@ -246,7 +240,8 @@ def trained_on_records(
     components = np.repeat(np.arange(len(count)), count)
     samples = samples_of(space, mixture)
     points = samples.points(components, materials.rng_of("label classifier"))
-    samples = samples.shortened(points)
+    if isinstance(samples, RectifiedSamples):
+        samples = samples.shortened(points)
     inputs = samples.inputs(points)
     rows = np.column_stack([inputs, np.ones(len(inputs))])
     truth = np.eye(space.classes)[mixture.labels[components]]

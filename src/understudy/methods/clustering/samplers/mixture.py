@@ -19,13 +19,13 @@ from understudy.methods.base import (
     Expectation,
     Materials,
     NoiseOfStage,
-    stages_of,
 )
 from understudy.methods.clustering.capacity import (
+    SIZES,
     Carried,
     Shares,
-    capacity,
     mixture_expectations,
+    own_directions,
 )
 from understudy.methods.clustering.covariance import Roots, covariance_roots, within_class_frame
 from understudy.methods.clustering.embedding_space import (
@@ -36,13 +36,21 @@ from understudy.methods.clustering.embedding_space import (
 )
 from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.methods.clustering.sampling import Producer
-from understudy.methods.clustering.vote_filter import FilterStages, check_filter, filtered
-from understudy.methods.dp_estimators import Clusters, ClusterStages, KMeansStages
+from understudy.methods.clustering.vote_filter import FilterStages, filtered
+from understudy.methods.dp_estimators import (
+    Clusters,
+    ClusterStages,
+    KMeansStages,
+    least_cluster,
+)
 from understudy.privacy.accounting import MAX_SIZE
 from understudy.privacy.cells import Cells
 from understudy.steps import shrinkage
 from understudy.steps.gaussians import Mixture
+from understudy.steps.shrinkage import CLEAR_DEVIATIONS, chance_ratio
 from understudy.steps.space import Frame
+
+_IMAGE_AXES = 16  # reckoned with in a plan, where noise decides how many are kept
 
 _WEIGHTS = (20.0, 50.0, 28.0)
 """Of means, of the covariance within classes and of one for each class."""
@@ -100,7 +108,7 @@ class MixtureSampler:
         means, common, own = _WEIGHTS if self.settings.grid is None else _GRID_WEIGHTS
         several, separate = (params.clusters or 1) > 1, params.covariance != "tied"
         if several:
-            kmeans = KMeansStages.of(params.lloyd_steps, 4.0, 8.0)
+            kmeans = KMeansStages.of(2, 4.0, 8.0)
             clusters = ClusterStages(kmeans, Stage("cluster means", 10.0))
             means, common, own = 12.0, 16.0 if params.matrix else 4.0, 40.0
         elif not separate:
@@ -119,8 +127,12 @@ class MixtureSampler:
 
     def check(self) -> None:
         """Refuse what cannot give the samples that are asked for, before anything is charged."""
-        check_filter(self.stages.votes, self.params, self.context, stages_of(self.stages))
         params, dim = self.params, self.settings.dim
+        if self.stages.votes.images is not None and self.context.decoder is None:
+            raise ConfigError(
+                "a filter of images needs a decoder, and this release is of embeddings alone: take "
+                "filter=embeddings"
+            )
         classes = params.class_count(self.context)
         several = {"class": classes, "full": classes * (params.clusters or 1)}
         matrices = several.get(params.covariance or "", 1)
@@ -156,7 +168,6 @@ class MixtureSampler:
             params.clusters or 1,
             stages.clusters,
             np.random.default_rng(materials.seed),
-            shrink=params.shrink,
         )
         # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
         lengths = space.settings.grid is not None
@@ -184,9 +195,7 @@ class MixtureSampler:
         origin = space.centre if ordered else None
         means, noise = released.means, released.variances
         common = shrinkage.common_mean(means, noise, origin)
-        if self.params.shrink:
-            means = shrinkage.shrink_to_common(means, noise, origin)
-        return means, common
+        return shrinkage.shrink_to_common(means, noise, origin), common
 
     def draw(self, materials: Materials, fitted: FittedMixture) -> Release:
         """Lines 9 to 17."""
@@ -195,7 +204,9 @@ class MixtureSampler:
         count = materials.count or max(1, round(fitted.size))
         facts: dict[str, Any] = {"noisy_rows": round(fitted.size), "gaussians": len(mixture.means)}
         if self.stages.votes:
-            batches, votes = filtered(producer, count, fitted.size, self.params, self.stages.votes)
+            batches, votes = filtered(
+                producer, count, fitted.size, self.params.oversample, self.stages.votes
+            )
             facts |= votes
         else:
             sizes = mixture.allot(count)
@@ -224,7 +235,25 @@ class MixtureSampler:
 
     def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
         """What classes of several sizes can carry under the noise of a plan."""
-        return capacity(self.params, self.settings, self.stages, noise)
+        params, settings, stages, dim = self.params, self.settings, self.stages, self.settings.dim
+        axes = min(dim, _IMAGE_AXES) if settings.selective and params.matrix else dim
+        ordered = settings.selective and settings.ordered
+        numbers, deviations = (min(dim, 8), CLEAR_DEVIATIONS) if ordered else (dim, 1.0)
+        # sqrt(d chance_ratio(d, k)) noise / n <= 1 / 2, in units of the clipping radius
+        mean_size = 2 * np.sqrt(numbers * chance_ratio(numbers, deviations)) * noise(stages.means)
+        cluster_size, size_sd = np.inf, noise(stages.class_sizes)
+        if stages.clusters is not None:
+            cluster_size = least_cluster(noise(stages.clusters.means), axes)
+        own = None if params.covariance == "tied" else stages.cluster_covariances
+        table = []
+        for size in SIZES:
+            clusters, directions = int(np.clip(size // cluster_size, 1, params.clusters or 1)), 0
+            if own is not None:
+                directions = own_directions(size / noise(own), axes, diagonal=not params.matrix)
+            capped = directions == axes < dim
+            mean = bool(size >= mean_size)
+            table.append(Carried(size, size_sd, mean, clusters, directions, capped))
+        return tuple(table)
 
     def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
         """What to expect of a release of so many units."""

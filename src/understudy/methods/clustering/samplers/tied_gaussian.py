@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -64,26 +64,14 @@ _MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finishe
 class TiedGaussianStages:
     """The releases, in their order, with their shares of the budget."""
 
-    class_sizes: Stage  # how many records each class has
-    units: Stage | None  # how many units there are, where one may be of several classes
-    centre: Stage  # the mean of all records
-    block_sizes: Stage  # how much records vary in each block of numbers
-    distances: Stage  # how far the records of each class are from the centre
-    means: Stage  # the mean of each class
-    widths: Stage  # how far the records of each class are from its mean, in each block
-    covariance: Stage  # the covariance within classes
-
-
-TIED_STAGES = TiedGaussianStages(
-    Stage("class sizes", 4.0),
-    None,
-    Stage("centre", 5.0),
-    Stage("block sizes", 4.0),
-    Stage("distances of classes", 2.0),
-    Stage("means", 54.0),
-    Stage("widths of classes", 4.0),
-    Stage("covariance", 27.0),
-)
+    class_sizes: Stage = Stage("class sizes", 4.0)  # how many records each class has
+    units: Stage | None = None  # how many units there are, where one may be of several classes
+    centre: Stage = Stage("centre", 5.0)  # the mean of all records
+    block_sizes: Stage = Stage("block sizes", 4.0)  # how much records vary in each block of numbers
+    distances: Stage = Stage("distances of classes", 2.0)  # of the records, to the centre
+    means: Stage = Stage("means", 54.0)  # the mean of each class
+    widths: Stage = Stage("widths of classes", 4.0)  # distances to the class's mean, in each block
+    covariance: Stage = Stage("covariance", 27.0)  # the covariance within classes
 
 
 def unexplained_part(dim: int) -> float:
@@ -365,7 +353,7 @@ class TiedGaussianSampler:
     def stages(self) -> TiedGaussianStages:
         """The releases; where units may be of several classes, these are counted as well."""
         units = dp_estimators.units_stage(self.context, len(self.context.classes), 4.0)
-        return replace(TIED_STAGES, units=units)
+        return TiedGaussianStages(units=units)
 
     @property
     def reason(self) -> str:
@@ -427,8 +415,8 @@ class TiedGaussianSampler:
             rng = materials.rng_of(f"samples {first} round {number}")
             return gaussian.draw(labels[first : first + _DECODED], rng)
 
-        def draw(first: int, these: Labels, rows: Labels, number: int, image: int) -> Images:
-            samples = these[rows]
+        def draw(first: int, start: int, rows: Labels, number: int, image: int) -> Images:
+            samples = start + rows
             points, widths = points_of(first, number)
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
             return self.decoder.match(
@@ -441,11 +429,11 @@ class TiedGaussianSampler:
             )
 
         for first in range(0, len(labels), _DECODED):
-            part = labels[first : first + _DECODED]
-            for start in range(0, len(part), _MATCHED):
-                these = np.arange(start, min(start + _MATCHED, len(part)))
-                images = materials.selected(len(these), partial(draw, first, these))
-                yield SyntheticBatch(part[these], images=images)
+            block = labels[first : first + _DECODED]
+            for start in range(0, len(block), _MATCHED):
+                part = block[start : start + _MATCHED]
+                images = materials.selected(len(part), partial(draw, first, start))
+                yield SyntheticBatch(part, images=images)
 
     def carried(self, noise: NoiseOfStage) -> tuple[capacity.Carried, ...]:
         """What classes of several sizes can carry, each among others of its size."""
@@ -460,10 +448,8 @@ class TiedGaussianSampler:
         """What to expect of a release of so many units."""
         classes, mu = len(self.context.classes), self.context.mu
         dim, size = dimensions(mu, units.total, units.of_class), units.of_class
-        rules = [
+        return (
+            *capacity.few_units(size, mu, classifies=classes > 1),
             capacity.detail_of_numbers(dim, MOST_DIM),
             capacity.difference_of_classes(dim, noise(self.stages.means), size),
-        ]
-        if size * mu < capacity.LEAST_DECODED:
-            rules.insert(0, capacity.few_units(size, mu, classifies=classes > 1))
-        return tuple(rules)
+        )
