@@ -29,13 +29,13 @@ from PIL import Image
 from scipy.spatial.distance import cdist
 
 from benchmarks import rival_selections
-from benchmarks.perceptual import looks_among
-from benchmarks.tables import CACHE, DATA, Table, percent
-from understudy.backends.arrays import to_uint8
-from understudy.backends.diffusion.anti_memorisation import (
+from benchmarks.anti_memorisation import (
     AntiMemorisationGenerator,
     AntiMemorisationOptions,
 )
+from benchmarks.perceptual import looks_among
+from benchmarks.tables import CACHE, DATA, Table, percent
+from understudy.backends.arrays import to_uint8
 from understudy.backends.diffusion.autoencoders import pixels_of
 from understudy.backends.diffusion.loading import rebuilt
 from understudy.backends.registry import load_encoder, load_model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from understudy.backends.diffusion.loading import (
     loading,
     read_network,
     read_pipeline,
-    rebuilt,
     run_quietly,
     split_revision,
     text_pipeline,
@@ -185,20 +183,6 @@ class Pipelines:
         channels_last(network)
         if self._options.compile:
             network.compile()
-
-    def with_networks(self, change: Callable[[Any], Any]) -> Pipelines:
-        """The same task pipelines over changed denoising networks; these stay as they are."""
-        self._complete()
-        twin = copy.copy(self)
-        networks = [self.network, self._inpainter, *(one.unet for one in self._by_task.values())]
-        known = {id(one): change(one) for one in networks if one is not None}
-        twin.network = known[id(self.network)]
-        twin._inpainter = None if self._inpainter is None else known[id(self._inpainter)]
-        twin._by_task = {
-            task: rebuilt(pipeline, unet=known[id(pipeline.unet)])
-            for task, pipeline in self._by_task.items()
-        }
-        return twin
 
     @property
     def encoder_of_prompts(self) -> Any:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-import diffusers
 import torch
 from torch.nn import functional
 
-from understudy.backends.arrays import index_slices, require_images
+from understudy.backends.arrays import index_slices
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.generators import DiffusionGenerator
+from understudy.backends.diffusion.loading import rebuilt
 from understudy.backends.diffusion.networks import shallow_copy
-from understudy.core.errors import BackendError
+from understudy.backends.diffusion.pipelines import Pipelines
 from understudy.core.types import Images
 
 _LEAST_SHARE = 1e-6  # of signal or of noise in a latent: none is divided by
 _LEAST_ANGLE = 1e-3  # radians; nearer than that, rounding says which way is out
-_PREDICTIONS = ("epsilon", "v_prediction", "sample")
 _SAME = 1 - 1e-6  # the cosine of two latents of one image
 
 
@@ -42,19 +42,6 @@ class AntiMemorisationOptions:
     scale: float = 1.0
     threshold: float = 0.3
     early_threshold: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale >= 0):
-            raise BackendError(
-                f"scale of anti-memorisation guidance must be 0 or more, found {self.scale}"
-            )
-        for key in ("threshold", "early_threshold"):
-            value = getattr(self, key)
-            if not value < 1:
-                raise BackendError(
-                    f"{key} of anti-memorisation guidance must be below 1, which is the "
-                    f"similarity of an image to itself, found {value}"
-                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +190,6 @@ class AntiMemorisationGenerator(DiffusionGenerator):
         name = f"{generator.name} (guided away from {len(images)} images)"
         super().__init__(pipelines, generator._options, name=name, licence=generator.licence)
         self.vocabulary = generator.vocabulary
-        self._check_model()
-        require_images(images, self.shape, self.name)
-        if not len(images):
-            raise BackendError(f"{self.name} is guided away from one image or more, found none")
         given = GivenLatents(self._latents(images))
         network = pipelines.network
         distilled = network.config.get("time_cond_proj_dim") is not None  # it hears its guidance
@@ -214,29 +197,7 @@ class AntiMemorisationGenerator(DiffusionGenerator):
         scheduler = pipelines.encoder_of_prompts.scheduler
         hook = DissimilarityHook(given, options, scheduler, guidance)
         if options.scale > 0:
-            self._pipelines = pipelines.with_networks(lambda each: _hooked(each, hook))
-
-    def _check_model(self) -> None:
-        pipelines = self._pipelines
-        network, vae = pipelines.network, pipelines.vae
-        kind = type(pipelines.encoder_of_prompts).__name__
-        known = isinstance(network, diffusers.UNet2DConditionModel) and vae is not None
-        if not known or network.config["out_channels"] != vae.config["latent_channels"]:
-            raise BackendError(
-                f"{self.name}: anti-memorisation guidance is for latent diffusion by a U-Net, such "
-                f"as Stable Diffusion and the studio, not for a {kind}"
-            )
-        scheduler = pipelines.encoder_of_prompts.scheduler
-        prediction = scheduler.config.get("prediction_type", "epsilon")
-        if not hasattr(scheduler, "alphas_cumprod") or prediction not in _PREDICTIONS:
-            raise BackendError(
-                f"{self.name}: its {type(scheduler).__name__} (prediction {prediction}) does not "
-                "say how much noise a step has; say scheduler=DDIM or DPMSolverMultistep"
-            )
-        if self._options.offload:
-            raise BackendError(
-                f"{self.name}: a model that is guided cannot be offloaded: leave offload out"
-            )
+            self._pipelines = _guided(pipelines, hook)
 
     @torch.no_grad()
     def _latents(self, images: Images) -> torch.Tensor:
@@ -256,4 +217,18 @@ def _hooked(network: Any, hook: DissimilarityHook) -> Any:
     for table in [key for key in vars(twin) if key.startswith("_forward_hooks")]:
         setattr(twin, table, OrderedDict(getattr(network, table)))
     twin.register_forward_hook(hook, with_kwargs=True)
+    return twin
+
+
+def _guided(pipelines: Pipelines, hook: DissimilarityHook) -> Pipelines:
+    """The same task pipelines over networks with the hook; these stay as they are."""
+    pipelines._complete()
+    twin = copy.copy(pipelines)
+    networks = [pipelines.network, *(one.unet for one in pipelines._by_task.values())]
+    hooked = {id(one): _hooked(one, hook) for one in networks}
+    twin.network = hooked[id(pipelines.network)]
+    twin._by_task = {
+        task: rebuilt(pipeline, unet=hooked[id(pipeline.unet)])
+        for task, pipeline in pipelines._by_task.items()
+    }
     return twin
