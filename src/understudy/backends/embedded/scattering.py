@@ -23,7 +23,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.backends.arrays import OPPONENT, require_images, with_channels
+from understudy.backends.arrays import OPPONENT, require_images
 from understudy.backends.embedded.wavelets import Bank, bank
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
@@ -56,7 +56,7 @@ def circular_basis(size: int) -> tuple[Vector, Vector]:
     return rows, turns / max(1, size // 2)
 
 
-def path_basis(octaves: int, angles: int, order: int) -> tuple[Vector, Vector]:
+def path_basis(octaves: int, angles: int) -> tuple[Vector, Vector]:
     """The Fourier series over angles, for the paths in the encoder's order.
 
     A second-order path has two angles; the second is taken relative to the first, since what
@@ -72,7 +72,7 @@ def path_basis(octaves: int, angles: int, order: int) -> tuple[Vector, Vector]:
     two = np.kron(angle_basis, angle_basis) @ turned
     blocks, frequencies = [np.eye(1)], [np.zeros(1)]
     for octave in range(octaves):
-        coarser = octaves - 1 - octave if order == 2 else 0
+        coarser = octaves - 1 - octave
         blocks += [angle_basis, *[two] * coarser]
         frequencies += [frequency, *[np.add.outer(frequency, frequency).ravel()] * coarser]
     basis = np.zeros((sum(map(len, blocks)),) * 2)
@@ -107,21 +107,17 @@ class ScatteringOptions:
     Attributes:
         J: Octaves, 1 to 4: averages reach over 2^J pixels, and there is one position every 2^J.
         L: Angles, 2 to 16.
-        order: 1 for S0 and S1, 2 for S2 as well.
         log: Gain a of the compression sign(s) log(1 + a |s|) / a of every output, which keeps all
             bounds; 0 for none. 10 suits linear models.
-        padding: ``zero`` or ``symmetric`` (mirrored by 2^J pixels) around the image.
-        colour: ``rgb`` channel by channel, ``opponent`` (luminance and two opponents), or ``grey``.
+        colour: ``rgb`` channel by channel, or ``opponent`` (luminance and two opponents).
         coefficients: How many numbers to keep of the outputs' orthonormal spectrum over positions
             and angles, lowest frequencies first; None keeps the outputs themselves.
     """
 
     J: Annotated[int, Option("", least=1, most=4)] = 2
     L: Annotated[int, Option("", least=2, most=16)] = 8
-    order: Annotated[int, Option("", least=1, most=2)] = 2
     log: Annotated[float, Option("", least=0)] = 0.0
-    padding: Literal["zero", "symmetric"] = "zero"
-    colour: Literal["rgb", "opponent", "grey"] = "rgb"
+    colour: Literal["rgb", "opponent"] = "rgb"
     coefficients: Annotated[int | None, Option("", least=1)] = None
 
 
@@ -165,7 +161,7 @@ class _Spectrum:
     def __init__(
         self, length: int, channels: int, positions: tuple[int, int], options: ScatteringOptions
     ) -> None:
-        basis, frequency = path_basis(options.J, options.L, options.order)
+        basis, frequency = path_basis(options.J, options.L)
         self._paths, self._rows, self._columns = (
             torch.from_numpy(matrix.astype(np.float32))[:, :, None, None]
             for matrix in (basis, *map(cosine_basis, positions))
@@ -187,7 +183,7 @@ class ScatteringEncoder:
     """Images to scattering coefficients, ordered by channel, path, row and column.
 
     Attributes:
-        norm_bound: Norm of the padded all-white image, which no image's norm exceeds.
+        norm_bound: Norm of the all-white image, which no image's norm exceeds.
         ordered: Whether ``coefficients`` is given: lowest frequencies first.
     """
 
@@ -205,24 +201,18 @@ class ScatteringEncoder:
         self.ordered = options.coefficients is not None
         self._options = options
         self._threads = SingleThreads()
-        self._margin = step if options.padding == "symmetric" else 0
-        self._channels = 1 if options.colour == "grey" else channels
-        padded = (height + 2 * self._margin, width + 2 * self._margin)
+        self._channels = channels
         self._layers = [
-            _Layer(bank(options.J - j, options.L, -(-max(padded) // 2**j)))
+            _Layer(bank(options.J - j, options.L, -(-max(height, width) // 2**j)))
             for j in range(options.J)
         ]
-        self._kept = (-(-height // step), -(-width // step))
-        total = self._channels * path_count(options) * self._kept[0] * self._kept[1]
+        positions = (-(-height // step), -(-width // step))
+        total = channels * path_count(options) * positions[0] * positions[1]
         self.dim = min(options.coefficients or total, total)
         self._spectrum = (
-            _Spectrum(self.dim, self._channels, self._kept, options)
-            if options.coefficients
-            else None
+            _Spectrum(self.dim, channels, positions, options) if options.coefficients else None
         )
-        self.norm_bound: float | None = float(
-            np.sqrt(padded[0] * padded[1] * self._channels) * _ROUNDING
-        )
+        self.norm_bound: float | None = float(np.sqrt(height * width * channels) * _ROUNDING)
 
     def encode(self, images: Images) -> Embeddings:
         """(n, height, width, channels) uint8 to (n, d) float32."""
@@ -243,12 +233,8 @@ class ScatteringEncoder:
         return out
 
     def _maps(self, images: Images) -> NDArray[np.float32]:
-        """(n, h, w, c) uint8 to (n * channels, padded h, padded w) float32 in [0, 1]."""
-        pixels = with_channels(images, 1) if self._options.colour == "grey" else images
-        if self._margin:
-            edge = (self._margin, self._margin)
-            pixels = np.pad(pixels, ((0, 0), edge, edge, (0, 0)), mode="symmetric")
-        maps = pixels.astype(np.float32) / np.float32(255)
+        """(n, h, w, c) uint8 to (n * channels, h, w) float32 in [0, 1]."""
+        maps = images.astype(np.float32) / np.float32(255)
         if self._options.colour == "opponent" and self._channels == 3:
             maps = maps @ OPPONENT.T.astype(np.float32)
         maps = np.moveaxis(maps, 3, 1)
@@ -261,16 +247,12 @@ class ScatteringEncoder:
         for octave, layer in enumerate(self._layers):
             fine = first.modulus(maps, octave)
             outputs.append(layer.average(fine))
-            if self._options.order == 1:
-                continue
             flat = fine.flatten(0, 1)
             for coarser in range(octave + 1, self._options.J):
                 second = layer.modulus(flat, coarser - octave)
                 second = second.reshape(len(maps), -1, *second.shape[2:])
                 outputs.append(self._layers[coarser].average(second))
-        paths = torch.cat(outputs, dim=1)
-        skip = self._margin // 2**self._options.J
-        return paths[:, :, skip : skip + self._kept[0], skip : skip + self._kept[1]]
+        return torch.cat(outputs, dim=1)
 
     def _compressed(self, paths: Tensor) -> Tensor:
         gain = self._options.log
@@ -302,8 +284,7 @@ class SingleThreads:
 def path_count(options: ScatteringOptions) -> int:
     """Paths of one channel: 1 + J L, and L^2 J (J - 1) / 2 more of the second order."""
     octaves, angles = options.J, options.L
-    second = angles**2 * octaves * (octaves - 1) // 2 if options.order == 2 else 0
-    return 1 + octaves * angles + second
+    return 1 + octaves * angles + angles**2 * octaves * (octaves - 1) // 2
 
 
 def scattering_encoder(shape: Shape, options: Mapping[str, Any]) -> ScatteringEncoder:
