@@ -310,12 +310,7 @@ def without_duplicates(distances: Vector, count: int) -> NDArray[np.int64]:
     Args:
         distances: (n, n) of all pairs, by any measure.
         count: How many are to be left.
-
-    Raises:
-        ConfigError: More than there are.
     """
-    if count > len(distances):
-        raise ConfigError(f"{count} of {len(distances)} images cannot be left: ask for fewer")
     first, second = np.triu_indices(len(distances), 1)
     present = np.ones(len(distances), dtype=np.bool_)
     surplus = len(distances) - count
@@ -337,15 +332,8 @@ def masked(images: Images, blocks: int, seed: int = 0) -> Images:
         images: (n, height, width, channels) uint8, 8 x 8 pixels or more.
         blocks: From 0 to 64.
         seed: Of the choice.
-
-    Raises:
-        ConfigError: Not so many blocks, or images too small for the grid.
     """
-    if not 0 <= blocks <= _BLOCKS**2:
-        raise ConfigError(f"a grid of 8 x 8 has 0 to 64 blocks to mask, found {blocks}")
     height, width = images.shape[1:3]
-    if min(height, width) < _BLOCKS:
-        raise ConfigError(f"images of {height} x {width} pixels have no 8 x 8 blocks")
     rng = np.random.default_rng(seed)
     order = rng.random((len(images), _BLOCKS**2)).argsort(axis=1)
     black = (order < blocks).reshape(len(images), _BLOCKS, _BLOCKS)

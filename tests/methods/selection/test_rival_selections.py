@@ -138,14 +138,12 @@ def test_a_trained_attack_finds_what_a_model_learnt_by_heart(facts: SelectionFac
     assert (kept < 30).mean() < (BASELINES["random"](known) < 30).mean()
 
 
-def test_low_loss_leaves_mislabelled_candidates_out(facts: SelectionFacts) -> None:
+@pytest.mark.parametrize(("name", "worst"), [("low loss", 1), ("oracle", 0)])
+def test_low_loss_takes_nothing_mislabelled_and_the_oracle_what_does_no_harm(
+    facts: SelectionFacts, name: str, worst: int
+) -> None:
     assert facts.severity is not None
-    assert (facts.severity[BASELINES["low loss"](facts)] < 2).all()
-
-
-def test_the_oracle_takes_what_does_no_harm(facts: SelectionFacts) -> None:
-    assert facts.severity is not None
-    assert (facts.severity[BASELINES["oracle"](facts)] == 0).all()
+    assert facts.severity[BASELINES[name](facts)].max() == worst
 
 
 def test_the_oracle_needs_the_truth(facts: SelectionFacts) -> None:
@@ -187,11 +185,6 @@ def test_of_each_most_similar_pair_the_later_image_goes() -> None:
     assert without_duplicates(distances, 0).tolist() == []
 
 
-def test_more_than_there_are_cannot_be_left() -> None:
-    with pytest.raises(ConfigError, match="6 of 5"):
-        without_duplicates(np.zeros((5, 5)), 6)
-
-
 def test_masking_blackens_so_many_blocks_of_each_image() -> None:
     images = np.full((3, 16, 24, 3), 200, np.uint8)
     result = masked(images, 20, seed=1)
@@ -201,12 +194,6 @@ def test_masking_blackens_so_many_blocks_of_each_image() -> None:
     assert not np.array_equal(result[0], result[1])
     assert (masked(images, 64) == 0).all()
     assert np.array_equal(masked(images, 0), images)
-
-
-@pytest.mark.parametrize(("shape", "blocks"), [((1, 16, 16, 3), 65), ((1, 4, 4, 3), 2)])
-def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...], blocks: int) -> None:
-    with pytest.raises(ConfigError, match="8 x 8"):
-        masked(np.zeros(shape, np.uint8), blocks)
 
 
 def test_noise_on_class_embeddings_has_the_deviation_asked_for() -> None:

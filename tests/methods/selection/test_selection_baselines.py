@@ -72,7 +72,3 @@ def test_the_command_judges_a_release_of_every_baseline(
         assert 0 <= area <= 100
         assert distance > 0.5
         assert looks > 0.1
-
-
-pytest.importorskip("transformers")
-pytest.importorskip("diffusers")
