@@ -165,7 +165,7 @@ def _plan(params: AlignmentParams, context: Context) -> AlignmentStages:
     return AlignmentStages(
         radius=Stage("clip radius", 1.0) if _measures_radius(params, context) else None,
         gap=Stage("gap", 10.0),
-        kmeans=KMeansStages.of(1, 3.0, 3.0) if matched else None,
+        kmeans=KMeansStages.of(1, votes=3.0, lloyd=3.0) if matched else None,
         cluster_gaps=Stage("cluster gaps", 5.0) if several else None,
     )
 

@@ -99,12 +99,8 @@ class SpaceStages:
         if params.normalise:
             scale = None if bounded else Stage("scale", 1.0)
             return cls(scale, Stage("centre", 2.0), Stage("radii", 1.0), None)
-        return cls(
-            Stage("scale", 1.0),
-            Stage("centre", 1.0) if bounded else None,
-            None,
-            Stage("spread", 2.0),
-        )
+        centre = Stage("centre", 1.0) if bounded else None
+        return cls(Stage("scale", 1.0), centre, None, Stage("spread", 2.0))
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class MixtureSampler:
         means, common, own = _WEIGHTS if self.settings.grid is None else _GRID_WEIGHTS
         several, separate = (params.clusters or 1) > 1, params.covariance != "tied"
         if several:
-            kmeans = KMeansStages.of(2, 4.0, 8.0)
+            kmeans = KMeansStages.of(2, votes=4.0, lloyd=8.0)
             clusters = ClusterStages(kmeans, Stage("cluster means", 10.0))
             means, common, own = 12.0, 16.0 if params.matrix else 4.0, 40.0
         elif not separate:
@@ -238,6 +238,7 @@ class MixtureSampler:
         params, settings, stages, dim = self.params, self.settings, self.stages, self.settings.dim
         axes = min(dim, _IMAGE_AXES) if settings.selective and params.matrix else dim
         ordered = settings.selective and settings.ordered
+        # Numbers in order are shrunk in blocks, of which the first, the most important, has 8.
         numbers, deviations = (min(dim, 8), CLEAR_DEVIATIONS) if ordered else (dim, 1.0)
         # sqrt(d chance_ratio(d, k)) noise / n <= 1 / 2, in units of the clipping radius
         mean_size = 2 * np.sqrt(numbers * chance_ratio(numbers, deviations)) * noise(stages.means)
@@ -247,7 +248,8 @@ class MixtureSampler:
         own = None if params.covariance == "tied" else stages.cluster_covariances
         table = []
         for size in SIZES:
-            clusters, directions = int(np.clip(size // cluster_size, 1, params.clusters or 1)), 0
+            clusters = int(np.clip(size // cluster_size, 1, params.clusters or 1))
+            directions = 0
             if own is not None:
                 directions = own_directions(size / noise(own), axes, diagonal=not params.matrix)
             capped = directions == axes < dim
