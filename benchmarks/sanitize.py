@@ -21,11 +21,14 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.tables import CACHE, Table
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_encoder, load_model
 from understudy.core.ports import Segmenter, TextEncoder
 from understudy.core.types import Images, Maps, Masks
 from understudy.device.parcel import drawn_item
+from understudy.engine.local import LocalEngine
 from understudy.methods.sanitize.background import Backgrounds, HoleSettings, backgrounds
+from understudy.methods.sanitize.noisy_maps import MAP_STAGE, cell_means, noisy_mean_map
 from understudy.methods.sanitize.sanitizers import (
     BoxSanitizer,
     EdgesSanitizer,
@@ -55,8 +58,14 @@ from understudy.metrics.semantic import prompt_similarity
 from understudy.playhouse import DrawnImage, Home, World
 from understudy.playhouse.dog import DOG_KEYPOINTS
 from understudy.playhouse.picture import DOG
+from understudy.privacy.account import Account
+from understudy.privacy.budget import Budget
+from understudy.privacy.budget_plan import Plan
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import PrivateVault
 
-PARTS = ("hidden", "attacks", "information")
+PARTS = ("hidden", "attacks", "information", "maps")
 HOMES, EACH, FEW = 40, 10, 5
 MARKER = np.array((255, 0, 255), dtype=np.uint8)
 HOLES = HoleSettings()
@@ -538,6 +547,46 @@ def _changed(pixels: torch.Tensor) -> torch.Tensor:
     )
 
 
+def maps(homes: int, sheets: Path | None) -> None:
+    """L1 under differential privacy: the noisy mean of a home's dog edges."""
+    table = Table(
+        "Noisy mean of the edges of one home's dog, 8 x 8 cells, delta 1e-5",
+        ("references", "epsilon", "noise / largest mean", "correlation with the true mean"),
+    )
+    home = Home(0)
+    for count in (10, 100, 1000):
+        drawn = [home.draw(day) for day in range(count)]
+        photos = np.stack([one.image for one in drawn])
+        alone = np.where(
+            np.stack([one.segments == DOG for one in drawn])[..., None], photos, np.uint8(127)
+        )
+        for epsilon in (1.0, 8.0):
+            mean, noisy, noise = _noisy_map(alone, epsilon)
+            fit = np.corrcoef(mean.ravel(), noisy.ravel())[0, 1]
+            table.row(str(count), f"{epsilon:g}", f"{noise / mean.max():.2f}", f"{fit:.2f}")
+
+
+def _noisy_map(alone: Images, epsilon: float) -> tuple[NDArray, NDArray, float]:
+    import tempfile
+
+    def edges_of(images: Images) -> Images:
+        dog = (images != 127).any(axis=3)
+        return image_of(EdgesSanitizer(), PhotoPart(images, dog, "dog"))
+
+    source = InMemorySource(
+        f"dogs-{len(alone)}", "images", ("all",), alone, np.zeros(len(alone), dtype=np.int64)
+    )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "cache").mkdir()
+        with Ledger(str(folder / "ledger.db")) as ledger:
+            plan = Plan.of(Budget(epsilon, 1e-5), {MAP_STAGE.name: MAP_STAGE.weight})
+            account = Account(ledger, ledger.register(source).id, Unit(), plan, folder / "stages")
+            vault = PrivateVault(source, account, LocalEngine(1), folder / "cache")
+            result = noisy_mean_map(vault, edges_of)
+    return cell_means(edges_of(alone), 8).mean(axis=0), result.mean, result.noise_sd
+
+
 def _sheet(one: Street, result: Backgrounds, file: Path) -> None:
     """Three homes: the photo, what is hidden, the background, its edges, box, edges, segment."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -580,4 +629,5 @@ PART_FUNCTIONS: Mapping[str, Callable[[int, Path | None], None]] = {
     "hidden": hidden,
     "attacks": attacks,
     "information": information,
+    "maps": maps,
 }

@@ -1,7 +1,7 @@
 """Sanitizers: what of an object or of the background leaves the device, and at which level.
 
 SpinML, section 3.2: L0 sends text alone, L1 a feature (edges, a pose, a box), L2 the segment;
-section 5.5: the segment with noise. Not one of them is differentially private.
+section 5.5: the segment with noise. Not one of them is differentially private; `noisy_maps` is.
 Other packages add theirs by entry points of the group ``understudy.sanitizers``.
 """
 
