@@ -110,6 +110,33 @@ def test_cluster_shares_follow_counts_that_stand_out_of_the_noise():
     np.testing.assert_allclose(arithmetic.cluster_shares(counts, 1e4, synthetic)[0], [0.5, 0.5])
 
 
+def test_variance_factors_are_the_ratio_or_one():
+    truth = np.array([[2.0, 2.0, 0.5, 1.0]])
+    synthetic, weights = np.full((1, 4), 3.0), np.ones(4)
+    private = truth * synthetic
+    sure = arithmetic.variance_factors(private, np.array([1e-6]), synthetic, weights)
+    np.testing.assert_allclose(sure, truth, rtol=1e-3)
+    unsure = arithmetic.variance_factors(private, np.array([1e3]), synthetic, weights)
+    np.testing.assert_allclose(unsure, 1.0)
+    far = arithmetic.variance_factors(1e3 * private, np.array([1e-6]), synthetic, weights)
+    assert far.max() == 4.0
+
+
+def test_stretching_changes_the_variances_asked_for_and_no_other():
+    axes = axes_of(6)[:, :2]
+    labels = np.arange(900) % 3
+    rows = RNG.normal(size=(900, 6)).astype(np.float32) + labels[:, None]
+    means = arithmetic.means_by_group(rows, labels, 3)
+    factors = np.array([[4.0, 1.0], [1.0, 1.0], [0.25, 2.0]])
+    found = arithmetic.stretch(rows, labels, means, axes, factors)
+    for label in range(3):
+        before, after = ((x[labels == label] - means[label]) for x in (rows, found))
+        ratio = (after @ axes).var(axis=0) / (before @ axes).var(axis=0)
+        np.testing.assert_allclose(ratio, factors[label], rtol=1e-3)
+        outside = np.eye(6) - axes @ axes.T
+        np.testing.assert_allclose(after @ outside, before @ outside, atol=1e-4)
+
+
 # Spectral clustering finds what k-means cannot, and agrees with scikit-learn's
 
 
