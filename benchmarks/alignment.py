@@ -327,6 +327,7 @@ def settings(asked: Asked) -> None:
         {},
         {"shrink": False},
         {"clip_norm": 1.0, "shrink": False},
+        {"second_moment": True},
         {"clusters": 5},
         {"clusters": 5, "partition": "matched"},
         {"sphere": False},

@@ -40,7 +40,7 @@ class TestClusteringOfImages(ImageMethodSuite):
 
 class TestAlignment(MethodSuite):
     name = "alignment"
-    settings = {"clusters": 2, "partition": "matched"}  # noqa: RUF012
+    settings = {"clusters": 2, "partition": "matched", "second_moment": True}  # noqa: RUF012
 
     def options(self, folder: Path) -> dict[str, Any]:
         return {"base": str(write_embeddings(folder / "base.npz", seed=2))}

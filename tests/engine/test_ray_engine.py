@@ -146,7 +146,7 @@ METHODS = {
         "base": "base",
         "encoder": "embedded:dct",
         "decoder": "embedded:dct",
-        "settings": {"clusters": 2, "partition": "matched"},
+        "settings": {"clusters": 2, "partition": "matched", "second_moment": True},
     },
     "evolution": {
         "generator": "embedded:studio?steps=2",

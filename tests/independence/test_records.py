@@ -129,7 +129,7 @@ def few(**more: Any) -> ClusteringParams:
 
 
 def gaps(**more: Any) -> AlignmentParams:
-    told = {"clusters": 2, "partition": "matched", "dimensions": 3}
+    told = {"clusters": 2, "partition": "matched", "second_moment": True, "dimensions": 3}
     return AlignmentParams(**told | more)
 
 

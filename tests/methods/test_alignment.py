@@ -84,6 +84,20 @@ def test_it_closes_at_epsilon_one_too(sets, tmp_path):
     assert distance(rows, found, values, labels) < 0.6 * distance(before, own, values, labels)
 
 
+def test_variances_are_aligned_where_asked(sets, tmp_path):
+    (source, values, labels), (base, _, _) = sets
+    total = {}
+    for asked in (False, True):
+        folder = tmp_path / str(asked)
+        rows, found, made = released(source, base, folder, clusters=1, second_moment=asked)
+        assert ("spread" in stages(made)) == asked
+        total[asked] = [rows[found == c].var(axis=0).sum() for c in range(2)]
+    true = [values[labels == c].var(axis=0).sum() for c in range(2)]
+    for label in range(2):
+        assert total[False][label] < 0.93 * true[label]
+        assert total[True][label] == pytest.approx(true[label], rel=0.04)
+
+
 def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
     """The middle of three runs: one in twenty keeps more than 0.4, and is run again."""
     (source, *_), (base, *_) = sets

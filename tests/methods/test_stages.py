@@ -130,18 +130,20 @@ def alignment_cases() -> list[Case]:
     based: dict[str, Any] = {"base": True}
     of_pixels = of_images(**based)
     choices = [
-        ("public", 1, of_pixels),
-        ("public", 2, of_embeddings(**based)),
-        ("matched", 1, of_embeddings(**based)),
-        ("matched", 2, of_pixels),
+        ("public", 1, False),
+        ("public", 2, True),
+        ("matched", 1, True),
+        ("matched", 2, False),
     ]
     cases = [
         Case(
             ALIGNMENT,
-            AlignmentParams(partition=partition, clusters=clusters, dimensions=3),
-            facts,
+            AlignmentParams(
+                partition=partition, clusters=clusters, second_moment=second, dimensions=3
+            ),
+            of_embeddings(**based) if second else of_pixels,
         )
-        for partition, clusters, facts in choices
+        for partition, clusters, second in choices
     ]
     other = load_encoder("embedded:dct?coefficients=4", shape=SHAPE)
     return [
@@ -154,7 +156,7 @@ def alignment_cases() -> list[Case]:
         Case(ALIGNMENT, AlignmentParams(), of_images(cluster_encoder=other, **based)),
         Case(
             ALIGNMENT,
-            AlignmentParams(partition="matched", clusters=2, dimensions=2),
+            AlignmentParams(partition="matched", lloyd_steps=0, clusters=2, dimensions=2),
             of_images(**based),
         ),
     ]

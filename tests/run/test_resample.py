@@ -197,6 +197,14 @@ def test_alignment_moves_the_base_set_by_the_same_gaps(
     assert np.mean([row.tobytes() in known for row in values]) > 0.5
 
 
+def test_alignment_of_variances_is_refused(site: Path) -> None:
+    embeddings(site / "base.npz", seed=3)
+    settings = {"second_moment": True}
+    release_of(site, method="alignment", base=str(site / "base.npz"), settings=settings)
+    with pytest.raises(ConfigError, match="second_moment"):
+        resample(site / "out", count=5, **SILENT)
+
+
 @pytest.mark.parametrize("candidates", ["captions", "images"])
 def test_evolution_renders_its_last_candidates_again(tmp_path: Path, candidates: str) -> None:
     squares = Squares({"cat": ["red"] * 60 + ["blue"] * 30, "dog": ["green"] * 90})

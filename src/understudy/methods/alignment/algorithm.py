@@ -19,6 +19,7 @@ from understudy.methods.alignment.base_set import Base, check_base, enough_sampl
 from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
 from understudy.methods.alignment.gap import (
     AlignmentStages,
+    align_variances,
     class_gaps,
     class_means,
     embed_records,
@@ -70,6 +71,7 @@ class AlignmentParams:
         str, Option("public: by synthetic centroids; matched: DP k-means and Hungarian matching")
     ] = "public"
     dimensions: Annotated[int, Option("dimensions that clusters are found in (d)", least=1)] = 10
+    lloyd_steps: Annotated[int, Option("DP Lloyd steps of partition=matched", least=0)] = 1
     clip_norm: Annotated[
         float | None,
         Option(
@@ -88,6 +90,7 @@ class AlignmentParams:
         ),
     ] = None
     shrink: Annotated[bool, Option("shrink gaps by the noise that is known to be in them")] = True
+    second_moment: Annotated[bool, Option("align variances too, beyond the paper")] = False
     sphere: Annotated[
         bool | None,
         Option("keep each embedding's length; default where all of the base set's are one"),
@@ -165,8 +168,9 @@ def _plan(params: AlignmentParams, context: Context) -> AlignmentStages:
     return AlignmentStages(
         radius=Stage("clip radius", 1.0) if _measures_radius(params, context) else None,
         gap=Stage("gap", 10.0),
-        kmeans=KMeansStages.of(1, votes=3.0, lloyd=3.0) if matched else None,
+        kmeans=KMeansStages.of(params.lloyd_steps, votes=3.0, lloyd=3.0) if matched else None,
         cluster_gaps=Stage("cluster gaps", 5.0) if several else None,
+        spread=Stage("spread", 5.0) if params.second_moment else None,
     )
 
 
@@ -198,7 +202,12 @@ def _report_separation(materials: Materials, params: AlignmentParams, base: Base
 
 
 def _check_resample(params: AlignmentParams, context: Context) -> None:
-    """More samples are another base set, moved by the same gaps."""
+    """Refuse more samples where variances were measured about the means of the samples moved."""
+    if params.second_moment:
+        raise ConfigError(
+            "second_moment=true measures variances about the very samples that are released: a run "
+            "without it can be sampled anew"
+        )
 
 
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
@@ -226,6 +235,9 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         start = base.empty if materials.base is None else base
         base, sizes = enough_samples(materials, start, counts, params)
     aligned = shift.across(base)
+    if plan.spread is not None:
+        radius = params.clip_radius or _usual_radius(context)
+        aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)
     # 15: D(pasda) <- unCLIP(v + gap).
     facts = {"base_rows": len(base), "clusters": params.clusters or 1} | facts_of(private, gaps)
     if materials.context.mixed_units(len(private.groups.counts)):
@@ -258,7 +270,7 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     run=alignment,
+    check_resample=_check_resample,
     roles=_roles_used,
     propose=_propose,
-    check_resample=_check_resample,
 )

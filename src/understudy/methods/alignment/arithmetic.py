@@ -24,6 +24,7 @@ FARTHEST = 3.0
 _LOOKED_AT = 8192  # embeddings, for the axes within classes
 _NEIGHBOUR = 7  # whose distance is the scale of a point's affinities
 _MOST = 1000  # points whose affinities are decomposed: half a second, and enough for ten clusters
+_FACTORS = (0.25, 4.0)  # of a variance: more than that is hardly ever a difference of domains
 
 
 def means_by_group(embeddings: NDArray[np.floating], groups: Labels, count: int) -> Vector:
@@ -135,6 +136,37 @@ def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> V
     keep = np.clip(1 - counts.shape[1] * (sd / totals) ** 2 / energy, 0.0, 1.0)
     shares = np.where(synthetic > 0, start + keep * apart, 0.0)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def variance_factors(
+    private: Vector, noise_sd: Vector, synthetic: Vector, weights: Vector
+) -> Vector:
+    """What variances (m, r) have to be multiplied with, in [1/4, 4], shrunk by the noise (m,).
+
+    A factor that drowns in noise becomes the common one of its class, which sets the sum of the
+    variances right; and that one becomes 1 where it is noise too. ``weights``: (r,) the variance
+    along each axis.
+    """
+    ratio, noise = private / synthetic, (noise_sd[:, None] / synthetic) ** 2
+    part = weights / weights.sum()
+    level, unsure = (ratio @ part)[:, None], (noise @ part**2)[:, None]
+    sure = np.clip(1 - unsure / np.maximum((level - 1) ** 2, 1e-300), 0.0, 1.0)
+    level = 1 + sure * (level - 1)
+    # Signal is what squares of the differences have beyond the noise; sure ones weigh more.
+    sureness = 1 / np.maximum(noise, 1e-300)
+    beyond = (sureness * ((ratio - level) ** 2 - noise)).sum(axis=1) / sureness.sum(axis=1)
+    signal = np.maximum(beyond, 0.0)[:, None]
+    keep = signal / np.maximum(signal + noise, 1e-300)
+    return np.asarray(np.clip(level + keep * (ratio - level), *_FACTORS))
+
+
+def stretch(
+    embeddings: Embeddings, labels: Labels, centres: Vector, axes: Vector, factors: Vector
+) -> Embeddings:
+    """Embeddings (n, d) with variances along axes times factors (m, r), about class centres."""
+    along = (embeddings - centres[labels]) @ axes
+    moved = embeddings + (along * (np.sqrt(factors) - 1)[labels]) @ axes.T
+    return np.asarray(moved, dtype=np.float32)
 
 
 def equal_lengths(embeddings: Embeddings) -> bool:

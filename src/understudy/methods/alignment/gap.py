@@ -17,7 +17,7 @@ from understudy.methods.alignment.sensor_noise import common_gap, embedding_leng
 from understudy.methods.base import Materials, planned
 from understudy.methods.dp_estimators import KMeansStages
 from understudy.privacy.cells import Cells, SplitCells
-from understudy.privacy.queries import CountAndSum, NormHistogram
+from understudy.privacy.queries import CountAndSum, NormHistogram, clip_rows
 from understudy.steps import histogram
 from understudy.steps.kmeans import nearest
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.privacy.vault import Vault
 
 _AXES = 256  # principal axes that gaps are shrunk along; what lies outside is one block
+_SPREAD_AXES = 16  # principal axes along which variances are aligned
 _LEAST_QUANTILE = 0.75  # of the distances: what is clipped is found again, so no more is needed
 _BINS = 120
 _NOISE_PART = 0.1
@@ -48,6 +49,7 @@ class AlignmentStages:
     gap: Stage  # counts and means of the classes
     kmeans: KMeansStages | None  # DP k-means, where the private side is clustered too
     cluster_gaps: Stage | None  # counts and means of the clusters, where there are several
+    spread: Stage | None  # second moments, where variances are aligned
 
 
 @dataclass(frozen=True)
@@ -390,3 +392,34 @@ def _cluster_radius(
     records = float(private.groups.counts.sum()) / split.count
     widest = _NOISE_PART * usual * records / _unit_noise(vault, split, stage)
     return max(private.scale * usual, min(private.radius, widest))
+
+
+def align_variances(
+    space: GapSpace,
+    aligned: AlignedSamples,
+    labels: Labels,
+    counts: Vector,
+    clip_radius: float,
+    stage: Stage,
+) -> AlignedSamples:
+    """Beyond the paper: DP variances along the leading axes, about the means just aligned.
+
+    ``clip_radius`` is in usual distances of the moved samples to the mean of their class.
+    """
+    moved = aligned.embeddings
+    means = arithmetic.means_by_group(moved, labels, space.classes)
+    axes = space.axes[:, :_SPREAD_AXES]
+    scales = np.maximum(((moved - means[labels]) @ axes).std(axis=0), 1e-9)
+    projection = axes / scales
+    radius = clip_radius * float(np.sqrt(axes.shape[1]))
+    cells = Cells((means @ projection)[:, None])
+    squares, sd = dp_estimators.squared_moments(
+        space.embeddings.view(Projection(projection)), cells, radius, stage
+    )
+    residuals = (moved - means[labels]) @ projection
+    clipped = clip_rows(residuals, radius, np.empty_like(residuals))
+    synthetic = np.maximum(arithmetic.means_by_group(clipped**2, labels, space.classes), 1e-6)
+    factors = arithmetic.variance_factors(
+        squares / counts[:, None], sd / counts, synthetic, scales**2
+    )
+    return replace(aligned, embeddings=arithmetic.stretch(moved, labels, means, axes, factors))
