@@ -1,6 +1,7 @@
 """Runs that cannot finish are refused first; runs that stop on the way say what they cost."""
 
 import errno
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -114,6 +115,35 @@ def test_before_the_charge_it_says_that_nothing_was_charged(go, tmp_path):
     with killed_at("understudy.run.session.private_cache", FULL), stopped:
         go()
     assert charges(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_ledger_that_is_lost_as_it_charges_leaves_a_run_that_goes_on(
+    go, tmp_path, monkeypatch, is_written
+):
+    """It was said that nothing was charged, and the folder that had paid was removed."""
+
+    kinds, append = [], Ledger._append
+
+    def note_kinds(ledger, connection, entries):
+        kinds.extend(entry["kind"] for entry in entries)
+        append(ledger, connection, entries)
+
+    def lose(connection):
+        is_charge = "charge" in kinds
+        if is_written or not is_charge:
+            connection.execute("COMMIT")
+        if is_charge:
+            raise sqlite3.OperationalError("the server went away")
+
+    said = "went away.*--resume goes on with .*charges what is not charged yet"
+    with monkeypatch.context() as lost, pytest.raises(RunStopped, match=said):
+        lost.setattr(Ledger, "_append", note_kinds)
+        lost.setattr("understudy.privacy.ledger.database.commit", lose)
+        go()
+    assert bool(charges(tmp_path)) == is_written
+    stages = [one.stage for one in go(resume=True).receipt.stages]
+    assert sorted(charges(tmp_path)) == sorted(stages)
 
 
 def test_an_interrupt_says_the_same(go):

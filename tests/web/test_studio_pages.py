@@ -203,8 +203,9 @@ def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) 
     assert "not measured with this method" in site.get("/charge", **bare).text
 
 
-def test_no_password_of_a_ledger_is_copied() -> None:
-    words = ["synthesize", "photos", "--epsilon=1", "--ledger=postgresql://ann:secret@host/ledger"]
+@pytest.mark.parametrize("ledger", ["ann:secret@host/ledger", "host/l?user=ann&password=secret"])
+def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
+    words = ["synthesize", "photos", "--epsilon=1", f"--ledger=postgresql://{ledger}"]
     texts = copy_texts(command_line_of(words))
     assert set(texts) == {"python", "yaml"}
     assert "secret" not in str(texts)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from understudy.core.errors import (
+    CommitInDoubt,
     ConfigError,
     InputError,
     LedgerError,
@@ -137,7 +138,8 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
         A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
 
     Raises:
-        RunStopped: In place of a disk that is full, memory that is short and the like.
+        RunStopped: In place of a disk that is full, memory that is short and the like; and of a
+            ledger that was lost as it recorded, where nothing is known to be charged.
         LedgerError: In place of one before the charge, with words that nothing was charged.
         KeyboardInterrupt: With the same words as a note.
     """
@@ -158,6 +160,11 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
         raise RunStopped(f"the memory is full ({error}). {_what_stands(out, charged)}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
+        if isinstance(error, CommitInDoubt) and not charged:
+            raise RunStopped(
+                f"{error}. Whether it has recorded what it was asked to is not known: --resume "
+                f"goes on with {out}, and charges what is not charged yet"
+            ) from error
         if ledger and not charged:
             raise LedgerError(f"{error}. Nothing was charged") from error
         if not (charged and (ledger or isinstance(error.__cause__, _OF_MACHINE))):
