@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from understudy.core.errors import LedgerError, CommitInDoubt
+from understudy.core.errors import CommitInDoubt, LedgerError
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.chain import Head, Link
 from understudy.privacy.ledger.sqlite import WAIT_S, SqliteFile
