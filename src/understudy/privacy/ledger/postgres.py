@@ -37,7 +37,7 @@ class PostgresServer:
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
         try:
             parts, given = urlsplit(url), conninfo_to_dict(url)
-            ports = (given.get("port") or "0").replace(",", "")
+            ports = str(given.get("port") or 0).replace(",", "")
             if "@" in parts.netloc.rpartition("@")[0] + parts.path or not ports.isdecimal():
                 raise ValueError("a password that is not encoded reads on as host, port or name")
         except (ValueError, psycopg.Error):
