@@ -69,7 +69,7 @@ def require_images_made(context: Context) -> None:
         if generator is not None and not isinstance(generator, RemoteModel):
             makers[generator.name] = (generator.shape, partial(generator.generate, [""], seed=0))
     if (decoder := context.decoder) is not None:
-        embedding, seeds = probe_records((decoder.dim,), 2)[1:], np.zeros(1, dtype=np.int64)
+        embedding, seeds = probe_records((decoder.dim,), 2)[1:], np.zeros(1, dtype=np.uint64)
         makers[decoder.name] = (decoder.shape, partial(decoder.decode, embedding, seeds=seeds))
     for name, (shape, make) in makers.items():
         image = np.asarray(make())
