@@ -93,6 +93,16 @@ def test_what_a_plugin_gives_is_checked_and_takes_over_no_family(
         model(f"{family}:mean", shape=(2, 2, 1))
 
 
+@pytest.mark.parametrize("stated", ["nan, 'none', 1", "-1.0, 'none', 1", "1.0, 'none', 0"])
+def test_an_encoder_without_a_size_or_with_a_bound_that_is_none_is_refused(
+    site: Path, stated: str
+) -> None:
+    code = PLUGIN.replace('1.0, "none", 1', stated.replace("nan", 'float("nan")'))
+    install(site, "toy", "toy_plugin", code)
+    with pytest.raises(BackendError, match="an encoder has a whole number of dimensions"):
+        load_encoder("toy:mean", shape=(2, 2, 1))
+
+
 def test_a_backend_implements_only_the_ports_it_has(site: Path) -> None:
     install(site, "small", "toy_plugin", PLUGIN.replace("backend = Toy()", "backend = Small()"))
     assert load_encoder("small:mean", shape=(2, 2, 1)).dim == 1

@@ -126,8 +126,11 @@ def test_images_that_nothing_decodes_are_released_as_embeddings(
     assert "--set labels=classifier" in chosen(result)
 
 
-def test_a_password_is_not_repeated(scans: Path) -> None:
-    result = planned(scans, ledger="postgresql://owner:hunter2@127.0.0.1:1/ledger")
+@pytest.mark.parametrize(
+    "place", ["owner:hunter2@127.0.0.1:1/l", "127.0.0.1:1/l?user=owner&password=hunter2"]
+)
+def test_a_password_is_not_repeated(scans: Path, place: str) -> None:
+    result = planned(scans, ledger=f"postgresql://{place}")
     assert "hunter2" not in json.dumps(result.as_dict(), default=list)
     assert result.obstacle is not None
 

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from tests.privacy.conftest import BOTH_DATABASES, Rows, Site, rows
 
-from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
+from understudy.core.errors import BudgetRefused, CommitInDoubt, LedgerError, PrivateValueError
 from understudy.privacy.accounting import Event, Gaussian, Laplace, epsilon_of, mu_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
@@ -718,11 +718,65 @@ def test_an_unreachable_server_is_named_without_the_password(url: str) -> None:
         shown = shown.__cause__ or shown.__context__
 
 
-def test_a_url_that_cannot_be_read_hides_what_it_holds() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://owner:hunter2:@host:hunter2/ledger",
+        "postgresql://owner:p@hunter2@127.0.0.1:1/ledger",
+        "postgresql://owner:12/hunter2@127.0.0.1:1/ledger",
+    ],
+)
+def test_a_url_that_cannot_be_read_hides_what_it_holds(url: str) -> None:
+    pytest.importorskip("psycopg")
     with pytest.raises(LedgerError, match="cannot be read") as caught:
-        Ledger("postgresql://owner:hunter2:@host:hunter2/ledger")
+        Ledger(url)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+def test_a_server_with_a_substitute_is_named_with_it() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(LedgerError, match=r"postgresql://127.0.0.1,localhost:1,1/x cannot be used"):
+        Ledger("postgresql://owner:hunter2@127.0.0.1:1,localhost:1/x")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql:owner:hunter2@127.0.0.1/ledger",
+        "postgresql:/owner:hunter2@127.0.0.1/ledger",
+        "sqlite:ledger.db",
+        "host=127.0.0.1 dbname=ledger password=hunter2",
+    ],
+)
+def test_a_misspelled_address_makes_no_file_of_that_name(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LedgerError, match="lacks ://") as caught:
+        Ledger(address)
+    assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@BOTH_DATABASES
+def test_a_ledger_that_is_lost_as_it_commits_does_not_say_whether_it_did(
+    site: Site, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = ledger.register(rows(5))
+
+    def lose(connection: Any) -> None:
+        connection.execute("COMMIT")
+        connection.close()
+        connection.execute("SELECT 1")
+
+    with monkeypatch.context() as lost:
+        lost.setattr("understudy.privacy.ledger.database.commit", lose)
+        with pytest.raises(CommitInDoubt, match="cannot be used"):
+            ledger.charge(dataset.id, [charge("r1")], **IMAGE)
+    assert ledger.spent(dataset.id).events == 1
+    ledger.charge(dataset.id, [charge("r1")], **IMAGE)  # asked again: it was charged once
+    assert ledger.spent(dataset.id).events == 1
 
 
 def test_a_database_that_goes_away_is_a_ledger_error(tmp_path: Path) -> None:

@@ -69,9 +69,28 @@ def test_what_depends_on_the_record_alone_passes(options, batches):
     assert calls == batches
 
 
-def test_an_encoder_that_loses_images_is_refused():
-    with pytest.raises(BackendError, match="63 embeddings for 64 images"):
-        require_independent(lambda images: plain(images)[1:], SHAPE, "mine:net")
+def missing(images):
+    rows = plain(images)
+    rows[0, 0] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("encode", "fault"),
+    [
+        (lambda images: plain(images)[1:], r"shape \(63, 12\), where .* \(64, 12\)"),
+        (lambda images: plain(images)[:, 1:], r"shape \(64, 11\), where .* \(64, 12\)"),
+        (lambda images: plain(images)[:, :, None], r"shape \(64, 12, 1\)"),
+        (lambda images: plain(images).astype(complex), "complex128"),
+        (lambda images: None, "object of shape"),
+        (lambda images: 1e300 + plain(images).astype(float), "NaN or infinite"),
+        (missing, "NaN or infinite"),
+    ],
+)
+def test_what_makes_no_embeddings_of_public_images_is_refused(encode, fault):
+    """NaN ended as an error of an eigenvalue, and a wrong width was charged for."""
+    with pytest.raises(BackendError, match=rf"^mine:net is refused: .*{fault}.*Nothing was spent"):
+        require_independent(encode, SHAPE, "mine:net", dim=12)
 
 
 def test_the_images_of_the_probe_are_of_many_kinds():

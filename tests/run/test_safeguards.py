@@ -1,21 +1,24 @@
 """Runs that cannot finish are refused first; runs that stop on the way say what they cost."""
 
 import errno
+import sqlite3
 import subprocess
 import sys
 import textwrap
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from tests.run.samples import class_folders, killed_at, quick_run, tree
 
 import understudy
-from understudy.core.errors import ConfigError, RunStopped
+from understudy.core.errors import BackendError, ConfigError, RunError, RunStopped
 from understudy.privacy.ledger.ledger import Ledger
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
+DECODE = "understudy.backends.embedded.dct.DctDecoder.decode"
 WRITE = "understudy.run.session.write_release"
 
 
@@ -114,6 +117,58 @@ def test_before_the_charge_it_says_that_nothing_was_charged(go, tmp_path):
     with killed_at("understudy.run.session.private_cache", FULL), stopped:
         go()
     assert charges(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_ledger_that_is_lost_as_it_charges_leaves_a_run_that_goes_on(
+    go, tmp_path, monkeypatch, is_written
+):
+    """It was said that nothing was charged, and the folder that had paid was removed."""
+
+    kinds, append = [], Ledger._append
+
+    def note_kinds(ledger, connection, entries):
+        kinds.extend(entry["kind"] for entry in entries)
+        append(ledger, connection, entries)
+
+    def lose(connection):
+        is_charge = "charge" in kinds
+        if is_written or not is_charge:
+            connection.execute("COMMIT")
+        if is_charge:
+            raise sqlite3.OperationalError("the server went away")
+
+    said = "went away.*--resume goes on with .*charges what is not charged yet"
+    with monkeypatch.context() as lost:
+        lost.setattr(Ledger, "_append", note_kinds)
+        lost.setattr("understudy.privacy.ledger.database.commit", lose)
+        with pytest.raises(RunStopped, match=said):
+            go()
+    assert bool(charges(tmp_path)) == is_written
+    stages = [one.stage for one in go(resume=True).receipt.stages]
+    assert sorted(charges(tmp_path)) == sorted(stages)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, np.zeros((0, 8, 8, 1), np.uint8), np.zeros((1, 8, 8, 1), np.float32)]
+)
+def test_a_decoder_that_makes_no_images_is_refused_before_the_charge(go, tmp_path, answer):
+    wrong = patch(DECODE, return_value=answer)
+    with wrong, pytest.raises(BackendError, match=r"refused: asked for an image.*Nothing was"):
+        go()
+    assert charges(tmp_path) == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("error", [ValueError("a fault"), RunError("a fault")])
+def test_an_error_on_the_way_says_what_was_charged(go, tmp_path, error):
+    with killed_at(WRITE, error), pytest.raises(type(error), match="a fault") as stopped:
+        go()
+    (note,) = stopped.value.__notes__
+    assert "epsilon 8 was charged before this" in note
+    paid = charges(tmp_path)
+    go(resume=True)
+    assert charges(tmp_path) == paid
 
 
 def test_an_interrupt_says_the_same(go):

@@ -185,6 +185,19 @@ def test_everybody_can_use_every_page(
 
 
 @pytest.mark.slow
+def test_the_risk_is_that_of_the_epsilon_that_is_typed(story: Watched, live: LiveSite) -> None:
+    """It stayed that of the slider: a typed 8 was called strong protection."""
+    page = story.context.new_page()
+    page.goto(live.options.address + pages_of_a_run(live)[2])
+    expect(page.get_by_role("heading", name="Why this run")).to_be_visible(timeout=PATIENCE)
+    page.locator("#epsilon").fill("8")
+    page.locator("#epsilon").blur()
+    expect(page.locator("#risk")).to_contain_text("79.8 %", timeout=PATIENCE)
+    expect(page.locator("#epsilon")).to_have_value("8")
+    page.close()
+
+
+@pytest.mark.slow
 def test_a_dropped_zip_is_verified(story: Watched, live: LiveSite) -> None:
     page = story.context.new_page()
     page.goto(live.options.address + "/verify")

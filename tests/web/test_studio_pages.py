@@ -15,7 +15,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -34,6 +34,7 @@ from understudy.metrics.utility import BALANCED_ACCURACY
 from understudy.planning.benchmark_results import accuracy_over_epsilon, comparable_results
 from understudy.release.outputs import write_json
 from understudy.run import books
+from understudy.web.child_jobs import ChildJob, ChildState, JobReport
 from understudy.web.copy_texts import copy_texts
 from understudy.web.option_forms import form_options, reading_fields, run_fields
 from understudy.web.plan_pages import risk_of
@@ -90,6 +91,19 @@ def test_whose_images_they_are_is_asked_before_a_plan(story: Story) -> None:
     assert "Plan a run" in answered
     assert "or single images?" not in answered
     shutil.rmtree(scans)
+
+
+def test_a_job_that_failed_moves_no_bar() -> None:
+    """A bar without a number moves, as if something went on."""
+    parts = page_environment().get_template("studio_parts.html").module
+    job = ChildJob("0" * 16, "check", (), "", "", 0.0)
+    shown = {
+        state: "<progress" in str(parts.waiting(job, JobReport(state)))  # type: ignore[attr-defined]
+        for state in get_args(ChildState)
+    }
+    assert shown == {"queued": True, "running": True} | dict.fromkeys(
+        ("finished", "failed", "stopped"), False
+    )
 
 
 def test_a_folder_that_exists_is_refused_before_the_charge(story: Story) -> None:
@@ -203,8 +217,9 @@ def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) 
     assert "not measured with this method" in site.get("/charge", **bare).text
 
 
-def test_no_password_of_a_ledger_is_copied() -> None:
-    words = ["synthesize", "photos", "--epsilon=1", "--ledger=postgresql://ann:secret@host/ledger"]
+@pytest.mark.parametrize("ledger", ["ann:secret@host/ledger", "host/l?user=ann&password=secret"])
+def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
+    words = ["synthesize", "photos", "--epsilon=1", f"--ledger=postgresql://{ledger}"]
     texts = copy_texts(command_line_of(words))
     assert set(texts) == {"python", "yaml"}
     assert "secret" not in str(texts)

@@ -10,8 +10,10 @@ plug-in needs an installed package and no change here.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
@@ -49,6 +51,14 @@ def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     encoder = backend.encoder(location, shape, **settings)
     if not isinstance(encoder, Encoder):
         raise _lacks(name, encoder, Encoder, "encode")
+    bound = encoder.norm_bound
+    if not (isinstance(encoder.dim, Integral) and encoder.dim > 0) or not (
+        bound is None or 0 < bound < math.inf
+    ):
+        raise BackendError(
+            f"{name} states dim {encoder.dim!r} and norm_bound {bound!r}: an encoder has a whole "
+            "number of dimensions, 1 or more, and None or a finite number above 0 as its bound"
+        )
     return encoder
 
 
@@ -66,6 +76,7 @@ def load_decoder(
     decoder = backend.decoder(location, shape, encoder, **settings)
     if not isinstance(decoder, Decoder):
         raise _lacks(name, decoder, Decoder, "decode")
+    _check_shape(decoder.shape, name)
     if encoder is not None and decoder.dim != encoder.dim:
         raise BackendError(
             f"{name} takes embeddings of {decoder.dim} numbers, but {encoder.name} makes "

@@ -41,7 +41,7 @@ def main() -> None:
     try:
         app()
     except UnderstudyError as error:
-        _say(f"understudy: {error}")
+        _say("\n".join([f"understudy: {error}", *getattr(error, "__notes__", ())]))
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, SystemExit) as end:
         interrupt = _interrupt_of(end)

@@ -10,6 +10,7 @@
     │   │   ├── HubUnreachable     a model is not on this machine and the hub does not answer
     │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
+    │   │   └── CommitInDoubt      it was lost as it recorded: the rows may stand or not
     │   ├── RunError               a run folder cannot be started, resumed or read
     │   │   └── RunComplete        a run that is complete was to be resumed
     │   └── WireError              bytes between device and server are not what the schema allows
@@ -125,6 +126,10 @@ class UnsupportedTask(BackendError):
 
 class LedgerError(InputError):
     """The ledger cannot be reached, or its rows do not add up."""
+
+
+class CommitInDoubt(LedgerError):
+    """The ledger was lost while it recorded something, which may stand or not."""
 
 
 class RunError(InputError):

@@ -59,24 +59,34 @@ def require_independent(
     name: str,
     *,
     batch: int = RECORDS_PER_CALL,
+    dim: int | None = None,
     seconds: float = SECONDS,
     spent: str = "Nothing was spent",
 ) -> None:
     """Refuse an encoder whose embedding of a record depends on anything but the record.
 
-    Every call has the shape that `Vault.map` gives it.
+    Every call has the shape that `Vault.map` gives it, and has to give finite numbers, a row each.
 
     Args:
         encode: As it will be given to `Vault.map`.
         shape: (height, width, channels) of the private images, or (d,) of embeddings. Public.
         name: The model, for the message.
         batch: As it will be given to `Vault.map`.
+        dim: Numbers of an embedding, as the model states it; None: any number.
         seconds: After this time no call begins but the first two.
         spent: What the message says of the budget.
 
     Raises:
-        BackendError: Naming the model and what its embeddings depend on.
+        BackendError: Naming the model and what its embeddings are or depend on.
     """
+
+    def bits(records: NDArray[Any]) -> NDArray[np.uint8]:
+        result = encode(records)
+        try:
+            return _bits(result, batch, dim)
+        except ValueError as error:
+            raise BackendError(f"{name} is refused: {error}. {spent}") from error
+
     images, half = probe_records(shape, batch), np.arange(batch)[::2]
     # Half of the records in other positions, beside others and black images, without the white one.
     others = np.flip(images[3 : batch // 2], axis=2 if len(shape) == 3 else 1)
@@ -89,14 +99,12 @@ def require_independent(
         ("the order of the batch", all_positions, images[::-1], all_positions[::-1]),
     ]
     start = time.perf_counter()
-    embeddings = _bits(encode(images))
-    if len(embeddings) != batch:
-        raise BackendError(f"{name} gave {len(embeddings)} embeddings for {batch} images")
+    embeddings = bits(images)
     for calls, (dependence, index, changed_batch, positions) in enumerate(trials, 1):
         elapsed = time.perf_counter() - start
         if calls > 1 and elapsed * (calls + 1) / calls > seconds:
             return
-        changed = _bits(encode(np.ascontiguousarray(changed_batch)))[positions]
+        changed = bits(np.ascontiguousarray(changed_batch))[positions]
         if not np.array_equal(embeddings[index], changed):
             raise BackendError(
                 f"{name} is refused: its embedding of an image depends on {dependence}, so one "
@@ -106,7 +114,17 @@ def require_independent(
             )
 
 
-def _bits(embeddings: Any) -> NDArray[np.uint8]:
-    """The bytes of each embedding: (n, bytes)."""
-    rows = np.ascontiguousarray(embeddings, dtype=np.float32)
-    return rows.reshape(len(rows), -1).view(np.uint8)
+def _bits(result: Any, batch: int, dim: int | None) -> NDArray[np.uint8]:
+    """The bytes of each embedding, (n, bytes); a ValueError where they are no embeddings."""
+    rows = np.asarray(result)
+    is_matrix = rows.ndim == 2 and len(rows) == batch and dim in (None, rows.shape[1])
+    if not is_matrix or rows.dtype.kind not in "fiub":
+        raise ValueError(
+            f"of {batch} public records it made {rows.dtype} of shape {rows.shape}, where numbers "
+            f"of shape ({batch}, {'d' if dim is None else dim}) are expected"
+        )
+    with np.errstate(over="ignore"):
+        numbers = np.ascontiguousarray(rows, dtype=np.float32)
+    if not np.isfinite(numbers).all():
+        raise ValueError("of public records it made NaN or infinite numbers")
+    return numbers.view(np.uint8)

@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import RunError, UnderstudyError
+from understudy.core.errors import CommitInDoubt, RunError, UnderstudyError
 from understudy.core.files import ReleaseFormat, close_to_others, owner_file
 from understudy.core.types import Release, Shape, SyntheticBatch
 
@@ -218,6 +218,8 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         folder = RunFolder(out, facts["run"])
         try:
             yield folder
+        except CommitInDoubt:  # of the charge, it may be: then only this folder goes on with it
+            raise
         except UnderstudyError:
             if new and not folder.begun:  # leave the name free for the next try
                 shutil.rmtree(paths.owner, ignore_errors=True)  # a link, say: the error goes first

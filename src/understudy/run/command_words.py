@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from understudy.core.option import list_of_names
+from understudy.privacy.ledger.database import public_address
 from understudy.run.config import RunConfig, option_defaults, run_options
 
 PROPOSED_SIDES = (16, 32, 48, 64, 96, 128)
@@ -75,6 +76,6 @@ def same_command(config: RunConfig, **changes: Any) -> str:
         for name in run_options()
         if name not in _STATED and values[name] not in (defaults.get(name), {})
     }
-    if "@" in asked.get("ledger", ""):
-        asked["ledger"] = "postgresql://..."  # a password may stand in it
+    if "ledger" in asked:
+        asked["ledger"] = public_address(asked["ledger"])
     return command_line(config, asked | changes, config.privacy.epsilon, str(config.output.out))

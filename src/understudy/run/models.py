@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model, named_on
-from understudy.core.errors import ConfigError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
+from understudy.core.remote_models import RemoteModel
 from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
 from understudy.core.types import Images, Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
+from understudy.privacy.probe import probe_records
 from understudy.run.codec_rules import ENERGIES, CodecChoice, choose_codec, codec_roles
 from understudy.run.config import MethodOptions, RunConfig
 
@@ -54,6 +57,27 @@ def names_of_roles(models: MethodOptions, method: Method, params: Any) -> dict[s
     if "decoder" in names and "decoder" not in choices and other:
         names["decoder"] = None
     return {role: None if name == "none" else name for role, name in names.items()}
+
+
+def require_images_made(context: Context) -> None:
+    """Refuse a decoder or generator that makes no images, by one image, before the charge.
+
+    Models that servers run are not asked: each request has its price.
+    """
+    makers: dict[str, tuple[Shape, Callable[[], Images]]] = {}
+    for generator in (context.generator, context.renderer):
+        if generator is not None and not isinstance(generator, RemoteModel):
+            makers[generator.name] = (generator.shape, partial(generator.generate, [""], seed=0))
+    if (decoder := context.decoder) is not None:
+        embedding, seeds = probe_records((decoder.dim,), 2)[1:], np.zeros(1, dtype=np.uint64)
+        makers[decoder.name] = (decoder.shape, partial(decoder.decode, embedding, seeds=seeds))
+    for name, (shape, make) in makers.items():
+        image = np.asarray(make())
+        if image.dtype != np.uint8 or image.shape != (1, *shape):
+            raise BackendError(
+                f"{name} is refused: asked for an image, it gave {image.dtype} of shape "
+                f"{image.shape}, and uint8 of shape {(1, *shape)} is expected. Nothing was charged"
+            )
 
 
 def released_shape(

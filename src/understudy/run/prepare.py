@@ -385,10 +385,12 @@ def require_independent_models(context: Context, views: Sequence[PrivateView] = 
     ]
     if any(map(reads_private, remote)):
         views = ()
-    looks = [PrivateView(one.name, one.encode, RECORDS_PER_CALL) for one in encoders] + [*views]
-    for look in looks:
+    looks = [(PrivateView(one.name, one.encode, RECORDS_PER_CALL), one.dim) for one in encoders]
+    looks += [(view, None) for view in views]
+    seconds = SECONDS / max(1, len(looks))
+    for look, dim in looks:
         require_independent(
-            look.embed, context.shape, look.name, batch=look.batch, seconds=SECONDS / len(looks)
+            look.embed, context.shape, look.name, batch=look.batch, dim=dim, seconds=seconds
         )
 
 

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from understudy.core.errors import (
+    CommitInDoubt,
     ConfigError,
     InputError,
     LedgerError,
     RunStopped,
     SourceError,
+    UnderstudyError,
     escaped,
 )
 from understudy.core.ports import Source
@@ -137,9 +139,10 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
         A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
 
     Raises:
-        RunStopped: In place of a disk that is full, memory that is short and the like.
+        RunStopped: In place of a disk that is full, memory that is short and the like; and of a
+            ledger that was lost as it recorded, where nothing is known to be charged.
         LedgerError: In place of one before the charge, with words that nothing was charged.
-        KeyboardInterrupt: With the same words as a note.
+        KeyboardInterrupt: With the same words as a note, as any error that nothing is known of.
     """
     charged: list[str] = []
     try:
@@ -152,17 +155,28 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
-    except RuntimeError as error:
-        if not _OUT_OF_MEMORY.search(str(error)):
-            raise
-        raise RunStopped(f"the memory is full ({error}). {_what_stands(out, charged)}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
+        if isinstance(error, CommitInDoubt) and not charged:
+            raise RunStopped(
+                f"{error}. Whether it has recorded what it was asked to is not known: --resume "
+                f"goes on with {out}, and charges what is not charged yet"
+            ) from error
         if ledger and not charged:
             raise LedgerError(f"{error}. Nothing was charged") from error
-        if not (charged and (ledger or isinstance(error.__cause__, _OF_MACHINE))):
+        if not charged:
+            raise
+        if not (ledger or isinstance(error.__cause__, _OF_MACHINE)):
+            error.add_note(_what_stands(out, charged))
             raise
         raise RunStopped(f"{error}. {_what_stands(out, charged)}") from error
+    except Exception as error:
+        if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
+            problem = f"the memory is full ({error})"
+            raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+        if not isinstance(error, UnderstudyError):  # of a model from outside, it may be
+            error.add_note(_what_stands(out, charged))
+        raise
 
 
 def _what_stands(out: Path, charged: list[str]) -> str:

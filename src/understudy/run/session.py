@@ -34,7 +34,7 @@ from understudy.run.early_stop import (
 from understudy.run.fitness import measured_quality
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
-from understudy.run.models import model_of
+from understudy.run.models import model_of, require_images_made
 from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
@@ -149,6 +149,7 @@ class Session:
             self.account.check()
             if not self.charged:  # else it is resumed, and free
                 self._show(plan, opened, dataset)
+                require_images_made(prepared.context)
             if (fit := words_fit(prepared)) is not None:
                 _report_fit(self.fits, self.events, fit)
         with timed(self.seconds, "embed and fit"):

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import yaml
 
 from understudy.core.errors import ConfigError, escaped, packages_for
-from understudy.privacy.ledger.database import default_path
+from understudy.privacy.ledger.database import default_path, public_address
 from understudy.report.meaning import unit_in_words
 from understudy.report.rendering import environment as report_environment
 from understudy.report.tables import shown
@@ -193,8 +193,11 @@ def command_line_of(words: Iterable[str]) -> str:
     """A command as it is typed in the folder that the studio was started in."""
     here = re.compile(f"(^|[=:]){re.escape(os.getcwd() + os.sep)}")
     shown = [here.sub(r"\1", word, count=1) for word in words if word != "--progress=json"]
-    secret = [word.startswith("--ledger=") and "@" in word for word in shown]  # a password
-    shown = ["--ledger=postgresql://..." if s else w for s, w in zip(secret, shown, strict=True)]
+    option = "--ledger="
+    shown = [
+        option + public_address(word.removeprefix(option)) if word.startswith(option) else word
+        for word in shown
+    ]
     return shlex.join(["understudy", *shown])
 
 

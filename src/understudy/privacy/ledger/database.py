@@ -7,14 +7,15 @@ every writer takes) and ``ledger_rows``. Nothing is ever updated but the head, a
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from understudy.core.errors import LedgerError
+from understudy.core.errors import CommitInDoubt, LedgerError
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.chain import Head, Link
 from understudy.privacy.ledger.sqlite import WAIT_S, SqliteFile
@@ -30,6 +31,10 @@ _TABLES = (
     "CREATE TABLE ledger_rows (seq INTEGER NOT NULL PRIMARY KEY, previous TEXT NOT NULL, "
     "entry TEXT NOT NULL, hash TEXT NOT NULL)",
 )
+
+
+_NO_PATH = re.compile(r"[a-z][a-z0-9+]+:|\s*\w+\s*=", re.IGNORECASE)
+"""How a misspelled URL begins, and libpq's ``host=... password=...``."""
 
 
 class Connection(Protocol):
@@ -191,7 +196,11 @@ class Database:
 
         It may wait for another process, and says so. An exception in the block undoes all of it; a
         database's own errors become ours, and the password and the key are in neither.
+
+        Raises:
+            CommitInDoubt: It failed while it was being ended: a server may have written it by then.
         """
+        error_type = LedgerError
 
         def begin(wait: float) -> None:
             connection.rollback()  # of what a first try had begun
@@ -208,17 +217,19 @@ class Database:
             try:
                 self._patiently(begin)
                 yield connection
+                error_type = CommitInDoubt if write else LedgerError
                 self._patiently(end)
             except BaseException:
-                connection.rollback()
+                with suppress(*self._errors):  # of a connection that is lost: the first says why
+                    connection.rollback()
                 raise
             finally:
                 connection.close()
         except self._errors as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise LedgerError(
-                f"the ledger at {self.address} cannot be used: {reason}. Check that it can be "
-                "reached and written to, or name another one with --ledger"
+            raise error_type(
+                f"the ledger at {self.address} cannot be used: {reason}. Check that it is the one "
+                "that is meant (--ledger), and that it can be reached and written to"
             ) from error
 
     def _patiently(self, step: Callable[[float], None]) -> None:
@@ -244,6 +255,12 @@ def _say(message: str) -> None:
     print(f"note: {message}", file=sys.stderr, flush=True)
 
 
+def public_address(url: str) -> str:
+    """The path or URL of a ledger as it may be shown: without what may hold a password."""
+    is_secret = "://" in url and ("@" in url or "password=" in url.lower())
+    return "postgresql://..." if is_secret else url
+
+
 def data_folder() -> Path:
     """``~/.local/share/understudy``, or under ``XDG_DATA_HOME`` where that is set."""
     base = Path(os.environ.get("XDG_DATA_HOME", ""))
@@ -260,6 +277,12 @@ def default_path() -> Path:
 def _store(url: str | Path | None) -> LedgerStore:
     """The place that a ``--ledger`` names."""
     if not (isinstance(url, str) and "://" in url):
+        if isinstance(url, str) and _NO_PATH.match(url):
+            # It would be a new, empty ledger in a file whose name may hold a password.
+            raise LedgerError(
+                "this --ledger reads as an address that lacks ://: write "
+                "postgresql://USER:PASSWORD@HOST:PORT/NAME, or ./FILE for a file"
+            )
         try:
             path = default_path() if url is None else Path(url).expanduser()
         except RuntimeError:  # of an account that the system does not list, or a user's it has not

@@ -344,7 +344,8 @@ class Ledger:
             if book.charges.get(key, ("", ""))[0] != page.id:
                 raise LedgerError(
                     f"nothing was charged to {page.name} for run {run}, stage {stage}, attempt "
-                    f"{attempt}, so nothing may be released for it"
+                    f"{attempt}, in {self.address}, so nothing may be released for it: name the "
+                    "ledger that was charged (--ledger)"
                 )
             recorded = book.digest(key, step)
             if recorded is None:

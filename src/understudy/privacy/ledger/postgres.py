@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from understudy.core.errors import LedgerError, packages_for
 
@@ -37,15 +37,18 @@ class PostgresServer:
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
         try:
             parts, given = urlsplit(url), conninfo_to_dict(url)
-            port = "" if parts.port is None else f":{parts.port}"
+            ports = str(given.get("port") or 0).replace(",", "")
+            if "@" in parts.netloc.rpartition("@")[0] + parts.path or not ports.isdecimal():
+                raise ValueError("a password that is not encoded reads on as host, port or name")
         except (ValueError, psycopg.Error):
             # "from None": the text at fault may hold the password.
             raise LedgerError(
                 "the ledger's URL cannot be read: write postgresql://USER:PASSWORD@HOST:PORT/NAME "
-                "(percent-encode special characters) or the path of a file"
+                "(percent-encode special characters, %40 for @) or the path of a file"
             ) from None
-        host = parts.hostname or parse_qs(parts.query).get("host", ["local socket"])[0]
-        self.address = f"postgresql://{host}{port}/{parts.path.removeprefix('/')}"
+        host, port = given.get("host", "local socket"), given.get("port")
+        place = host if port is None else f"{host}:{port}"
+        self.address = f"postgresql://{place}/{given.get('dbname', '')}"
         name = f"understudy, process {os.getpid()} on {socket.gethostname()}"
         self._url = url
         self._defaults: dict[str, Any] = {
