@@ -69,7 +69,7 @@ class Carried:
     def summary(self) -> str:
         """As a `ClassCapacity`."""
         mean = "a mean of its own" if self.own_mean else "the mean of all"
-        return f"{mean}, {self.clusters} cluster{'s' * (self.clusters != 1)}"
+        return mean if self.clusters == 1 else f"{mean}, {self.clusters} clusters"
 
 
 def capacity(
