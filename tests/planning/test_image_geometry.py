@@ -20,6 +20,7 @@ from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.codec_rules import ENERGIES, CodecRule
 from understudy.run.config import make_config
 
 TALL = (1307, 1100)
@@ -68,6 +69,30 @@ def command(*words: str) -> Any:
 
 
 # What is proposed, and what it loses
+
+
+def test_the_rule_knows_what_the_encoder_looks_at() -> None:
+    pytest.importorskip("torch")
+    from understudy.backends.embedded.energies.transform import COSINES
+
+    assert ENERGIES.finest == COSINES
+
+
+def lost_by_size(sides: tuple[int, int], side: int, codec: CodecRule | None) -> str:
+    return dict(ImageGeometry({sides: 9}).losses(side, "stretch", None, codec))["size"]
+
+
+def test_no_size_keeps_details_that_the_encoder_does_not_look_at() -> None:
+    lost = "details finer than 7 pixels of the original are lost, as embedded:energies looks at "
+    lost += "32 x 32 pixels of any image (14 at 16)"
+    for side in (48, 64, 128):
+        assert lost_by_size((220, 220), side, ENERGIES) == lost
+    assert lost_by_size((220, 220), 128, None).endswith(
+        "(14 at 16, 7 at 32, 5 at 48, 3 at 64, 2 at 96)"
+    )
+    assert lost_by_size((220, 220), 16, ENERGIES).endswith(" are lost (7 at 32)")
+    assert lost_by_size((72, 72), 64, None).startswith("details finer than 1.1 pixels")
+    assert lost_by_size((28, 28), 28, ENERGIES) == "no detail is lost (1.8 at 16)"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +152,7 @@ def test_arrays_in_colour_whose_channels_are_equal_are_grey(tmp_path: Path) -> N
 def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Path) -> None:
     result = planned(scans, tmp_path / "l.db")
     reasons = {choice.option: choice.reason for choice in result.choices}
-    assert "details finer than 20 pixels of the original are lost" in reasons["--size 64"]
+    assert "details finer than 41 pixels of the original are lost" in reasons["--size 64"]
     assert "16% of a sample is black" in reasons["--fit pad"]
     assert "nothing is lost: all images are grey" in reasons["--channels 1"]
     assert all(reasons[one].endswith("(owner only)") for one in ("--size 64", "--fit pad"))

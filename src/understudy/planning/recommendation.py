@@ -387,9 +387,7 @@ def _serves_cosines(
     if "decoder" in names or not MANY_SMALL_GREY.fits(check.shape or ()):
         return False
     if isinstance(config.privacy.epsilon, str):
-        _, plan, _ = _planned(
-            config.changed(method=name, **check.options), check.unit_counts
-        )
+        _, plan, _ = _planned(config.changed(method=name, **check.options), check.unit_counts)
         mu = math.inf if plan is None else plan.mu
     else:
         mu = run_mu_of(config.privacy.budget)
