@@ -456,7 +456,7 @@ def _remedies(
         large = min(source.shape[:2]) > USUAL_SIDE or max(source.shape[:2]) > max(PROPOSED_SIDES)
         if config.data.size is None and (large or "mixed sizes" in kinds):
             options["size"] = geometry.side
-            options |= {"fit": geometry.fit} if geometry.fit != "stretch" else {}
+            options |= {} if geometry.square else {"fit": geometry.fit}
         elif config.data.size is None and source.shape[0] == source.shape[1]:
             options["size"] = source.shape[0]  # as they are, and declared
     return options

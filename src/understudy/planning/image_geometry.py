@@ -65,10 +65,11 @@ class ImageGeometry:
     def fit(self) -> ImageFit:
         """The fit that is proposed.
 
-        Squares are not distorted by any. Else images are padded, for that cuts nothing off, unless
+        Squares are not distorted by any. Images of one ratio are stretched, for that distorts all
+        of them alike and wastes no pixel. Else images are padded, for that cuts nothing off, unless
         more than a third of half of them would be black.
         """
-        if all(_ratio(size) <= VISIBLE_STRETCH for size in self.sizes):
+        if self.square or self._one_ratio:
             return "stretch"
         passed = 0
         for ratio, count in sorted((_ratio(size), count) for size, count in self.sizes.items()):
@@ -76,6 +77,17 @@ class ImageGeometry:
             if 2 * passed >= self.images:
                 return "pad" if ratio <= _LONGEST_PADDED else "crop"
         return "pad"
+
+    @property
+    def square(self) -> bool:
+        """Whether all images are as good as squares, so that no fit distorts them."""
+        return all(_ratio(size) <= VISIBLE_STRETCH for size in self.sizes)
+
+    @property
+    def _one_ratio(self) -> bool:
+        """Whether all images are of one ratio of height to width."""
+        ratios = [height / width for height, width in self.sizes]
+        return max(ratios) <= VISIBLE_STRETCH * min(ratios)
 
     @property
     def words(self) -> str:
@@ -181,6 +193,8 @@ class ImageGeometry:
         if fit == "crop":
             return f"{cut} (with pad nothing is, and {black})"
         drawn = f"images are distorted, one side by up to {ratio:.2g} times"
+        if self._one_ratio:
+            drawn = f"all images are distorted alike, one side {ratio:.2g} times, and none is cut"
         return f"{drawn} (with crop {cut}; with pad {black})"
 
 

@@ -17,6 +17,7 @@ from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.core.types import UnitCounts
 from understudy.data import open_source
+from understudy.data.inspection import stretch_notes
 from understudy.methods.base import AUTO, Expectation, Inventory
 from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.planning.check import Problem, SourceCheck, check_source
@@ -200,7 +201,8 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
-    said = {*poor_notes(rules)}  # and what serves better with it
+    said = {*poor_notes(rules)}  # elsewhere, and with what serves better
+    said |= set() if prepared is None else {*stretch_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
     result = Recommendation(
         source=check.source,
@@ -305,7 +307,7 @@ _REASONS = {
     "classes": "declared, the class names are public whatever the images are",
     "channels": "declared, the number of channels is public whatever the images are",
     "size": "larger images leave less to each pixel, and differing ones have to be of one size",
-    "fit": "images of another ratio are not distorted",
+    "fit": "images of another ratio become squares",
 }
 
 
