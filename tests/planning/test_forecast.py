@@ -359,8 +359,10 @@ def test_persons_of_several_classes_count_in_each(tmp_path: Path) -> None:
 
 def test_class_means_are_held_against_what_classes_differ_by() -> None:
     assert "much alike" in tied_words(1.0, 15)["class means"]
-    assert "where they differ much" in tied_words(1.0, 50)["class means"]
-    assert tied_words(1.0, 400)["class means"].endswith("so classes will differ")
+    assert "where they differ more" in tied_words(1.0, 50)["class means"]
+    assert tied_words(1.0, 400)["class means"].endswith(
+        "so classes that differ as much will differ in samples"
+    )
 
 
 @pytest.mark.parametrize(
