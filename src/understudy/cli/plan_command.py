@@ -98,8 +98,8 @@ def _show_outlook(result: Recommendation, sheet: Path | None) -> None:
     if result.forecast is None:
         return
     _console.print(
-        "forecast, the same run on public drawings, whose classes are told apart at a glance (owner "
-        f"only): {sheet}"
+        "forecast, the same run on public drawings, whose classes are told apart at a glance "
+        f"(owner only): {sheet}"
     )
     chance = 1 / max(1, result.forecast.classes)
     for kind in result.forecast.kinds:
