@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from understudy.evidence.pack import private_in
 from understudy.evidence.registry_entry import entry_faults, registry_entry
 from understudy.evidence.subject import open_subject, replay_command
 from understudy.privacy.ledger.ledger import Disclosure, Ledger
+from understudy.report import Premise
 from understudy.report.meaning import EARLIER_RUN
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -110,7 +112,8 @@ def test_a_pack_has_two_parts_and_the_owners_is_closed(site: Path) -> None:
     shared, owner = ((pack / part / "index.html").read_text() for part in ("shared", "owner"))
     for words in ("epsilon", "Next review: ", "SHA-256 of SHA256SUMS", "No host was sent private"):
         assert words in shared
-    assert "understudy synthesize SOURCE --method clustering --epsilon 1 " in shared
+    assert "understudy synthesize SOURCE --method clustering --" in shared
+    assert " --epsilon 1 --delta 1e-05 " in shared
     assert "singling out" in owner
     assert "Owner only" in owner
     results = (pack / "owner" / "hipaa" / "results.md").read_text()
@@ -296,6 +299,13 @@ def test_a_replay_has_what_the_guarantee_depends_on(site: Path) -> None:
     receipt = replace(record.receipt, unit="rows sharing 'patient'", adjacency="replace-one")
     command = replay_command(replace(record, receipt=receipt))
     assert "--epsilon 1 --delta 1e-05 --unit COLUMN --adjacency replace-one" in command
+    declared = {"class names": ["cat, tabby", "dog"], "image size": [64, 64], "image fit": "pad"}
+    declared["intensity window"] = [40.0, 400.0]
+    premises = [Premise.of(name, value, declared=True) for name, value in declared.items()]
+    words = shlex.split(replay_command(replace(record, premises=tuple(premises))))
+    flags = {name: words[words.index(name) + 1] for name in ("--classes", "--size", "--fit")}
+    assert words[2] == "SOURCE?window=40,400"
+    assert flags == {"--classes": '"cat, tabby",dog', "--size": "64", "--fit": "pad"}
     first, *rest = record.receipt.stages
     mixed = replace(receipt, stages=(replace(first, origin="base"), *rest))
     assert "--epsilon EPSILON" in replay_command(replace(record, receipt=mixed))

@@ -359,8 +359,10 @@ def test_persons_of_several_classes_count_in_each(tmp_path: Path) -> None:
 
 def test_class_means_are_held_against_what_classes_differ_by() -> None:
     assert "much alike" in tied_words(1.0, 15)["class means"]
-    assert "where they differ much" in tied_words(1.0, 50)["class means"]
-    assert tied_words(1.0, 400)["class means"].endswith("so classes will differ")
+    assert "where they differ more" in tied_words(1.0, 50)["class means"]
+    assert tied_words(1.0, 400)["class means"].endswith(
+        "so classes that differ as much will differ in samples"
+    )
 
 
 @pytest.mark.parametrize(
@@ -412,6 +414,28 @@ def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) 
     content = json.loads(CliRunner().invoke(app, [*words, "--epsilon", "1", "--json"]).stdout)
     assert content["expectations"][0]["rule"] == "few units"
     assert content["forecast"] is None
+
+
+def test_a_run_says_before_its_charge_that_its_samples_will_serve_little(
+    scans: Path, tmp_path: Path
+) -> None:
+    words = [str(scans), "--size", "16", "--channels", "1", "--classes", "cat,dog"]
+    words += ["--ledger", str(tmp_path / "ledger.db"), "--progress", "none"]
+    out = ["--out", str(tmp_path / "out"), "--yes"]
+    poor = "note: images of these classes serve little: a class of 32 at mu 0.27 comes to 9"
+    ended = CliRunner().invoke(app, ["synthesize", *words, *out, "--count", "4", "--epsilon", "1"])
+    assert ended.exit_code == 0, ended.output
+    assert ended.output.index(poor) < ended.output.index("charged:")
+    dry = [*words, *out[:1], str(tmp_path / "other"), "--dry-run"]
+    shown = CliRunner().invoke(app, ["synthesize", *dry, "--epsilon", "1"]).output
+    assert poor in shown
+    assert "a class of about" not in shown  # a table that says the same of every size
+    assert (
+        "serve little"
+        not in CliRunner().invoke(app, ["synthesize", *dry, "--epsilon", "90"]).output
+    )
+    plan = CliRunner().invoke(app, ["plan", *words, "--epsilon", "1"]).output
+    assert plan.count("serve little") == 1
 
 
 def test_the_command_writes_a_sheet(scans: Path, tmp_path: Path, one_kind: None) -> None:

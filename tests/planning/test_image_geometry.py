@@ -20,6 +20,7 @@ from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommend
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.codec_rules import ENERGIES, CodecRule
 from understudy.run.config import make_config
 
 TALL = (1307, 1100)
@@ -70,20 +71,46 @@ def command(*words: str) -> Any:
 # What is proposed, and what it loses
 
 
+def test_the_rule_knows_what_the_encoder_looks_at() -> None:
+    pytest.importorskip("torch")
+    from understudy.backends.embedded.energies.transform import COSINES
+
+    assert ENERGIES.finest == COSINES
+
+
+def lost_by_size(sides: tuple[int, int], side: int, codec: CodecRule | None) -> str:
+    return dict(ImageGeometry({sides: 9}).losses(side, "stretch", None, codec))["size"]
+
+
+def test_no_size_keeps_details_that_the_encoder_does_not_look_at() -> None:
+    lost = "details finer than 7 pixels of the original are lost, as embedded:energies looks at "
+    lost += "32 x 32 pixels of any image (14 at 16)"
+    for side in (48, 64, 128):
+        assert lost_by_size((220, 220), side, ENERGIES) == lost
+    assert lost_by_size((220, 220), 128, None).endswith(
+        "(14 at 16, 7 at 32, 5 at 48, 3 at 64, 2 at 96)"
+    )
+    assert lost_by_size((220, 220), 16, ENERGIES).endswith(" are lost (7 at 32)")
+    assert lost_by_size((72, 72), 64, None).startswith("details finer than 1.1 pixels")
+    assert lost_by_size((28, 28), 28, ENERGIES) == "no detail is lost (1.8 at 16)"
+
+
 @pytest.mark.parametrize(
     ("sizes", "side", "fit"),
     [
-        ({TALL: 100}, 64, "pad"),
+        ({TALL: 100}, 64, "stretch"),  # of one ratio, as scans of a machine are
+        ({TALL: 60, TALL[::-1]: 40}, 64, "pad"),
         ({(100, 100): 100}, 64, "stretch"),
         ({(64, 70): 10}, 64, "stretch"),
         ({(480, 640): 50, (640, 480): 50}, 64, "pad"),
         ({(60, 90): 50, (90, 60): 50}, 64, "pad"),  # padded, none is smaller than that
         ({(1080, 1920): 60, (600, 800): 40}, 64, "crop"),
-        ({(50, 60): 100}, 48, "pad"),
+        ({(50, 60): 100}, 48, "stretch"),
+        ({(50, 60): 60, (60, 50): 40}, 48, "pad"),
         ({(8, 8): 3, (300, 300): 97}, 64, "stretch"),
         ({(8, 8): 6, (300, 300): 94}, 16, "stretch"),
         ({(40, 40): 50, (300, 300): 50}, 32, "stretch"),
-        ({(4, 5): 10}, 16, "pad"),
+        ({(4, 5): 10}, 16, "stretch"),
     ],
 )
 def test_a_side_and_a_fit_are_proposed(
@@ -101,11 +128,11 @@ def test_a_check_proposes_grey_where_all_images_are(scans: Path, tmp_path: Path)
     assert "1307 x 1100" in found["large images"].message
     assert "all 6 images are grey" in found["grey stored in colour"].message
     assert dict(result.options) == {
-        "classes": ("clear", "ill"), "channels": 1, "size": 64, "fit": "pad",
+        "classes": ("clear", "ill"), "channels": 1, "size": 64, "fit": "stretch",
     }  # fmt: skip
     assert result.shape == (64, 64, 1)
-    assert "--channels 1 --size 64 --fit pad" in str(result.command)
-    assert list(result.losses) == ["--size 64", "--fit pad", "--channels 1"]
+    assert "--channels 1 --size 64 --epsilon" in str(result.command)
+    assert list(result.losses) == ["--size 64", "--fit stretch", "--channels 1"]
     coloured = folders(tmp_path / "one", [(9, 9)] * 2)
     Image.new("RGB", (9, 9), (90, 80, 90)).save(coloured / "ill" / "pink.png")
     assert checked(coloured).options["channels"] == 3
@@ -127,17 +154,19 @@ def test_arrays_in_colour_whose_channels_are_equal_are_grey(tmp_path: Path) -> N
 def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Path) -> None:
     result = planned(scans, tmp_path / "l.db")
     reasons = {choice.option: choice.reason for choice in result.choices}
-    assert "details finer than 20 pixels of the original are lost" in reasons["--size 64"]
-    assert "16% of a sample is black" in reasons["--fit pad"]
+    assert "details finer than 41 pixels of the original are lost" in reasons["--size 64"]
+    assert "distorted alike, one side 1.2 times" in reasons["--fit stretch"]
+    assert "with pad 16% of a sample is black" in reasons["--fit stretch"]
+    assert not any("are stretched" in note for note in result.notes)  # it is said as a reason
     assert "nothing is lost: all images are grey" in reasons["--channels 1"]
-    assert all(reasons[one].endswith("(owner only)") for one in ("--size 64", "--fit pad"))
+    assert all(reasons[one].endswith("(owner only)") for one in ("--size 64", "--fit stretch"))
     assert "--encoder embedded:energies" in reasons
     facts = {fact.name: fact for fact in result.facts}
     assert facts["stored as"].private
     assert facts["stored as"].value == "1307 x 1100 (6); 6 grey stored in colour"
     assert facts["read as"].value == "64 x 64 x 1"
     words = shlex.split(str(result.command))
-    assert {"--size", "--fit", "--channels"} <= set(words)
+    assert {"--size", "--channels"} <= set(words)
     ended = CliRunner().invoke(app, [*words[1:-1], str(tmp_path / "out"), "--dry-run"])
     assert ended.exit_code == 0, ended.output
     assert "image size 64 x 64, colour channels 1" in " ".join(ended.output.split()).replace(

@@ -100,6 +100,19 @@ def test_the_file_says_what_it_is_of(result: Result, tmp_path: Path) -> None:
     assert "statistics that the run released" in facts["trained on"]
 
 
+def test_who_trains_on_samples_is_told_of_the_statistics_where_they_are_at_hand(
+    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
+    train_classifier(result, **options)
+    assert "compare with --from statistics" in capsys.readouterr().err
+    shutil.copytree(result.release, tmp_path / "release")  # as others get it
+    train_classifier(tmp_path / "release", **options)
+    train_classifier(result, **options, from_="statistics")
+    train_classifier(result, **options, network="discriminant")  # it was asked for
+    assert "--from statistics" not in capsys.readouterr().err
+
+
 def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_path: Path) -> None:
     def state() -> dict[Path, bytes]:
         files = [*result.folder.rglob("*"), result.folder.parent / "ledger.db"]

@@ -97,7 +97,10 @@ def _show_outlook(result: Recommendation, sheet: Path | None) -> None:
         _console.print(f"  {rule.words} (rule: {rule.rule})")
     if result.forecast is None:
         return
-    _console.print(f"forecast, the same run on public drawings (owner only): {sheet}")
+    _console.print(
+        "forecast, the same run on public drawings, whose classes are told apart at a glance "
+        f"(owner only): {sheet}"
+    )
     chance = 1 / max(1, result.forecast.classes)
     for kind in result.forecast.kinds:
         if kind.accuracy is not None:

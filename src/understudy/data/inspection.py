@@ -130,7 +130,12 @@ def source_notes(source: Source) -> Iterator[str]:
     if source.stray:
         stray = count_words(source.stray, "note or file", "notes and files")
         yield f"passed over: {stray} of packers or file browsers"
-    if source.distorted:
+    yield from stretch_notes(source)
+
+
+def stretch_notes(source: Source) -> Iterator[str]:
+    """What else may be done with images that are distorted, where there are any."""
+    if isinstance(source, RecordSource) and source.distorted:
         yield (
             f"{source.distorted:,} images of another ratio are stretched. --fit crop cuts them "
             "about their middle, --fit pad lays them on black; understudy plan says what each loses"

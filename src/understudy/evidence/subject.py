@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -24,10 +24,11 @@ from understudy.evaluation.inputs import evaluated_place
 from understudy.privacy.ledger.ledger import Ledger, LedgerRow
 from understudy.release.checksums import CHECKSUMS
 from understudy.release.verify import verify
-from understudy.report import RunRecord
+from understudy.report import Premise, RunRecord
 from understudy.report.meaning import EARLIER_RUN, people_in_words
 from understudy.report.verdict_table import guarantee_sentence
 from understudy.run.command_words import option_words
+from understudy.run.run_record import declaring_options
 
 _PRIVATE_PATH = re.compile(
     r"[^\s{}\[\]:]*[/\\][^\s{}\[\]]+|(?:/|~|\.{1,2}[/\\]|[A-Za-z]:\\)[^{}\[\]]+"
@@ -164,11 +165,13 @@ def replay_command(record: RunRecord) -> str:
     receipt, origins = record.receipt, {stage.origin for stage in record.receipt.stages}
     if EARLIER_RUN in origins:
         return f"understudy resample RUN --count {record.count} --out OUT"
-    words = ["understudy synthesize SOURCE", f"--method {record.method}"]
+    words = [f"understudy synthesize {_source_slot(record.premises)}", f"--method {record.method}"]
     if record.selection:
         words = ["understudy select CANDIDATES"]
         if record.unprotected or "" in origins:
             words.append("--private SOURCE")
+    else:
+        words += _declared_options(record.premises)
     if "" in origins:  # a run that asked something; with a release, epsilon is of both
         own = f"{receipt.epsilon:.6g}" if len(origins) == 1 else "EPSILON"
         words += [f"--epsilon {own}", f"--delta {receipt.delta:g}"]
@@ -183,6 +186,20 @@ def replay_command(record: RunRecord) -> str:
                 option_words(name, value) if name == "keep" else option_words("", {name: value})
             )
     return " ".join([*words, "--out OUT"])
+
+
+def _source_slot(premises: Sequence[Premise]) -> str:
+    """The slot for the private dataset, with the window that was declared of its values."""
+    for one in premises:
+        if (one.name, one.origin) == ("intensity window", "declared"):
+            return "'SOURCE?window={:.12g},{:.12g}'".format(*one.value)
+    return "SOURCE"
+
+
+def _declared_options(premises: Sequence[Premise]) -> list[str]:
+    """What was taken for public of the private dataset, as options of a replay."""
+    stated = [one for one in premises if not one.name.startswith(("epsilon", "intensity"))]
+    return declaring_options([replace(one, origin="inferred") for one in stated])
 
 
 def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:

@@ -30,6 +30,7 @@ from understudy.methods.base import ClassCapacity
 from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
 from understudy.release.galleries import contact_sheet_of, first_of_each
+from understudy.run.codec_rules import RULES, CodecRule, codec_roles
 from understudy.run.command_words import (
     PROPOSED_SIDES,
     USUAL_SIDE,
@@ -37,6 +38,7 @@ from understudy.run.command_words import (
     option_words,
 )
 from understudy.run.config import ReadingOptions, RunConfig, make_config, source_name
+from understudy.run.models import named_roles
 from understudy.run.prepare import lacks_size, open_private, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_plan import explanation
@@ -209,7 +211,9 @@ def check_source(config: RunConfig) -> SourceCheck:
         stored=geometry.words,
         losses={
             " ".join(option_words(name, values[name])): loss
-            for name, loss in geometry.losses(run.data.size, run.data.fit, run.data.channels)
+            for name, loss in geometry.losses(
+                run.data.size, run.data.fit, run.data.channels, _codec_rule(run, source)
+            )
         },
         problems=tuple(problems),
         options=remedies,
@@ -304,6 +308,15 @@ def _shape_of(run: RunConfig, shape: Shape) -> Shape:
     """(height, width, channels) of images as a run reads them, of those that they have."""
     height, width = shape[:2] if run.data.size is None else (run.data.size, run.data.size)
     return height, width, shape[2] if run.data.channels is None else run.data.channels
+
+
+def _codec_rule(run: RunConfig, source: Source | None) -> CodecRule | None:
+    """That which chooses the encoder; None where what is named may bring another one."""
+    named = named_roles(run.models)
+    if source is None or not named.keys() <= {"encoder", "decoder"}:
+        return None
+    name = codec_roles(named, source.shape)["encoder"]
+    return next((rule for rule in RULES if rule.codec == name), None)
 
 
 def _counted(
@@ -443,7 +456,7 @@ def _remedies(
         large = min(source.shape[:2]) > USUAL_SIDE or max(source.shape[:2]) > max(PROPOSED_SIDES)
         if config.data.size is None and (large or "mixed sizes" in kinds):
             options["size"] = geometry.side
-            options |= {"fit": geometry.fit} if geometry.fit != "stretch" else {}
+            options |= {} if geometry.square else {"fit": geometry.fit}
         elif config.data.size is None and source.shape[0] == source.shape[1]:
             options["size"] = source.shape[0]  # as they are, and declared
     return options

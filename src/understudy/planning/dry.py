@@ -22,7 +22,7 @@ import numpy as np
 import scipy.optimize
 
 from understudy.core.roles import MODEL_ROLES, RoleNames
-from understudy.core.types import Fit
+from understudy.core.types import Fit, UnitCounts
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import require_free
@@ -60,9 +60,14 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
         return timed_plan(prepared, ledger, () if fit is None else (fit,))
 
 
-def timed_plan(prepared: Prepared, ledger: Ledger, fits: Sequence[Fit] = ()) -> RunPlan:
-    """What a run would charge, and about how long it would take."""
-    plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source), fits)
+def timed_plan(
+    prepared: Prepared,
+    ledger: Ledger,
+    fits: Sequence[Fit] = (),
+    units: UnitCounts | None = None,
+) -> RunPlan:
+    """What a run would charge, and about how long it would take; ``units`` as `plan_of`."""
+    plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source), fits, units)
     return replace(plan, time=expected_time(prepared))
 
 

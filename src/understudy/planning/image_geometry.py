@@ -15,6 +15,7 @@ from understudy.core.errors import count_words
 from understudy.data.encoded_images import VISIBLE_STRETCH
 from understudy.data.inspection import Inspection
 from understudy.data.reading_options import ImageFit
+from understudy.run.codec_rules import CodecRule
 from understudy.run.command_words import PROPOSED_SIDES, USUAL_SIDE
 
 _MAY_BE_ENLARGED = 0.05  # of the images, those that are smaller than what is proposed
@@ -64,10 +65,11 @@ class ImageGeometry:
     def fit(self) -> ImageFit:
         """The fit that is proposed.
 
-        Squares are not distorted by any. Else images are padded, for that cuts nothing off, unless
+        Squares are not distorted by any. Images of one ratio are stretched, for that distorts all
+        of them alike and wastes no pixel. Else images are padded, for that cuts nothing off, unless
         more than a third of half of them would be black.
         """
-        if all(_ratio(size) <= VISIBLE_STRETCH for size in self.sizes):
+        if self.square or self._one_ratio:
             return "stretch"
         passed = 0
         for ratio, count in sorted((_ratio(size), count) for size, count in self.sizes.items()):
@@ -75,6 +77,17 @@ class ImageGeometry:
             if 2 * passed >= self.images:
                 return "pad" if ratio <= _LONGEST_PADDED else "crop"
         return "pad"
+
+    @property
+    def square(self) -> bool:
+        """Whether all images are as good as squares, so that no fit distorts them."""
+        return all(_ratio(size) <= VISIBLE_STRETCH for size in self.sizes)
+
+    @property
+    def _one_ratio(self) -> bool:
+        """Whether all images are of one ratio of height to width."""
+        ratios = [height / width for height, width in self.sizes]
+        return max(ratios) <= VISIBLE_STRETCH * min(ratios)
 
     @property
     def words(self) -> str:
@@ -110,11 +123,18 @@ class ImageGeometry:
         return ", ".join(listed) if len(listed) > 1 else ""
 
     def losses(
-        self, side: int | None, fit: ImageFit, channels: int | None
+        self,
+        side: int | None,
+        fit: ImageFit,
+        channels: int | None,
+        codec: CodecRule | None = None,
     ) -> Iterator[tuple[str, str]]:
-        """(option, what is lost by it) of images that are brought to one size and one colour."""
+        """(option, what is lost by it) of images that are brought to one size and one colour.
+
+        ``codec``: The rule by which the encoder of the run was chosen; None: it was named.
+        """
         if side is not None:
-            yield "size", self._of_size(side, fit)
+            yield "size", self._of_size(side, fit, codec)
             if any(height != width for height, width in self.sizes):
                 yield "fit", self._of_fit(fit)
         if channels == 1 and self.grey < self.images:
@@ -127,16 +147,25 @@ class ImageGeometry:
                 "colour with equal channels",
             )
 
-    def _of_size(self, side: int, fit: ImageFit) -> str:
+    def _of_size(self, side: int, fit: ImageFit, codec: CodecRule | None) -> str:
         """What one side loses, and what the others would."""
-        finest, coarsest = self._scales(side, fit)
-        if coarsest <= 1:
+        finest = max(PROPOSED_SIDES[-1], side)
+        if codec is not None and codec.finest is not None:
+            finest = codec.finest
+        least, most = self._scales(min(side, finest), fit)
+        if most <= 1:
             words = "no detail is lost"
         else:
-            words = f"details finer than {_span(max(finest, 1), coarsest)} pixels of the original"
+            words = f"details finer than {_span(max(least, 1), most)} pixels of the original"
             words += " are lost"
-        others = {one: self._scales(one, fit)[1] for one in PROPOSED_SIDES if one != side}
-        listed = [f"{scale:.0f} at {one}" for one, scale in others.items() if scale >= 1.5]
+        if codec is not None and finest < side:
+            words += f", as {codec.codec} looks at {finest} x {finest} pixels of any image"
+        others = {one: self._scales(one, fit)[1] for one in PROPOSED_SIDES if one <= finest}
+        listed = [
+            f"{_short(scale)} at {one}"
+            for one, scale in others.items()
+            if scale >= 1.5 and scale != most
+        ]
         if listed:
             words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(listed)})"
         if enlarged := self._enlarged(side, fit):
@@ -164,6 +193,8 @@ class ImageGeometry:
         if fit == "crop":
             return f"{cut} (with pad nothing is, and {black})"
         drawn = f"images are distorted, one side by up to {ratio:.2g} times"
+        if self._one_ratio:
+            drawn = f"all images are distorted alike, one side {ratio:.2g} times, and none is cut"
         return f"{drawn} (with crop {cut}; with pad {black})"
 
 
@@ -178,5 +209,10 @@ def _scale(size: tuple[int, int], side: int, fit: ImageFit) -> float:
 
 
 def _span(least: float, most: float) -> str:
-    low, high = f"{least:.0f}", f"{most:.0f}"
+    low, high = _short(least), _short(most)
     return high if low == high else f"{low} to {high}"
+
+
+def _short(scale: float) -> str:
+    """Pixels in whole numbers, but for less than two of them."""
+    return f"{scale:.1f}".removesuffix(".0") if scale < 2 else f"{scale:.0f}"

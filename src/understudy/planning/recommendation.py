@@ -15,7 +15,9 @@ from typing import Any, Unpack, cast
 from understudy.core.errors import InputError
 from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
+from understudy.core.types import UnitCounts
 from understudy.data import open_source
+from understudy.data.inspection import stretch_notes
 from understudy.methods.base import AUTO, Expectation, Inventory
 from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.planning.check import Problem, SourceCheck, check_source
@@ -31,7 +33,7 @@ from understudy.run.methods import method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.run_plan import RunPlan, explanation
+from understudy.run.run_plan import RunPlan, poor_notes
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
@@ -187,7 +189,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         choices.append(Choice(option, reason))
     run = config.changed(method=name, roles=roles, **check.options)
     overrides = _kept_options(config)
-    prepared, plan, obstacle = _planned(run)
+    prepared, plan, obstacle = _planned(run, check.unit_counts)
     advice = None
     if prepared is not None and prepared.method.advise is not None:
         advice = prepared.method.advise(prepared.context, check.unit_counts)
@@ -195,12 +197,13 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         overrides["set"] = f"{advice.setting}={advice.value}"
         choices.append(Choice(f"--set {overrides['set']}", advice.reason))
         better = run.changed(settings={advice.setting: advice.value})
-        prepared, plan, obstacle = _planned(better)
+        prepared, plan, obstacle = _planned(better, check.unit_counts)
     epsilon = 1.0 if isinstance(config.privacy.epsilon, str) else config.privacy.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **overrides}
-    explained = None if prepared is None else explanation(prepared, check.unit_counts)
-    rules = () if explained is None else tuple(explained.expectations)
+    rules = () if plan is None else plan.expectations
+    said = {*poor_notes(rules)}  # elsewhere, and with what serves better
+    said |= set() if prepared is None else {*stretch_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
     result = Recommendation(
         source=check.source,
@@ -213,7 +216,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         expected=_expected(run, check, epsilon),
         notes=(
             *(problem.message for problem in check.problems if problem.kind == "units"),
-            *(() if plan is None else plan.notes),
+            *(note for note in (() if plan is None else plan.notes) if note not in said),
             *[
                 f"{option}: {loss} (owner only)"
                 for option, loss in check.losses.items()
@@ -305,7 +308,7 @@ _REASONS = {
     "classes": "declared, the class names are public whatever the images are",
     "channels": "declared, the number of channels is public whatever the images are",
     "size": "larger images leave less to each pixel, and differing ones have to be of one size",
-    "fit": "images of another ratio are not distorted",
+    "fit": "images of another ratio become squares",
 }
 
 
@@ -387,7 +390,7 @@ def _serves_cosines(
     if "decoder" in names or not MANY_SMALL_GREY.fits(check.shape or ()):
         return False
     if isinstance(config.privacy.epsilon, str):
-        _, plan, _ = _planned(config.changed(method=name, **check.options))
+        _, plan, _ = _planned(config.changed(method=name, **check.options), check.unit_counts)
         mu = math.inf if plan is None else plan.mu
     else:
         mu = run_mu_of(config.privacy.budget)
@@ -413,12 +416,14 @@ def _same_classes(public: str, check: SourceCheck) -> bool:
     return set(other.classes) == set(check.classes)
 
 
-def _planned(config: RunConfig) -> tuple[Prepared | None, RunPlan | None, str | None]:
+def _planned(
+    config: RunConfig, units: UnitCounts
+) -> tuple[Prepared | None, RunPlan | None, str | None]:
     """The run and its plan, or why there are none."""
     try:
         prepared = prepare(config)
         with Ledger(prepared.config.privacy.ledger) as ledger:
-            return prepared, timed_plan(prepared, ledger), None
+            return prepared, timed_plan(prepared, ledger, units=units), None
     except InputError as error:
         return None, None, str(error)
 

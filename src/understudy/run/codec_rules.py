@@ -26,6 +26,7 @@ class CodecRule:
         least: Pixels of their shorter side, at least.
         most: Pixels of their longer side, at most.
         packages: What the codec needs, and the extra that brings each.
+        finest: Pixels a side that it looks at, of images of any size; None: all of them.
     """
 
     codec: str
@@ -35,6 +36,7 @@ class CodecRule:
     least: int = 1
     most: int = 1 << 16
     packages: Mapping[str, str] = field(default_factory=dict)
+    finest: int | None = None
 
     def fits(self, shape: Shape) -> bool:
         """Whether images (height, width, channels) are of these."""
@@ -56,6 +58,7 @@ ENERGIES = CodecRule(
     least=16,
     most=256,
     packages={"torch": "torch"},
+    finest=32,
 )
 
 ANY_SHAPE = CodecRule(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, MissingExtra, RunError
+from understudy.core.matching import NUMBERS_MEASURED
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Events
 from understudy.methods.base import Resampling
@@ -58,7 +59,7 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
     encoder = front_end(record.image_shape) if codec == {ENERGIES.codec} else None
     if encoder is None or record.image_shape is None:
         raise ConfigError(_no_statistics(folder, f"it worked with {', '.join(sorted(codec))}"))
-    if place.name != "release" or not RunPaths(root).record.is_file():
+    if not _in_run(place):
         raise RunError(
             f"{folder}: is a release alone, and the statistics lie in the run's owner/stages: the "
             "owner writes this classifier. understudy train RELEASE learns from the samples"
@@ -72,6 +73,15 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
     if linear is None:
         raise ConfigError(_no_statistics(folder, "its statistics tell no classes apart"))
     return ReleasedClassifier(record, EncodedClassifier(encoder, linear, record.image_shape))
+
+
+def has_statistics(place: Path, record: RunRecord) -> bool:
+    """Whether a release lies in its run's folder, and the run measured what classifies images."""
+    return NUMBERS_MEASURED in record.facts and _in_run(place)
+
+
+def _in_run(place: Path) -> bool:
+    return place.name == "release" and RunPaths(place.parent).record.is_file()
 
 
 def _no_statistics(folder: str | Path, reason: str) -> str:

@@ -15,7 +15,7 @@ from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt, UnitCounts
 from understudy.data.inspection import people_notes, source_notes
 from understudy.data.names import like_persons, person_words
-from understudy.methods.base import ClassCapacity, Explanation
+from understudy.methods.base import ClassCapacity, Expectation, Explanation
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
@@ -80,6 +80,7 @@ class RunPlan:
         premises: What of the private dataset is taken for public: declared, or inferred.
         held_out: The share, or number, that would be held out as it was asked for; None: nothing.
         notes: What the owner should know before spending.
+        expectations: What to expect of the release, by rules of public arithmetic.
         fits: How well the models fit the classes, by what is public.
         sampling: Steps and guidance of each diffusion model, by its role.
         calls: What models that servers run are to be asked.
@@ -105,14 +106,21 @@ class RunPlan:
     premises: tuple[Premise, ...] = ()
     held_out: float | str | None = None
     notes: tuple[str, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     fits: tuple[Fit, ...] = ()
     carried: tuple[ClassCapacity, ...] = ()
     calls: tuple[PlannedCalls, ...] = ()
     time: ExpectedTime = ExpectedTime()
 
+    @property
+    def size_table(self) -> tuple[ClassCapacity, ...]:
+        """What classes can carry, unless it is the same for classes of every size."""
+        differ = len({tuple(one.columns.values()) for one in self.carried}) > 1
+        return self.carried if differ else ()
+
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""
-        carried = [{"size": one.size, **one.columns} for one in self.carried]
+        carried = [{"size": one.size, **one.columns} for one in self.size_table]
         return {"kind": "owner-only"} | asdict(self) | {"carried": carried}
 
 
@@ -137,10 +145,16 @@ def plan_of(
     dataset: Dataset | None,
     others: Sequence[Dataset],
     fits: Sequence[Fit] = (),
+    units: UnitCounts | None = None,
 ) -> RunPlan:
-    """The plan of a run that is ready to start."""
+    """The plan of a run that is ready to start.
+
+    ``units``: How many there are; None: no more than there are records.
+    """
     config, plan = prepared.config, prepared.plan
-    whole, unit, explained = claim(prepared), config.privacy.privacy_unit, explanation(prepared)
+    records, classes = len(prepared.source), max(1, len(prepared.context.classes))
+    explained = explanation(prepared, units or UnitCounts(records, records / classes))
+    whole, unit = claim(prepared), config.privacy.privacy_unit
     calls = calls_of(prepared)
     preview = ledger.preview(
         None if dataset is None else dataset.id,
@@ -171,6 +185,7 @@ def plan_of(
         premises=premises_of_run(prepared),
         held_out=config.privacy.hold_out,
         notes=(*_remote_notes(calls), *_notes(prepared, whole, preview.budget, explained)),
+        expectations=tuple(explained.expectations),
         calls=calls,
         fits=tuple(fits),
         carried=tuple(explained.capacities),
@@ -198,12 +213,20 @@ def _notes(
     if persons := like_persons(prepared.source.classes):
         yield person_words(persons)
     yield from people_notes(prepared.source)
+    yield from poor_notes(explained.expectations)
     yield from _spending_notes(prepared, budget)
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)
     yield from _run_notes(prepared, whole)
     yield from explained.notes
+
+
+def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
+    """What is known before a charge of samples that will serve little."""
+    for rule in expectations:
+        if rule.instead:
+            yield f"{rule.words} (owner only). understudy plan says what serves better"
 
 
 def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:

@@ -26,6 +26,7 @@ OPTIONS = {
     "label column": "--label",
     "image size": "--size",
     "colour channels": "--channels",
+    "image fit": "--fit",
     "intensity window": "SOURCE?window=CENTRE,WIDTH",
     "epsilon": "--epsilon NUMBER",
 }
@@ -46,7 +47,7 @@ def declaring_options(premises: Sequence[Premise]) -> list[str]:
             value = list_of_names(value)
         elif premise.name == "class names":
             flag, value = OPTIONS["label column"], NO_LABELS
-        elif premise.name not in ("label column", "colour channels"):
+        elif premise.name not in ("label column", "colour channels", "image fit"):
             value = ""
         words.append(f"{flag} {shlex.quote(str(value))}" if value != "" else flag)
     return list(dict.fromkeys(words))

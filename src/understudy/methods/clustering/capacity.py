@@ -58,7 +58,7 @@ class Carried:
     def summary(self) -> str:
         """As a `ClassCapacity`."""
         mean = "a mean of its own" if self.own_mean else "the mean of all"
-        return f"{mean}, {self.clusters} cluster{'s' * (self.clusters != 1)}"
+        return mean if self.clusters == 1 else f"{mean}, {self.clusters} clusters"
 
 
 def own_directions(size: float, axes: int, *, diagonal: bool) -> int:
@@ -192,11 +192,11 @@ def difference_of_classes(dim: int, noise: float, units: float) -> Expectation:
     (Dwork and Roth 2014). Classes of public drawings differ by 0.3 (scenes) to 0.6 (shapes).
     """
     error = np.sqrt(dim) * noise / max(units, 1.0)
-    verdict = "so classes will differ"
+    verdict = "so classes that differ as much will differ in samples"
     if error > _USUAL_DIFFERENCE:
         verdict = "so classes will look much alike"
     elif error > _USUAL_DIFFERENCE / 2:
-        verdict = "so classes will differ where they differ much"
+        verdict = "so classes will differ where they differ more than that"
     return Expectation(
         "class means",
         f"the mean of a class of {about(units)} has noise of {error:.2f} deviations of "
