@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from skimage.data import astronaut
 
 from understudy.backends.embedded.energies import energy_models, transform
 from understudy.backends.embedded.energies.energy_models import EnergyDecoder, EnergyEncoder
@@ -210,22 +209,3 @@ def test_fine_colours_depart_from_the_coarse_ones_where_energies_say_so() -> Non
     reached = encoder.encode(decoded)[:, layout.columns[chroma]]
     spread = wanted[:, chroma] - wanted[:, chroma].mean(axis=0)
     assert np.square(reached - wanted[:, chroma]).mean() < 0.85 * np.square(spread).mean()
-
-
-def test_images_of_few_numbers_are_no_fainter_than_photographs() -> None:
-    """The likeliest image is: a search that stops there has half of a photograph's contrast."""
-    shape, photo = (32, 32, 1), astronaut().mean(axis=2)
-    corners = np.random.default_rng(0).integers(0, 384, (24, 2))
-    parts = [photo[row : row + 128, column : column + 128] for row, column in corners]
-    photos = np.stack([part.reshape(32, 4, 32, 4).mean(axis=(1, 3)) for part in parts])
-    photos = np.rint(photos[..., None]).astype(np.uint8)
-    encoder = EnergyEncoder(shape)
-    layout = encoder.layout(60)
-    wanted = encoder.encode(photos)[:, layout.columns]
-    found = matched(EnergyDecoder(shape), wanted, layout, np.eye(layout.dim))
-    contrast = transform.radii() > 8
-    of_photos, of_found = (
-        np.median(transform.coefficients(images)[:, 0][:, contrast].std(axis=1))
-        for images in (photos, found)
-    )
-    assert 0.75 < of_found / of_photos < 1.25

@@ -47,9 +47,6 @@ _OWN_CHROMA = 0.2  # of that, for chroma beyond a multiple of luma where the sea
 _CHROMA_RIDGE = 2.0  # added to the squares of luma that chroma's slope is taken over
 _GRADIENT = 0.12  # mean length of a gradient of public photographs' luma, in steps of one pixel
 _GRADIENT_WEIGHT = 0.2  # of the logarithm of its density
-_PRIOR_STEPS = 0.8  # of the steps, in which these two count: contrast is restored after
-_FAINTNESS = 6.0  # over the root of the numbers known: what public photographs lose of contrast
-_FAINTER = 20.0  # frequencies above lose more, up to twice as much
 
 _COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, below this
 _CHROMA_RADIUS = 0.45  # of luma's, that of chroma
@@ -231,11 +228,6 @@ class EnergyDecoder:
     chroma that no number measures is a multiple of luma, the one of what is measured of both in
     this image, and a little of its own: pixels near by of one luma are mostly of one colour (Levin,
     Lischinski and Weiss 2004). From there it departs as far as energies of chroma ask for.
-
-    The likeliest image is fainter than images are, the more so the fewer numbers are known of it:
-    public photographs that are searched for by 24 to 256 of their numbers lose a factor of about
-    1 + 6 / sqrt(numbers) of the frequencies that are none of these. They are given it back, and the
-    last steps go by the metric alone.
     """
 
     stochastic = True
@@ -301,9 +293,6 @@ class _Search:
         self._chroma = _axes_of(numbers.chroma_axes, chroma) if len(chroma) else None
         # Columns come block by block, and cosines, luma and chroma in this order.
         self._free = self._channels if len(chroma) else 1
-        above = np.clip((transform.radii() - _FAINTER) / (COSINES - _FAINTER), 0, 1)
-        lost = torch.from_numpy(1 + _FAINTNESS / np.sqrt(layout.dim) * (1 + above)).float()
-        self._lost_contrast = torch.where(self._measured, 1.0, lost)[: self._free]
 
     def images_of(self, targets: Embeddings, widths: Vector, seeds: Seeds) -> FloatArray:
         """Coefficients of the images: (n, c, COSINES, COSINES)."""
@@ -317,21 +306,17 @@ class _Search:
         fixed = start[:, self._free :]
         unmeasured = ~self._measured[: self._free]
         optimiser = torch.optim.Adam([free], lr=_RATE, betas=_BETAS)
-        last = int(_PRIOR_STEPS * _STEPS)
         for step in range(_STEPS):
-            if step == last:
-                free.data *= self._lost_contrast
             for group in optimiser.param_groups:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
             values = torch.cat([free, fixed], dim=1)
             numbers = self._embeddings(values + values[:, :1] * slopes)
             loss = ((numbers - wanted) / scale @ self._metric.T).square().sum()
-            if step < last:
-                texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
-                loss = loss + _DETAIL_WEIGHT * texture.square().sum()
-                luma = transform.planes_of(free[:, :1] * self._deviations[:1], COSINES)
-                lengths = transform.gradient_lengths(luma)
-                loss = loss + _GRADIENT_WEIGHT * 2 / _GRADIENT * lengths.sum()
+            texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
+            loss = loss + _DETAIL_WEIGHT * texture.square().sum()
+            luma = transform.planes_of(free[:, :1] * self._deviations[:1], COSINES)
+            lengths = transform.gradient_lengths(luma)
+            loss = loss + _GRADIENT_WEIGHT * 2 / _GRADIENT * lengths.sum()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
