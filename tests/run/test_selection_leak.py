@@ -233,6 +233,7 @@ def test_copies_are_counted_always(tmp_path: Path) -> None:
     assert (copies.samples, copies.exact) == (60, 15)
     assert 30 <= copies.near <= 32
     assert copies.usual < 0.05
+    assert result.warnings[0].startswith("of 60 released rows 15 are exact copies")
     for name in ("PRIVACY.md", "README.md"):
         text = " ".join((result.release / name).read_text().split())
         words = f"15 are exact copies of private records, and {copies.near} more are near-copies"

@@ -117,15 +117,9 @@ def _remaining(result: Result) -> str:
 
 def _selection_lines(result: Result) -> Iterator[str]:
     """What a selection without a guarantee tells of private records."""
-    if (copies := result.copies) is not None:
-        exact = count_words(copies.exact, "is an exact copy", "are exact copies")
-        near = count_words(copies.near, "more is a near-copy", "more are near-copies")
-        yield (
-            f"copies: of {copies.samples:,} rows {exact} of private records, and {near}; stated in "
-            "the release"
-        )
-        if not result.attacks:
-            yield "leak: not measured: name held-out records (--reference SOURCE)"
+    copies = result.copies
+    if copies is not None and not copies.exact + copies.near:  # else a note says it
+        yield f"copies: none of {copies.samples:,} rows is a copy or near-copy of a private record"
     if result.attacks:
         worst = max(result.attacks, key=lambda attack: attack.tpr[0])
         yield (

@@ -190,7 +190,7 @@ class OpenSession(Session):
         if prepared.private:
             with timed(self.seconds, "attack"):
                 self.leak = leak_of(candidates, result.indices, steering, prints, prepared.spaces)
-            self.notes += tuple(self._notes_of_leak())
+            self.notes = (*self._notes_of_leak(), *self.notes)  # the worst first
         for dataset, disclosure in disclosed:
             details = {**disclosure.details, **self.leak.as_dict()}
             self.ledger.disclose(dataset.id, replace(disclosure, details=details))
