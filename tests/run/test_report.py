@@ -15,7 +15,7 @@ from tests.metric_values import metric_value
 from tests.report.pages import Page, pictures, pixels
 from tests.run.samples import class_folders, embeddings, quick_run, save
 
-from understudy.core.errors import LedgerError, RunError
+from understudy.core.errors import ConfigError, LedgerError, RunError
 from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -244,6 +244,13 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     stated.write_text(stated.read_text().replace('"epsilon": 4.0', '"epsilon": 1.0'))
     note = report.compare_folders(folders).notes[0]
     assert note.startswith("What run-4 states is unverified: ")
+
+
+def test_a_folder_alone_is_not_compared_with_itself(runs: Path) -> None:
+    one = str(runs / "run-1")
+    for folders in (one, [one], [one, Path(one)]):
+        with pytest.raises(ConfigError, match="two or more different releases, found 1"):
+            report.compare_folders(folders)
 
 
 @pytest.mark.parametrize("name", ["run.json", "evaluation.json", "pairs.npz", "gallery.npz"])
