@@ -46,7 +46,8 @@ class RunPrinter:
                 self._print(f"requests:  {_all_calls(plan.calls)}")
             notes = list(plan.notes)
             if options := words_of_cover(plan.premises):
-                notes.insert(1, options)  # only one of the notes on spending matters more
+                # Only one of the notes on spending matters more, and that samples serve little.
+                notes.insert(1 + any(rule.instead for rule in plan.expectations), options)
             self._print_notes(notes, _NOTES_OF_PLAN - bool(plan.calls))
         if self.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return

@@ -210,11 +210,15 @@ def _notes(
     prepared: Prepared, whole: Receipt, budget: float | None, explained: Explanation
 ) -> Iterator[str]:
     """What the owner should know before spending, worst first."""
-    if persons := like_persons(prepared.source.classes):
-        yield person_words(persons)
-    yield from people_notes(prepared.source)
+    persons = like_persons(prepared.source.classes)
+    of_privacy = [
+        *([person_words(persons)] if persons else ()),
+        *people_notes(prepared.source),
+        *_spending_notes(prepared, budget),
+    ]
+    yield from of_privacy[:1]
     yield from poor_notes(explained.expectations)
-    yield from _spending_notes(prepared, budget)
+    yield from of_privacy[1:]
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)
