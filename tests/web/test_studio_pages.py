@@ -217,6 +217,17 @@ def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) 
     assert "not measured with this method" in site.get("/charge", **bare).text
 
 
+def test_a_method_whose_classes_carry_the_same_at_every_size_says_what(story: Story) -> None:
+    site, _ = story
+    method = {"source": "data/photos", "skip_bad": "on", "method": "clustering", "epsilon": "8"}
+    method |= {"size": "16"}  # from which on an encoder of energies is the default
+    site.get("/plan/method", **method)
+    site.work()
+    shown = site.get("/plan/method", **method).text
+    assert shown.count("<td>its own</td>") == 5
+    assert "cannot tell beforehand" not in shown
+
+
 @pytest.mark.parametrize("ledger", ["ann:secret@host/ledger", "host/l?user=ann&password=secret"])
 def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
     words = ["synthesize", "photos", "--epsilon=1", f"--ledger=postgresql://{ledger}"]

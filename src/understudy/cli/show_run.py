@@ -156,9 +156,9 @@ def plan_alone(dry: RunPlan) -> None:
 def whole_plan(dry: RunPlan) -> None:
     """All that is known of what a run is about to do and to spend."""
     costs(dry)
-    if dry.size_table:
-        table = _table("a class of about", *dry.size_table[0].columns)
-        for one in dry.size_table:
+    if len({tuple(one.columns.values()) for one in dry.carried}) > 1:  # else of no use in a table
+        table = _table("a class of about", *dry.carried[0].columns)
+        for one in dry.carried:
             table.add_row(f"{one.size:,} images", *one.columns.values())
         _console.print(table)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))

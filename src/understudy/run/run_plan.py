@@ -112,15 +112,9 @@ class RunPlan:
     calls: tuple[PlannedCalls, ...] = ()
     time: ExpectedTime = ExpectedTime()
 
-    @property
-    def size_table(self) -> tuple[ClassCapacity, ...]:
-        """What classes can carry, unless it is the same for classes of every size."""
-        differ = len({tuple(one.columns.values()) for one in self.carried}) > 1
-        return self.carried if differ else ()
-
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""
-        carried = [{"size": one.size, **one.columns} for one in self.size_table]
+        carried = [{"size": one.size, **one.columns} for one in self.carried]
         return {"kind": "owner-only"} | asdict(self) | {"carried": carried}
 
 
