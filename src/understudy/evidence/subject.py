@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ from understudy.report import Premise, RunRecord
 from understudy.report.meaning import EARLIER_RUN, people_in_words
 from understudy.report.verdict_table import guarantee_sentence
 from understudy.run.command_words import option_words
-from understudy.run.run_record import declaring_options
+from understudy.run.run_record import options_of
 
 _PRIVATE_PATH = re.compile(
     r"[^\s{}\[\]:]*[/\\][^\s{}\[\]]+|(?:/|~|\.{1,2}[/\\]|[A-Za-z]:\\)[^{}\[\]]+"
@@ -199,7 +199,7 @@ def _source_slot(premises: Sequence[Premise]) -> str:
 def _declared_options(premises: Sequence[Premise]) -> list[str]:
     """What was taken for public of the private dataset, as options of a replay."""
     stated = [one for one in premises if not one.name.startswith(("epsilon", "intensity"))]
-    return declaring_options([replace(one, origin="inferred") for one in stated])
+    return options_of(stated)
 
 
 def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:

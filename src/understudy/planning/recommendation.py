@@ -24,7 +24,6 @@ from understudy.planning.check import Problem, SourceCheck, check_source
 from understudy.planning.dry import RecommendationOptions, timed_plan
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.privacy.budget_plan import run_mu_of
-from understudy.privacy.ledger.database import public_address
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.codec_rules import MANY_SMALL_GREY, choose_codec, codec_roles
 from understudy.run.command_words import command_line, option_words
@@ -256,10 +255,7 @@ _STATISTICS = "understudy train out/ --from statistics"
 def _kept_options(config: RunConfig) -> dict[str, Any]:
     """Options that a recommended run has from what was asked, where they differ from `_KEPT`."""
     values = config.as_options()
-    options = {name: values[name] for name, default in _KEPT.items() if values[name] != default}
-    if "ledger" in options:
-        options["ledger"] = public_address(options["ledger"])
-    return options
+    return {name: values[name] for name, default in _KEPT.items() if values[name] != default}
 
 
 _KEPT: Mapping[str, Any] = {

@@ -31,7 +31,7 @@ _STATED = frozenset({"source", "out", "epsilon", "roles"})
 def command_line(
     config: RunConfig, options: Mapping[str, Any], epsilon: float | str, out: str = "out/"
 ) -> str:
-    """A run with what was asked and what is needed besides, as it is typed.
+    """A run with what was asked and what is needed besides, as it is typed, but for passwords.
 
     Args:
         config: What was asked: of it, how the dataset is read.
@@ -45,7 +45,7 @@ def command_line(
     for name, value in (asked | dict(options)).items():
         if value in (None, False) or (name == "fit" and value == "stretch"):
             continue
-        words += option_words(name, value)
+        words += option_words(name, public_address(value) if name == "ledger" else value)
     return " ".join([*words, "--epsilon", amount_words(epsilon), "--out", shlex.quote(out)])
 
 
@@ -76,6 +76,4 @@ def same_command(config: RunConfig, **changes: Any) -> str:
         for name in run_options()
         if name not in _STATED and values[name] not in (defaults.get(name), {})
     }
-    if "ledger" in asked:
-        asked["ledger"] = public_address(asked["ledger"])
     return command_line(config, asked | changes, config.privacy.epsilon, str(config.output.out))

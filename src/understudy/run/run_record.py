@@ -35,10 +35,15 @@ OPTIONS = {
 
 def declaring_options(premises: Sequence[Premise]) -> list[str]:
     """The options that declare what is inferred as it is, as they are typed."""
+    return options_of([one for one in premises if one.origin != "declared"])
+
+
+def options_of(premises: Sequence[Premise]) -> list[str]:
+    """The options that declare premises, wherever each is from, as they are typed."""
     words: list[str] = []
     for premise in premises:
         value, flag = premise.value, OPTIONS.get(premise.name)
-        if premise.origin == "declared" or flag is None:
+        if flag is None:
             continue
         if premise.name == "image size":
             height, width = value
