@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, embeddings
+from tests.run.samples import class_folders, embeddings, quick_run
+from tests.run.stripes import CLASSES, striped_npz
 
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.data import open_source
 from understudy.planning.dry import dry_run
+from understudy.report import read_record
 from understudy.run import codec_rules
 from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec, codec_roles
 from understudy.run.config import make_config
@@ -135,3 +137,27 @@ def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch)
     monkeypatch.setattr(codec_rules, "RULES", ())
     more = resample(tmp_path / "out", out=tmp_path / "more", count=5)
     assert len(open_source(more.release)) == 5
+
+
+def record_of(source, folder, **options):
+    release = quick_run(source, folder, settings={}, **options).release
+    return read_record(json.loads((release / "privacy.json").read_text()))
+
+
+def test_a_record_names_the_settings_and_the_public_images_that_samples_depend_on(tmp_path):
+    private, drawings = striped_npz(tmp_path / "private.npz", 90), "procedural:leaves?count=40"
+    record = record_of(private, tmp_path, count=6)
+    assert (record.params, record.public_sources) == ({}, ())
+    assert record.facts["class_sizes"].keys() == set(CLASSES)
+    assert not record.facts.keys() & {"clusters_per_class", "own_directions_per_class"}
+    given = {"count": 6, "encoder": DCT, "public": drawings}
+    mixture = record_of(private, tmp_path / "dct", **given)
+    assert (mixture.params["filter"], mixture.public_sources) == ("none", (drawings,))
+    assert set(mixture.facts["clusters_per_class"]) == set(CLASSES)
+
+
+def test_public_images_that_no_sample_depends_on_are_said_to_be_of_no_use(tmp_path):
+    private, drawings = striped_npz(tmp_path / "private.npz", 90), "procedural:leaves?count=40"
+    for codec, is_said in (("auto", True), (DCT, False)):
+        plan = dry_run(config(private, tmp_path, encoder=codec, public=drawings))
+        assert any("serve --quality alone" in note for note in plan.notes) == is_said

@@ -228,6 +228,7 @@ class Release:
         licence: Licence of the model that drew the images, to be written beside each caption; None
             where captions stand alone.
         classifier: What the released statistics know of the classes, where they can classify.
+        settings: Those of the method that samples depend on, as JSON values; None: all.
     """
 
     method: str
@@ -240,6 +241,7 @@ class Release:
     captioned: bool = False
     licence: str | None = None
     classifier: LinearClassifier | None = None
+    settings: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

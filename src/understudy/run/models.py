@@ -239,7 +239,7 @@ def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
 def procedural_name(name: str | None, context: Context) -> str | None:
     """The public dataset: procedural images where none is named and an encoder could use some.
 
-    An encoder whose numbers come in order of importance says itself which of them matter. Where
+    An encoder whose numbers come in an order of importance says itself which of them matter. Where
     images are decoded from latents on a grid, their lines and patches come from public images, so
     these are of every family that is drawn; and so are those that a network learns from first.
     """
@@ -248,7 +248,7 @@ def procedural_name(name: str | None, context: Context) -> str | None:
     encoder = context.encoder
     if context.denoiser is not None:
         return f"procedural:{ALL_FAMILIES}?channels={context.shape[2]}"
-    if encoder is None or encoder.ordered:
+    if encoder is None or encoder.ordered or isinstance(encoder, BlockEncoder):
         return None
     kind = "leaves" if context.grid is None else ALL_FAMILIES
     return f"procedural:{kind}?channels={context.shape[2]}"

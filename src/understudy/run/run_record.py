@@ -102,7 +102,7 @@ def run_record(
         format=config.output.format if release.image_shape else "embeddings",
         version=understudy_version(),
         date=datetime.now(UTC).date().isoformat(),
-        params=asdict(prepared.params),
+        params=asdict(prepared.params) if release.settings is None else release.settings,
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),

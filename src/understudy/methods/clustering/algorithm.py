@@ -29,6 +29,7 @@ from understudy.methods.clustering import capacity
 from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.methods.clustering.samplers.sampler import sampler_of
+from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianSampler
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
@@ -74,6 +75,8 @@ def _explain(
     sampler = sampler_of(params, context)
     expectations = () if units is None else sampler.expected(noise, units)
     notes: tuple[str, ...] = ()
+    if context.public and isinstance(sampler, TiedGaussianSampler):
+        notes = ("public images serve --quality alone here: one Gaussian a class needs none",)
     if params.labels == "classifier":
         least = capacity.about(capacity.least_classified(context.mu))
         notes = (

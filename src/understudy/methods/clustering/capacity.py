@@ -18,7 +18,7 @@ from understudy.methods.base import Context, Expectation
 from understudy.steps.separation import listed
 from understudy.steps.shrinkage import chance_ratio
 
-SIZES = (100, 300, 1_000, 3_000, 10_000)
+SIZES = (30, 100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
 
 LEAST_DECODED = 60.0
@@ -40,6 +40,7 @@ class Carried:
     clusters: int  # whose counts and means stand out, at least 1
     directions: int  # of a covariance that stand out, differing from the pooled one by half of it
     or_more: bool = False  # directions, which depends on the released covariance
+    serves: bool = True  # images of it, by rule "few units"
 
     @property
     def columns(self) -> dict[str, str]:
@@ -57,6 +58,8 @@ class Carried:
     @property
     def summary(self) -> str:
         """As a `ClassCapacity`."""
+        if not self.serves:
+            return "images serve little"
         mean = "a mean of its own" if self.own_mean else "the mean of all"
         return mean if self.clusters == 1 else f"{mean}, {self.clusters} clusters"
 
@@ -73,6 +76,15 @@ def own_directions(size: float, axes: int, *, diagonal: bool) -> int:
     return int(blocks[clear].max(initial=0))
 
 
+def facts_of_sizes(classes: tuple[str, ...], sizes: Vector, sd: float) -> dict[str, object]:
+    """The released size of each class, and the deviation of its noise, as facts of a release."""
+    rounded = (round(float(size)) for size in sizes)
+    return {
+        "class_sizes": dict(zip(classes, rounded, strict=True)),
+        "class_size_noise": round(sd, 1),
+    }
+
+
 @dataclass(frozen=True)
 class Shares:
     """What each class of a release got, for its facts; all of it is computed from DP numbers."""
@@ -87,7 +99,6 @@ class Shares:
     def facts(self) -> dict[str, object]:
         """JSON values."""
         columns = {
-            "class_sizes": [round(float(size)) for size in self.sizes],
             "own_mean_per_class": self.own_mean.tolist(),
             "clusters_per_class": self.clusters.tolist(),
             "own_directions_per_class": self.directions.tolist(),
@@ -95,7 +106,7 @@ class Shares:
         named: dict[str, object] = {
             name: dict(zip(self.classes, values, strict=True)) for name, values in columns.items()
         }
-        return {**named, "class_size_noise": round(self.size_sd, 1)}
+        return {**facts_of_sizes(self.classes, self.sizes, self.size_sd), **named}
 
     def notes(self) -> list[str]:
         """A sentence for the classes that got one mean only, and one for those without even it."""
@@ -130,7 +141,12 @@ def few_units(units: float, mu: float, *, classifies: bool) -> tuple[Expectation
         f"{about(units * mu)}, and below {LEAST_DECODED:g} images lose much of what is released"
     )
     rule = Expectation("few units", words, ("classifier" if classifies else "embeddings",))
-    return (rule,) if units * mu < LEAST_DECODED else ()
+    return () if images_serve(units, mu) else (rule,)
+
+
+def images_serve(units: float, mu: float) -> bool:
+    """Whether images of a class of so many units serve, by rule "few units"."""
+    return units * mu >= LEAST_DECODED
 
 
 def mixture_expectations(

@@ -381,19 +381,11 @@ class TiedGaussianSampler:
         counts = materials.class_sizes(sizes / sizes.sum(), gaussian.units)
         labels = np.repeat(np.arange(len(classes)), counts)
         labels = materials.rng_of("classes of samples").permutation(labels)
-        shares = capacity.Shares(
-            classes,
-            sizes,
-            gaussian.size_sd,
-            own_mean=np.ones(len(classes), dtype=bool),
-            clusters=np.ones(len(classes), dtype=np.int64),
-            directions=np.zeros(len(classes), dtype=np.int64),
-        )
         facts = {
             "noisy_rows": round(gaussian.units),
             "gaussians": len(classes),
             NUMBERS_MEASURED: gaussian.layout.dim,
-            **shares.facts(),
+            **capacity.facts_of_sizes(classes, sizes, gaussian.size_sd),
         }
         return Release(
             NAME,
@@ -403,6 +395,7 @@ class TiedGaussianSampler:
             image_shape=self.decoder.shape,
             facts=facts,
             classifier=gaussian.classifier(self.encoder.dim) if len(classes) > 1 else None,
+            settings={},  # which are all of a mixture
         )
 
     def _batches(
@@ -437,11 +430,12 @@ class TiedGaussianSampler:
 
     def carried(self, noise: NoiseOfStage) -> tuple[capacity.Carried, ...]:
         """What classes of several sizes can carry, each among others of its size."""
-        stages, classes, table = self.stages, len(self.context.classes), []
+        stages, classes, mu, table = self.stages, len(self.context.classes), self.context.mu, []
         for size in capacity.SIZES:
-            dim = dimensions(self.context.mu, float(size * classes), size)
+            dim = dimensions(mu, float(size * classes), size)
             own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
-            table.append(capacity.Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
+            size_sd, serves = noise(stages.class_sizes), capacity.images_serve(size, mu)
+            table.append(capacity.Carried(size, size_sd, bool(own_mean), 1, 0, serves=serves))
         return tuple(table)
 
     def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
