@@ -185,6 +185,20 @@ def test_everybody_can_use_every_page(
 
 
 @pytest.mark.slow
+def test_what_is_typed_while_a_plan_is_made_stays(entered: Watched, live: LiveSite) -> None:
+    """The page was loaded anew when the plan was there, and the form with it."""
+    page = entered.context.new_page()
+    page.goto(live.options.address + "/plan?source=data%2Fphotos&skip_bad=on&size=8&epsilon=3")
+    assert page.locator("[data-events]:not([data-events=''])").count() == 1
+    page.get_by_label("Name of the new folder").fill("my own name")
+    page.locator("#epsilon").fill("2.5")
+    expect(page.get_by_role("heading", name="Why this run")).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_label("Name of the new folder")).to_have_value("my own name")
+    expect(page.locator("#epsilon")).to_have_value("2.5")
+    page.close()
+
+
+@pytest.mark.slow
 def test_the_risk_is_that_of_the_epsilon_that_is_typed(story: Watched, live: LiveSite) -> None:
     """It stayed that of the slider: a typed 8 was called strong protection."""
     page = story.context.new_page()

@@ -40,6 +40,7 @@ from understudy.web.option_forms import form_options, reading_fields, run_fields
 from understudy.web.plan_pages import risk_of
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import STATIC_FILES, command_line_of, page_environment, strings
+from understudy.web.studio_app import WebOptions, open_studio
 
 HTMX_2_0_11 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 
@@ -234,6 +235,21 @@ def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
     texts = copy_texts(command_line_of(words))
     assert set(texts) == {"python", "yaml"}
     assert "secret" not in str(texts)
+
+
+@pytest.mark.parametrize("given", ["ann:se%40cret@host", "ann@host?password=se%40cret"])
+def test_no_job_of_a_studio_holds_the_password_of_its_ledger(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's words are stored, and shown by the system to every account of the machine."""
+    monkeypatch.setenv("PGPASSWORD", "another")
+    ledger, device = f"postgresql://{given}", tmp_path / "device"
+    studio = open_studio(
+        WebOptions((tmp_path,), ledger=ledger, device=device, folder=tmp_path), print
+    )
+    assert studio.ledger_words() == ["--ledger=postgresql://ann@host"]
+    assert studio.ledger_queue == "ledger postgresql://ann@host"
+    assert os.environ["PGPASSWORD"] == "se@cret"
 
 
 def test_a_release_is_exported_in_other_formats(story: Story, tmp_path: Path) -> None:

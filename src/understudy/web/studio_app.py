@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, UnderstudyError, packages_for
-from understudy.privacy.ledger.database import data_folder
+from understudy.privacy.ledger.database import data_folder, with_password_in_environment
 from understudy.run import books
 from understudy.web.child_jobs import ChildJobs
 from understudy.web.confinement import FolderRoots
@@ -119,7 +119,7 @@ def open_studio(options: WebOptions, announce: Callable[[str], None]) -> WebStud
         FolderRoots(options.roots),
         ChildJobs(options.folder / ("jobs" if options.device is None else "device-jobs")),
         Sessions(lambda token: announce(f"{options.address}{ENTRANCE}?token={token}")),
-        options.ledger,
+        options.ledger and with_password_in_environment(options.ledger),
         options.device,
         navigation,
     )

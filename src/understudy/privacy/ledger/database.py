@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from understudy.core.errors import CommitInDoubt, LedgerError
 from understudy.privacy.ledger import chain
@@ -259,6 +260,25 @@ def public_address(url: str) -> str:
     """The path or URL of a ledger as it may be shown: without what may hold a password."""
     is_secret = "://" in url and ("@" in url or "password=" in url.lower())
     return "postgresql://..." if is_secret else url
+
+
+def with_password_in_environment(url: str) -> str:
+    """A ledger's URL without its password, which libpq then finds in ``PGPASSWORD``.
+
+    Other accounts of a machine see the words of a process, and not its environment.
+    """
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    passwords = [value for name, value in options if name == "password"]
+    account, at, place = parts.netloc.rpartition("@")
+    user, colon, password = account.partition(":")
+    if not (colon or passwords):
+        return url
+    os.environ["PGPASSWORD"] = passwords[-1] if passwords else unquote(password)
+    query = urlencode([one for one in options if one[0] != "password"])
+    return urlunsplit(parts._replace(netloc=user + at + place, query=query))
 
 
 def data_folder() -> Path:

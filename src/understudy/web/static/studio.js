@@ -1,8 +1,12 @@
 /* Progress, copying and dropped files. Everything else is plain HTML, or htmx. */
 "use strict";
 
+const contentOf = (form) => form && new URLSearchParams(new FormData(form)).toString();
+
 function watch(section) {
   let source = null;
+  const form = section.closest("form");
+  const before = contentOf(form);
   const set = (selector, text) => {
     const element = section.querySelector(selector);
     if (element.textContent !== text) element.textContent = text;
@@ -24,7 +28,8 @@ function watch(section) {
       }
       if (report.over) {
         source.close();
-        window.location.reload();
+        if (contentOf(form) !== before) form.submit();  // by GET: what was typed comes with it
+        else window.location.reload();
       }
     };
   };
