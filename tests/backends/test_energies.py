@@ -1,5 +1,7 @@
 """embedded:energies: the transform, its layout, and the search for images of an embedding."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from understudy.backends.embedded.energies import energy_models, transform
 from understudy.backends.embedded.energies.energy_models import EnergyDecoder, EnergyEncoder
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
+from understudy.data import open_source
 
 SHAPES = [(16, 16, 1), (28, 28, 1), (48, 64, 3), (128, 128, 3)]
 
@@ -22,12 +25,16 @@ def bars(shape: tuple[int, int, int], angle: float, count: int = 4) -> np.ndarra
     return np.repeat(pixels[..., None], channels, axis=3)
 
 
+NOTHING = Layout.of([]), np.zeros(0)
+
+
 def matched(
     decoder: MatchingDecoder, wanted: np.ndarray, layout: Layout, metric: np.ndarray
 ) -> np.ndarray:
     """Images for numbers, (n, d), of records that are as wide as public images."""
     ones, seeds = np.ones((len(wanted), len(layout.blocks))), np.arange(len(wanted))
-    return decoder.match(wanted, layout, metric, ones[0], ones, seeds=seeds.astype(np.uint64))
+    known = (wanted, layout, metric, ones[0], ones, *NOTHING)
+    return decoder.match(*known, seeds=seeds.astype(np.uint64))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -148,6 +155,25 @@ def test_a_match_is_near_its_target() -> None:
     assert np.square(reached - wanted).mean() < 0.1 * np.square(others - wanted).mean()
 
 
+def test_other_numbers_are_near_their_mean_over_all_images() -> None:
+    drawn = next(open_source("procedural:all?count=24&channels=1", size=32).batches(24)).values
+    encoder, decoder = EnergyEncoder((32, 32, 1)), EnergyDecoder((32, 32, 1))
+    numbers, layout = encoder.encode(drawn), encoder.layout(40)
+    others = encoder.layout(encoder.dim).without(layout)
+    common = numbers[:, others.columns].mean(axis=0)
+    ones, seeds = np.ones((24, len(layout.blocks))), np.arange(24, dtype=np.uint64)
+    known = (numbers[:, layout.columns], layout, np.eye(40) / 0.3, ones[0], ones)
+
+    def misses(*of_others: Any) -> tuple[float, float]:
+        reached = encoder.encode(decoder.match(*known, *of_others, seeds=seeds))
+        own = reached[:, layout.columns] - known[0]
+        return np.linalg.norm(reached[:, others.columns].mean(axis=0) - common), np.abs(own).mean()
+
+    (near, own), (far, own_without) = misses(others, common), misses(*NOTHING)
+    assert near < 0.8 * far
+    assert own < 1.3 * own_without
+
+
 def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(energy_models, "_MATCHED", 6)
     monkeypatch.setattr(energy_models, "_STEPS", 10)
@@ -160,7 +186,7 @@ def test_an_image_depends_on_its_own_target_and_seed(monkeypatch: pytest.MonkeyP
     widths = np.linspace(0.5, 2.0, 8)[:, None] * np.linspace(1.0, 1.5, len(sizes))
 
     def images(rows: slice, of_seeds: np.ndarray) -> np.ndarray:
-        given = wanted[rows], layout, np.eye(40), sizes, widths[rows]
+        given = wanted[rows], layout, np.eye(40), sizes, widths[rows], *NOTHING
         return decoder.match(*given, seeds=of_seeds).astype(int)
 
     together, alone = images(slice(8), seeds), images(slice(7, 8), seeds[7:])

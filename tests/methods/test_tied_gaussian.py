@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.matching import Layout
+from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, stages_of, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
@@ -290,3 +291,20 @@ def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:
 
 def test_its_stages_are_those_of_the_default_for_images() -> None:
     assert METHOD.stages(ClusteringParams(), context()) == stages_of(TiedGaussianStages())
+
+
+def test_the_mean_of_the_numbers_that_are_not_measured_is_released(tmp_path: Any) -> None:
+    encoder = load_encoder("embedded:energies", shape=(32, 32, 1))
+    drawn = next(open_source("procedural:scenes?count=400&channels=1", size=32).batches(400))
+    values = encoder.encode(drawn.values)
+    for epsilon, error in ((MUCH, 0.3), (5.0, 0.8)):
+        folder = tmp_path / str(epsilon)
+        folder.mkdir()
+        records = source_of(values, np.arange(400) % 2, ("a", "b"))
+        with vault_of(records, folder, epsilon) as (vault, mu):
+            gaussian = measured(vault, encoder, 2, mu, TiedGaussianStages())
+        columns = gaussian.others.columns
+        assert not np.isin(columns, gaussian.layout.columns).any()
+        assert gaussian.layout.dim + len(columns) == encoder.dim
+        exact = values[:, columns].mean(axis=0)
+        assert np.linalg.norm(gaussian.common - exact) < error * np.linalg.norm(exact)

@@ -6,6 +6,7 @@ embedding is near a wanted one, and has to be told which numbers are wanted, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -44,6 +45,19 @@ class Layout:
         lengths = [block.stop - block.start for block in self.blocks]
         return np.repeat(np.arange(len(lengths)), lengths)
 
+    def without(self, other: Layout) -> Layout:
+        """The columns that another layout has not, in their blocks."""
+        is_left = ~np.isin(self.columns, other.columns)
+        parts = [self.columns[block][is_left[block]] for block in self.blocks]
+        return Layout.of([part for part in parts if len(part)])
+
+    @classmethod
+    def of(cls, parts: Sequence[NDArray[np.int64]], colours: int | None = None) -> Layout:
+        """A layout of blocks of columns."""
+        bounds = np.cumsum([0, *map(len, parts)]).tolist()
+        blocks = tuple(map(slice, bounds[:-1], bounds[1:]))
+        return cls(np.concatenate([[], *parts]).astype(np.int64), blocks, colours)
+
 
 @runtime_checkable
 class BlockEncoder(Encoder, Protocol):
@@ -68,6 +82,8 @@ class MatchingDecoder(Decoder, Protocol):
         metric: Vector,
         sizes: Vector,
         widths: Vector,
+        others: Layout,
+        common: Vector,
         *,
         seeds: Seeds,
     ) -> Images:
@@ -82,6 +98,8 @@ class MatchingDecoder(Decoder, Protocol):
                 images: frequencies that no number measures are taken to vary as those that are.
             widths: (n, blocks) by how much the embeddings that a target is one of vary more than
                 that.
+            others: Further numbers, of which nothing is known but the mean over all images.
+            common: (others,) that mean, which each image has roughly.
             seeds: (n,) one for each image.
         """
         ...

@@ -40,6 +40,7 @@ _STEPS = 100  # of Adam (Kingma and Ba 2015)
 _RATE, _LAST_RATE = 0.15, 1e-3
 _BETAS = (0.9, 0.99)
 _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
+_COMMON_WEIGHT = 0.5  # of the metric's unit: of numbers whose mean over all images alone is known
 _DETAIL = 0.7  # of the usual size of public images' frequencies, for those that are not measured
 _DETAIL_WEIGHT = 0.1
 _LEAST_DETAIL = 1e-3
@@ -107,10 +108,7 @@ class _Numbers:
             first + self.luma + np.arange(chroma),
         ]
         colours = int(len(parts[1]) > 0) + 1 if len(parts[2]) else None
-        parts = [part for part in parts if len(part)]
-        bounds = np.cumsum([0, *map(len, parts)]).tolist()
-        blocks = tuple(map(slice, bounds[:-1], bounds[1:]))
-        return Layout(np.concatenate(parts).astype(np.int64), blocks, colours)
+        return Layout.of([part for part in parts if len(part)], colours)
 
     @cached_property
     def luma_axes(self) -> _PublicEnergies:
@@ -242,11 +240,11 @@ class EnergyDecoder:
     def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
         """(n, d) float32 with a seed each to (n, height, width, channels) uint8."""
         check_embeddings(embeddings, self.dim, self.name)
-        layout = self._numbers.layout(self.dim)
-        targets = embeddings[:, layout.columns]
+        layout, others = self._numbers.layout(self.dim), Layout.of([])
+        targets, common = embeddings[:, layout.columns], np.zeros(0)
         metric, sizes = np.eye(layout.dim) / _TOLERANCE, np.ones(len(layout.blocks))
         widths = np.ones((len(targets), len(sizes)))
-        return self.match(targets, layout, metric, sizes, widths, seeds=seeds)
+        return self.match(targets, layout, metric, sizes, widths, others, common, seeds=seeds)
 
     def match(
         self,
@@ -255,12 +253,14 @@ class EnergyDecoder:
         metric: Vector,
         sizes: Vector,
         widths: Vector,
+        others: Layout,
+        common: Vector,
         *,
         seeds: Seeds,
     ) -> Images:
         """Images whose embeddings are near targets (`MatchingDecoder.match`)."""
         check_embeddings(targets, layout.dim, self.name)
-        search = _Search(self._numbers, layout, metric, sizes)
+        search = _Search(self._numbers, layout, metric, sizes, others, common)
         out = np.empty((len(targets), *self.shape), dtype=np.uint8)
 
         def match_part(rows: slice) -> None:
@@ -274,15 +274,27 @@ class EnergyDecoder:
 class _Search:
     """The descent of `EnergyDecoder` for one layout and metric."""
 
-    def __init__(self, numbers: _Numbers, layout: Layout, metric: Vector, sizes: Vector) -> None:
-        columns, first = layout.columns, len(numbers.cosines)
+    def __init__(
+        self,
+        numbers: _Numbers,
+        layout: Layout,
+        metric: Vector,
+        sizes: Vector,
+        others: Layout,
+        common: Vector,
+    ) -> None:
+        every, first = np.concatenate([layout.columns, others.columns]), len(numbers.cosines)
+        order = np.argsort(every)  # cosines, luma, chroma
+        columns = every[order]
+        self._place = torch.from_numpy(np.argsort(order))
         self._channels = numbers.channels
         self._metric = torch.from_numpy((metric / _TOLERANCE).astype(np.float32))
+        self._common = torch.from_numpy(common.astype(np.float32))
         self._numbers, self._layout, self._sizes = numbers, layout, sizes
         deviations = numbers.axes.deviations[: self._channels]
         self._deviations = torch.from_numpy(np.ascontiguousarray(deviations))
         is_cosine, last = columns < first, first + numbers.luma
-        self._cosine_targets = torch.from_numpy(np.flatnonzero(is_cosine))
+        self._cosine_targets = torch.from_numpy(order[is_cosine])
         self._cosines = torch.from_numpy(numbers.cosines[columns[is_cosine]])
         self._measured = torch.zeros(deviations.size, dtype=torch.bool)
         self._measured[self._cosines] = True
@@ -291,14 +303,13 @@ class _Search:
         chroma = columns[columns >= last] - last
         self._luma = _axes_of(numbers.luma_axes, luma)
         self._chroma = _axes_of(numbers.chroma_axes, chroma) if len(chroma) else None
-        # Columns come block by block, and cosines, luma and chroma in this order.
         self._free = self._channels if len(chroma) else 1
 
     def images_of(self, targets: Embeddings, widths: Vector, seeds: Seeds) -> FloatArray:
         """Coefficients of the images: (n, c, COSINES, COSINES)."""
-        wanted = torch.from_numpy(targets.astype(np.float32))
-        scale = torch.from_numpy(widths[:, self._layout.block_of_column].astype(np.float32))
-        detail = torch.from_numpy(self._numbers.detail(self._layout, self._sizes * widths))
+        layout, wanted = self._layout, torch.from_numpy(targets.astype(np.float32))
+        scale = torch.from_numpy(widths[:, layout.block_of_column].astype(np.float32))
+        detail = torch.from_numpy(self._numbers.detail(layout, self._sizes * widths))
         detail = detail[:, :, None, None]
         start = self._begin(wanted, detail, seeds)
         slopes = self._slopes(start)
@@ -311,7 +322,10 @@ class _Search:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
             values = torch.cat([free, fixed], dim=1)
             numbers = self._embeddings(values + values[:, :1] * slopes)
-            loss = ((numbers - wanted) / scale @ self._metric.T).square().sum()
+            misses = (numbers[:, : layout.dim] - wanted) / scale @ self._metric.T
+            loss = misses.square().sum()
+            misses = numbers[:, layout.dim :] - self._common
+            loss = loss + (_COMMON_WEIGHT / _TOLERANCE) ** 2 * misses.square().sum()
             texture = (free / (3 * detail[:, : self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
             luma = transform.planes_of(free[:, :1] * self._deviations[:1], COSINES)
@@ -343,11 +357,12 @@ class _Search:
         start = detail * torch.from_numpy(np.stack(drawn).astype(np.float32))
         start[:, 1:] *= _OWN_CHROMA
         flat = start.reshape(len(start), -1)
-        flat[:, self._cosines] = wanted[:, self._cosine_targets]
+        every = torch.cat([wanted, self._common.expand(len(wanted), -1)], dim=1)
+        flat[:, self._cosines] = every[:, self._cosine_targets]
         return flat.reshape(len(start), *shape)
 
     def _embeddings(self, values: Tensor) -> Tensor:
-        """The numbers of the layout of (n, c, COSINES, COSINES) values over public deviations."""
+        """Numbers and others of (n, c, COSINES, COSINES) values over public deviations."""
         parts = [values.flatten(1)[:, self._cosines]]
         scaled = values * self._deviations
         matrix, offset = self._luma
@@ -355,7 +370,7 @@ class _Search:
         if self._chroma is not None:
             matrix, offset = self._chroma
             parts.append(transform.chroma_energies(scaled) @ matrix - offset)
-        return torch.cat(parts, dim=1)
+        return torch.cat(parts, dim=1)[:, self._place]
 
 
 def _axes_of(energies: _PublicEnergies, columns: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,9 @@
 A few hundred records of a class pay for a mean, for their part of one covariance, and for no more.
 So they are taken of numbers that say much of any image (`BlockEncoder`), each block over its
 released size; means are shrunk by the noise in them, and of the covariance only what stands out of
-the noise is kept. Where these come from, and what was measured: docs/methods/clustering.md.
+the noise is kept. Of all other numbers the mean of all records is released, and samples are made to
+have it: without, what nothing says of an image is faint in it. Where these come from, and what was
+measured: docs/methods/clustering.md.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averag
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _LEAST_MISS = 0.3  # of the deviation of public images: what a number's target may be missed by
+_OTHERS_CLIP = 0.6  # of the same, of the numbers that are known in the mean of all records alone
 _DECODED = 512  # samples that are drawn together
 _MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
 
@@ -69,9 +72,10 @@ class TiedGaussianStages:
     centre: Stage = Stage("centre", 5.0)  # the mean of all records
     block_sizes: Stage = Stage("block sizes", 4.0)  # how much records vary in each block of numbers
     distances: Stage = Stage("distances of classes", 2.0)  # of the records, to the centre
-    means: Stage = Stage("means", 54.0)  # the mean of each class
+    means: Stage = Stage("means", 50.0)  # the mean of each class
     widths: Stage = Stage("widths of classes", 4.0)  # distances to the class's mean, in each block
     covariance: Stage = Stage("covariance", 27.0)  # the covariance within classes
+    others: Stage = Stage("other numbers", 4.0)  # the mean of all records, of all other numbers
 
 
 def unexplained_part(dim: int) -> float:
@@ -109,6 +113,8 @@ class TiedGaussian:
     spreads: Vector  # (classes,) deviation of the logarithm of a record's own width
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
+    others: Layout  # which other numbers of an embedding are known
+    common: Vector  # (others,) their mean over all records
 
     @cached_property
     def weights(self) -> tuple[Vector, Vector]:
@@ -167,8 +173,7 @@ def measured(
     sizes = np.maximum(sizes, _LEAST_CLASS)
     units = dp_estimators.units(vault, sizes, encoder.dim, stages.units)
     layout = encoder.layout(dimensions(mu, units, float(sizes.mean())), colour=colour)
-    columns = layout.columns
-    numbers = vault.view(lambda rows: rows[:, columns])
+    numbers = _numbers(vault, layout)
     centre, centre_variance = _centre(numbers, layout, units, stages.centre)
     block_sizes = _block_sizes(numbers, centre, layout, units, stages.block_sizes)
     noise = np.minimum(centre_variance, 0.9 * block_sizes**2)
@@ -182,6 +187,10 @@ def measured(
     model = _covariance(standard, layout, cells, units, stages.covariance)
     usual = np.exp(sizes / sizes.sum() @ np.log(widths))
     unclipped = (scales * usual[layout.block_of_column] / _CLIP)[:, None]
+    others = encoder.layout(encoder.dim, colour=False).without(layout)
+    common = np.zeros(others.dim)
+    if others.dim:
+        common, _ = _centre(_numbers(vault, others), others, units, stages.others, _OTHERS_CLIP)
     full = unclipped * model.root(noises=_NOISES)
     root = model.root(unexplained_part(layout.dim))
     return TiedGaussian(
@@ -195,7 +204,14 @@ def measured(
         np.sqrt(np.maximum(variances - _own_variance(root, layout), 0.0)),
         unclipped * root,
         full @ full.T,
+        others,
+        common,
     )
+
+
+def _numbers(vault: Vault, layout: Layout) -> Vault:
+    """The numbers of a layout, of whole embeddings."""
+    return vault.view(lambda rows: rows[:, layout.columns])
 
 
 def _class_sizes(
@@ -223,9 +239,11 @@ def _class_sizes(
     return sizes, float(np.sqrt(counted.sum())) * size_sd, colour
 
 
-def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:
+def _centre(
+    vault: Vault, layout: Layout, size: float, stage: Stage, clip: float = 1.0
+) -> tuple[Vector, float]:
     """The mean of all records, (d,), as far as each block stands out; and its noise's variance."""
-    query = ClippedSums(Cells(np.zeros((1, 1, layout.dim))), np.sqrt(layout.dim))
+    query = ClippedSums(Cells(np.zeros((1, 1, layout.dim))), clip * np.sqrt(layout.dim))
     everyone = vault.unconditional()
     centre = everyone.release(query, stage=stage.name)[0] / size
     variance = (vault.noise_sd(query, stage=stage.name) / size) ** 2
@@ -418,6 +436,8 @@ class TiedGaussianSampler:
                 metric,
                 gaussian.block_sizes,
                 widths[samples],
+                gaussian.others,
+                gaussian.common,
                 seeds=seeds,
             )
 
