@@ -3,9 +3,8 @@
 A few hundred records of a class pay for a mean, for their part of one covariance, and for no more.
 So they are taken of numbers that say much of any image (`BlockEncoder`), each block over its
 released size; means are shrunk by the noise in them, and of the covariance only what stands out of
-the noise is kept. Of all other numbers the mean of all records is released, and samples are made to
-have it: without, what nothing says of an image is faint in it. Where these come from, and what was
-measured: docs/methods/clustering.md.
+the noise is kept. Of all other numbers the mean of all records is released, and samples have it
+roughly. Where these come from, and what was measured: docs/methods/clustering-samplers.md.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 LEAST_DIM, MOST_DIM = 24, 256
 
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
+_OTHERS_CLIP = 0.6  # of the same, for numbers that are known in the mean of all records alone
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
 _NARROWEST, _WIDEST = 0.1, 4.0  # widths of a class, over that of all records
 _USUAL_VARIANCE, _ITS_DEVIATION = 0.05, 0.05  # of the logarithm of a record's width, in public sets
@@ -58,7 +58,6 @@ _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averag
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _LEAST_MISS = 0.3  # of the deviation of public images: what a number's target may be missed by
-_OTHERS_CLIP = 0.6  # of the same, of the numbers that are known in the mean of all records alone
 _DECODED = 512  # samples that are drawn together
 _MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
 
@@ -113,8 +112,8 @@ class TiedGaussian:
     spreads: Vector  # (classes,) deviation of the logarithm of a record's own width
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
-    others: Layout  # which other numbers of an embedding are known
-    common: Vector  # (others,) their mean over all records
+    others: Layout  # which other numbers are known in the mean of all records
+    common: Vector  # (others,) that mean
 
     @cached_property
     def weights(self) -> tuple[Vector, Vector]:
@@ -188,9 +187,7 @@ def measured(
     usual = np.exp(sizes / sizes.sum() @ np.log(widths))
     unclipped = (scales * usual[layout.block_of_column] / _CLIP)[:, None]
     others = encoder.layout(encoder.dim, colour=False).without(layout)
-    common = np.zeros(others.dim)
-    if others.dim:
-        common, _ = _centre(_numbers(vault, others), others, units, stages.others, _OTHERS_CLIP)
+    others, common = _common_mean(vault, others, units, stages.others)
     full = unclipped * model.root(noises=_NOISES)
     root = model.root(unexplained_part(layout.dim))
     return TiedGaussian(
@@ -251,6 +248,19 @@ def _centre(
         part = centre[block]
         part *= max(0.0, 1 - len(part) * variance / max(float(part @ part), 1e-12))
     return centre, variance
+
+
+def _common_mean(vault: Vault, others: Layout, size: float, stage: Stage) -> tuple[Layout, Vector]:
+    """The mean of other numbers over all records, of the blocks that are signal by half or more.
+
+    A block that is shrunk by a half has (half its length)^2 = d variance / 2.
+    """
+    if not others.dim:
+        return others, np.zeros(0)
+    common, variance = _centre(_numbers(vault, others), others, size, stage, _OTHERS_CLIP)
+    parts = [(others.columns[block], common[block]) for block in others.blocks]
+    kept = Layout.of([own for own, mean in parts if mean @ mean >= len(mean) * variance / 2])
+    return kept, common[np.isin(others.columns, kept.columns)]
 
 
 def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage) -> Vector:
