@@ -304,8 +304,9 @@ def test_the_mean_of_the_numbers_that_are_not_measured_is_released(tmp_path: Any
         with vault_of(records, folder, epsilon) as (vault, mu):
             gaussian = measured(vault, encoder, 2, mu, TiedGaussianStages())
         columns = gaussian.others.columns
-        if epsilon < MUCH:  # nothing stands out of the noise, and an image is not asked for it
-            assert len(columns) == len(gaussian.common) == 0
+        assert len(columns) == len(gaussian.common)
+        if epsilon < MUCH:  # an image is not asked for what is mostly noise
+            assert len(columns) < 0.2 * encoder.dim
             continue
         assert not np.isin(columns, gaussian.layout.columns).any()
         assert 0.8 * encoder.dim < gaussian.layout.dim + len(columns) <= encoder.dim

@@ -259,8 +259,8 @@ def _common_mean(vault: Vault, others: Layout, size: float, stage: Stage) -> tup
         return others, np.zeros(0)
     common, variance = _centre(_numbers(vault, others), others, size, stage, _OTHERS_CLIP)
     parts = [(others.columns[block], common[block]) for block in others.blocks]
-    kept = Layout.of([own for own, mean in parts if mean @ mean >= len(mean) * variance / 2])
-    return kept, common[np.isin(others.columns, kept.columns)]
+    layout = Layout.of([own for own, mean in parts if mean @ mean >= len(mean) * variance / 2])
+    return layout, common[np.isin(others.columns, layout.columns)]
 
 
 def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage) -> Vector:
