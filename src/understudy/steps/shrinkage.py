@@ -7,13 +7,14 @@ is the standard deviation of the diagonal's noise, and off the diagonal it is sm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from understudy.core.independence import row_squares
 from understudy.core.types import Vector
 from understudy.steps.row_arithmetic import moving_average
 
@@ -25,6 +26,7 @@ _LEAST_VARIANCE = 0.05  # of a block, over that of public images
 _LEAST_PART = 0.1  # of a block's mean variance, that of a number in it
 _SPANS = (27, 9, 3, 1)  # neighbouring numbers of a block
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
+_DRAWS = 2000  # of a Gaussian, for how much their lengths vary
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
 
@@ -75,6 +77,26 @@ def shrink_to_average(values: Vector, variances: Vector, weights: Vector) -> Vec
     noise = chance_ratio(len(values), _CHANCE_DEVIATIONS) * float(weights @ variances)
     signal = max(0.0, float(weights @ (values - average) ** 2) - noise)
     return np.asarray(average + signal / np.maximum(signal + variances, 1e-12) * (values - average))
+
+
+def shrink_to_prior(
+    values: Vector, variances: Vector, weights: Vector, mean: float, deviation: float
+) -> Vector:
+    """Noisy numbers (m,), moved to their average, and that to the mean of a normal prior."""
+    values = shrink_to_average(values, variances, weights)
+    weights = weights / weights.sum()
+    noise = float(weights**2 @ variances)
+    return np.asarray(values + noise / (noise + deviation**2) * (mean - weights @ values))
+
+
+def variance_of_lengths(root: Vector, blocks: Sequence[slice]) -> float:
+    """Of draws of a Gaussian, the variance of the logarithm of their length, averaged over blocks.
+
+    ``root``: (d, d) a square root of its covariance.
+    """
+    draws = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
+    squares = [np.maximum(row_squares(draws[:, block]), 1e-12) for block in blocks]
+    return float((np.log(squares) / 2).mean(axis=0).var())
 
 
 def weighted_average(means: Vector, variances: Vector) -> Vector:

@@ -78,11 +78,8 @@ def own_directions(size: float, axes: int, *, diagonal: bool) -> int:
 
 def facts_of_sizes(classes: tuple[str, ...], sizes: Vector, sd: float) -> dict[str, object]:
     """The released size of each class, and the deviation of its noise, as facts of a release."""
-    rounded = (round(float(size)) for size in sizes)
-    return {
-        "class_sizes": dict(zip(classes, rounded, strict=True)),
-        "class_size_noise": round(sd, 1),
-    }
+    rounded = dict(zip(classes, map(round, sizes.tolist()), strict=True))
+    return {"class_sizes": rounded, "class_size_noise": round(sd, 1)}
 
 
 @dataclass(frozen=True)
@@ -98,15 +95,11 @@ class Shares:
 
     def facts(self) -> dict[str, object]:
         """JSON values."""
-        columns = {
-            "own_mean_per_class": self.own_mean.tolist(),
-            "clusters_per_class": self.clusters.tolist(),
-            "own_directions_per_class": self.directions.tolist(),
+        names = ("own_mean_per_class", "clusters_per_class", "own_directions_per_class")
+        columns = zip(names, (self.own_mean, self.clusters, self.directions), strict=True)
+        return facts_of_sizes(self.classes, self.sizes, self.size_sd) | {
+            name: dict(zip(self.classes, values.tolist(), strict=True)) for name, values in columns
         }
-        named: dict[str, object] = {
-            name: dict(zip(self.classes, values, strict=True)) for name, values in columns.items()
-        }
-        return {**facts_of_sizes(self.classes, self.sizes, self.size_sd), **named}
 
     def notes(self) -> list[str]:
         """A sentence for the classes that got one mean only, and one for those without even it."""

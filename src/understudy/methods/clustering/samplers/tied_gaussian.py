@@ -37,7 +37,12 @@ from understudy.privacy.block_queries import BlockSizes
 from understudy.privacy.cells import Cells, ScaledCells
 from understudy.privacy.queries import ClippedSums, Counts, FullMoments
 from understudy.steps.row_arithmetic import moving_average
-from understudy.steps.shrinkage import SpikedCovariance, shrink_to_average
+from understudy.steps.shrinkage import (
+    SpikedCovariance,
+    shrink_to_average,
+    shrink_to_prior,
+    variance_of_lengths,
+)
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -50,7 +55,6 @@ _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of pu
 _NARROWEST, _WIDEST = 0.1, 4.0  # widths of a class, over that of all records
 _USUAL_VARIANCE, _ITS_DEVIATION = 0.05, 0.05  # of the logarithm of a record's width, in public sets
 _MOST_VARIANCE = 0.5  # of the same
-_DRAWS = 2000  # of a Gaussian, for how much their lengths vary
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
@@ -172,7 +176,7 @@ def measured(
     sizes = np.maximum(sizes, _LEAST_CLASS)
     units = dp_estimators.units(vault, sizes, encoder.dim, stages.units)
     layout = encoder.layout(dimensions(mu, units, float(sizes.mean())), colour=colour)
-    numbers = _numbers(vault, layout)
+    numbers = vault.view(lambda rows: rows[:, layout.columns])
     centre, centre_variance = _centre(numbers, layout, units, stages.centre)
     block_sizes = _block_sizes(numbers, centre, layout, units, stages.block_sizes)
     noise = np.minimum(centre_variance, 0.9 * block_sizes**2)
@@ -198,17 +202,12 @@ def measured(
         centre + means * scales,
         block_sizes * usual,
         widths / usual,
-        np.sqrt(np.maximum(variances - _own_variance(root, layout), 0.0)),
+        np.sqrt(np.maximum(variances - variance_of_lengths(root, layout.blocks), 0.0)),
         unclipped * root,
         full @ full.T,
         others,
         common,
     )
-
-
-def _numbers(vault: Vault, layout: Layout) -> Vault:
-    """The numbers of a layout, of whole embeddings."""
-    return vault.view(lambda rows: rows[:, layout.columns])
 
 
 def _class_sizes(
@@ -251,14 +250,13 @@ def _centre(
 
 
 def _common_mean(vault: Vault, others: Layout, size: float, stage: Stage) -> tuple[Layout, Vector]:
-    """The mean of other numbers over all records, of the blocks that are signal by half or more.
-
-    A block that is shrunk by a half has (half its length)^2 = d variance / 2.
-    """
+    """The mean of other numbers over all records, of the blocks that are signal by half or more."""
     if not others.dim:
         return others, np.zeros(0)
-    common, variance = _centre(_numbers(vault, others), others, size, stage, _OTHERS_CLIP)
+    numbers = vault.view(lambda rows: rows[:, others.columns])
+    common, variance = _centre(numbers, others, size, stage, _OTHERS_CLIP)
     parts = [(others.columns[block], common[block]) for block in others.blocks]
+    # Of d numbers that are shrunk by a half, the squares come to d variance / 2.
     layout = Layout.of([own for own, mean in parts if mean @ mean >= len(mean) * variance / 2])
     return layout, common[np.isin(others.columns, layout.columns)]
 
@@ -308,29 +306,8 @@ def _widths(
     widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
     variances = query.variances(answer, sizes) + noise / blocks
     noise = noise * (1 + 4 * (whole - query.middle) ** 2 / blocks)  # squares are from there
-    return np.exp(widths), _shrunk_variances(variances, noise, sizes)
-
-
-def _shrunk_variances(variances: Vector, noise: Vector, sizes: Vector) -> Vector:
-    """Variances of a record's width, (classes,), with little of the noise in them.
-
-    They are moved to their average, and that to the mean of what is known of public images: a
-    normal prior.
-    """
-    variances = shrink_to_average(variances, noise, sizes)
-    weights = sizes / sizes.sum()
-    noise_of_average = float(weights**2 @ noise)
-    of_prior = noise_of_average / (noise_of_average + _ITS_DEVIATION**2)
-    variances += of_prior * (_USUAL_VARIANCE - weights @ variances)
-    return np.clip(variances, 0, _MOST_VARIANCE)
-
-
-def _own_variance(root: Vector, layout: Layout) -> float:
-    """The variance that `_widths` finds among draws of a Gaussian with this root."""
-    draws = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
-    squares = [np.maximum(row_squares(draws[:, block]), 1e-12) for block in layout.blocks]
-    logarithms = np.log(squares) / 2
-    return float(logarithms.mean(axis=0).var())
+    variances = shrink_to_prior(variances, noise, sizes, _USUAL_VARIANCE, _ITS_DEVIATION)
+    return np.exp(widths), np.clip(variances, 0, _MOST_VARIANCE)
 
 
 def _class_means(
@@ -400,8 +377,7 @@ class TiedGaussianSampler:
 
     def fit(self, materials: Materials, vault: Vault) -> TiedGaussian:
         """The released Gaussians."""
-        classes, mu = len(materials.classes), self.context.mu
-        return measured(vault, self.encoder, classes, mu, self.stages)
+        return measured(vault, self.encoder, len(materials.classes), self.context.mu, self.stages)
 
     def draw(self, materials: Materials, gaussian: TiedGaussian) -> Release:
         """Images matched to draws of each class."""
@@ -429,7 +405,8 @@ class TiedGaussianSampler:
     def _batches(
         self, materials: Materials, gaussian: TiedGaussian, labels: Labels
     ) -> Iterator[SyntheticBatch]:
-        metric = gaussian.metric
+        space = gaussian.layout, gaussian.metric, gaussian.block_sizes
+        common = gaussian.others, gaussian.common
 
         @lru_cache(maxsize=1)
         def points_of(first: int, number: int) -> tuple[Vector, Vector]:
@@ -438,18 +415,10 @@ class TiedGaussianSampler:
 
         def draw(first: int, start: int, rows: Labels, number: int, image: int) -> Images:
             samples = start + rows
-            points, widths = points_of(first, number)
+            points, widths = (values[samples] for values in points_of(first, number))
             seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-            return self.decoder.match(
-                points[samples].astype(np.float32),
-                gaussian.layout,
-                metric,
-                gaussian.block_sizes,
-                widths[samples],
-                gaussian.others,
-                gaussian.common,
-                seeds=seeds,
-            )
+            targets = points.astype(np.float32)
+            return self.decoder.match(targets, *space, widths, *common, seeds=seeds)
 
         for first in range(0, len(labels), _DECODED):
             block = labels[first : first + _DECODED]
@@ -464,8 +433,8 @@ class TiedGaussianSampler:
         for size in capacity.SIZES:
             dim = dimensions(mu, float(size * classes), size)
             own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
-            size_sd, serves = noise(stages.class_sizes), capacity.images_serve(size, mu)
-            table.append(capacity.Carried(size, size_sd, bool(own_mean), 1, 0, serves=serves))
+            sd, serves = noise(stages.class_sizes), capacity.images_serve(size, mu)
+            table.append(capacity.Carried(size, sd, bool(own_mean), 1, 0, serves=serves))
         return tuple(table)
 
     def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
