@@ -244,6 +244,7 @@ def test_what_classes_carry_grows_with_their_size() -> None:
     own = [row.own_mean for row in table]
     assert own == sorted(own)
     assert own[-1]
+    assert [row.summary for row in table[:2]] == ["images serve little", "a mean of its own"]
 
 
 def context(**more: Any) -> Context:

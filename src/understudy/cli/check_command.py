@@ -73,7 +73,7 @@ def _show_classes(result: SourceCheck) -> None:
     table = _table("class", "images", *people, *carries)
     for name, count in result.classes.items():
         capacities = (of_class[name] for of_class in result.carried.values())
-        cells = ("little: few images" if one is None else one.summary for one in capacities)
+        cells = ("little: fewer than 100" if one is None else one.summary for one in capacities)
         units = [f"{result.class_units[name]:,}" for _ in people]
         table.add_row(name, f"{count:,}", *units, *cells)
     _console.print(table)

@@ -92,8 +92,7 @@ class SourceCheck:
         stored: Of what sizes and colours its images are, in words; empty for embeddings.
         losses: What images lose by the size, the fit and the channels of that run, by the option as
             it is typed.
-        carried: For each epsilon, what each class can carry; None: it has fewer units than the
-            smallest class of the method's table.
+        carried: For each epsilon, what each class can carry; None: it has fewer than 100 images.
     """
 
     source: str

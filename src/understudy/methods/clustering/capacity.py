@@ -18,7 +18,7 @@ from understudy.methods.base import Context, Expectation
 from understudy.steps.separation import listed
 from understudy.steps.shrinkage import chance_ratio
 
-SIZES = (30, 100, 300, 1_000, 3_000, 10_000)
+SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
 
 LEAST_DECODED = 60.0
