@@ -237,9 +237,20 @@ def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
     assert "secret" not in str(texts)
 
 
-@pytest.mark.parametrize("given", ["ann:se%40cret@host", "ann@host?password=se%40cret"])
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("ann:se%40cret@host", "ann@host"),
+        ("ann@host?password=se%40cret", "ann@host"),
+        # libpq takes a plus for a plus, and %20 alone for a space.
+        (
+            "ann@host/db?options=-c%20a%3D1+2&password=se%40cret&sslmode=require",
+            "ann@host/db?options=-c%20a%3D1+2&sslmode=require",
+        ),
+    ],
+)
 def test_no_job_of_a_studio_holds_the_password_of_its_ledger(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: str, left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job's words are stored, and shown by the system to every account of the machine."""
     monkeypatch.setenv("PGPASSWORD", "another")
@@ -247,8 +258,8 @@ def test_no_job_of_a_studio_holds_the_password_of_its_ledger(
     studio = open_studio(
         WebOptions((tmp_path,), ledger=ledger, device=device, folder=tmp_path), print
     )
-    assert studio.ledger_words() == ["--ledger=postgresql://ann@host"]
-    assert studio.ledger_queue == "ledger postgresql://ann@host"
+    assert studio.ledger_words() == [f"--ledger=postgresql://{left}"]
+    assert studio.ledger_queue == f"ledger postgresql://{left}"
     assert os.environ["PGPASSWORD"] == "se@cret"
 
 

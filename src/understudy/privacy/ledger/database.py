@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from understudy.core.errors import CommitInDoubt, LedgerError
 from understudy.privacy.ledger import chain
@@ -270,14 +270,14 @@ def with_password_in_environment(url: str) -> str:
     if "://" not in url:
         return url
     parts = urlsplit(url)
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    passwords = [value for name, value in options if name == "password"]
+    options = parts.query.split("&")
+    passwords = [one.partition("=")[2] for one in options if one.startswith("password=")]
     account, at, place = parts.netloc.rpartition("@")
     user, colon, password = account.partition(":")
     if not (colon or passwords):
         return url
-    os.environ["PGPASSWORD"] = passwords[-1] if passwords else unquote(password)
-    query = urlencode([one for one in options if one[0] != "password"])
+    os.environ["PGPASSWORD"] = unquote(passwords[-1] if passwords else password)
+    query = "&".join(one for one in options if not one.startswith("password="))
     return urlunsplit(parts._replace(netloc=user + at + place, query=query))
 
 
