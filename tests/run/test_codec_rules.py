@@ -161,3 +161,10 @@ def test_public_images_that_no_sample_depends_on_are_said_to_be_of_no_use(tmp_pa
     for codec, is_said in (("auto", True), (DCT, False)):
         plan = dry_run(config(private, tmp_path, encoder=codec, public=drawings))
         assert any("serve --quality alone" in note for note in plan.notes) == is_said
+
+
+def test_embeddings_in_blocks_that_no_decoder_matches_are_whitened_by_drawings(tmp_path):
+    private = striped_npz(tmp_path / "private.npz", 90)
+    ready = prepare(config(private, tmp_path, encoder=ENERGIES, decoder="none"))
+    assert ready.public.name == "procedural:leaves?channels=3"
+    assert prepare(config(private, tmp_path, encoder=ENERGIES)).public is None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model, named_on
 from understudy.core.errors import BackendError, ConfigError
-from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder
+from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder, MatchingDecoder
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
 from understudy.core.remote_models import RemoteModel
@@ -239,16 +239,19 @@ def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
 def procedural_name(name: str | None, context: Context) -> str | None:
     """The public dataset: procedural images where none is named and an encoder could use some.
 
-    An encoder whose numbers come in an order of importance says itself which of them matter. Where
-    images are decoded from latents on a grid, their lines and patches come from public images, so
-    these are of every family that is drawn; and so are those that a network learns from first.
+    An encoder whose numbers come in order of importance says itself which of them matter, and those
+    of blocks that a decoder matches (`MatchingDecoder`) are taken as they are. Where images are
+    decoded from latents on a grid, their lines and patches come from public images, so these are of
+    every family that is drawn; and so are those that a network learns from first.
     """
     if name != PROCEDURAL:
         return name
     encoder = context.encoder
     if context.denoiser is not None:
         return f"procedural:{ALL_FAMILIES}?channels={context.shape[2]}"
-    if encoder is None or encoder.ordered or isinstance(encoder, BlockEncoder):
+    if encoder is None or encoder.ordered:
+        return None
+    if isinstance(encoder, BlockEncoder) and isinstance(context.decoder, MatchingDecoder):
         return None
     kind = "leaves" if context.grid is None else ALL_FAMILIES
     return f"procedural:{kind}?channels={context.shape[2]}"
