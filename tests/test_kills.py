@@ -20,6 +20,7 @@ from PIL import Image
 from tests.cli.processes import Commands
 from tests.methods.shapes_world import file_of_stripes, folder_of_frames, folder_of_shapes
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
+from understudy.core.files import write_whole
 from understudy.data import open_source
 from understudy.methods.base import stages_of
 from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianStages
@@ -126,6 +127,26 @@ def check_killed_at(understudy: Commands, site: Site, moment: Moment) -> None:
     done = understudy.run(*site.words(None, "--resume"))
     assert done.code == 0, done.err
     check_complete(site)
+
+
+def test_no_half_written_report_is_left_by_the_run_that_goes_on(
+    understudy: Commands, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = ("understudy.release.documents:write_whole", 1, "before")
+    assert understudy.run(*site.words(), die=moment).code == -9
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", end_of_the_process)
+        killed.setattr(Path, "unlink", end_of_the_process)
+        with pytest.raises(KeyboardInterrupt):
+            write_whole(site.out / "owner" / "report.html", b"half of it")
+    assert len(list((site.out / "owner").glob(".report.html-*"))) == 1
+    assert understudy.run(*site.words(None, "--resume")).code == 0
+    check_complete(site)
+
+
+def end_of_the_process(*_: object, **__: object) -> None:
+    """What a file is asked for that is never renamed and never removed."""
+    raise KeyboardInterrupt
 
 
 def typical_seconds(understudy: Commands, site: Site) -> float:

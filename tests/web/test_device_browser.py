@@ -67,6 +67,7 @@ def press(page: Any, name: str) -> None:
 
 def finished(page: Any) -> None:
     page.locator("[data-events]:not([data-events=''])").first.wait_for(state="detached")
+    page.wait_for_load_state()  # the page comes anew once its command is over
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -117,7 +118,7 @@ def test_a_household_from_photos_to_a_trial_without_a_mouse(
         follow(page, "Photos")
         tick(page, "leave out photo 6")
         press(page, "Leave out the marked photos")
-        assert page.locator(".photos li.out").count() == 1
+        expect(page.locator(".photos li.out")).to_have_count(1)
         correct_without_a_mouse(page)
         follow(page, "What would leave")
         write(page, "The line that the server printed", pairing_code)

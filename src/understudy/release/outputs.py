@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import CommitInDoubt, RunError, UnderstudyError
-from understudy.core.files import ReleaseFormat, close_to_others, owner_file
+from understudy.core.files import HALF_WRITTEN, ReleaseFormat, close_to_others, owner_file
 from understudy.core.types import Release, Shape, SyntheticBatch
 
 if TYPE_CHECKING:
@@ -216,6 +216,9 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             facts = read_start(start)
             _require_same(out, facts["settings"], json.loads(json.dumps(identity, default=str)))
         folder = RunFolder(out, facts["run"])
+        if not folder.done:
+            for half in paths.owner.glob(f".*{HALF_WRITTEN}"):  # a report, of a killed run
+                half.unlink()
         try:
             yield folder
         except CommitInDoubt:  # of the charge, it may be: then only this folder goes on with it
