@@ -18,6 +18,7 @@ from understudy.methods.clustering.samplers.mixture import MixtureSampler
 from understudy.methods.clustering.samplers.sampler import sampler_of
 from understudy.planning.dry import dry_run
 from understudy.run.config import make_config
+from understudy.run.run_plan import SIZES
 from understudy.steps.gaussians import Contrast
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
@@ -242,9 +243,9 @@ def test_a_plan_says_what_a_class_can_carry():
     params = ClusteringParams(covariance="diagonal", clusters=8)
 
     def rows(noise):
-        return METHOD.explain(params, context, lambda _: noise, None).capacities
+        return [*map(METHOD.explain(params, context, lambda _: noise, None).capacity, SIZES)]
 
-    assert [row.size for row in rows(4.0)] == [100, 300, 1000, 3000, 10000]
+    assert [row.size for row in rows(4.0)] == [*SIZES]
     for noise in (0.1, 4.0, 20.0):
         clusters = [row.clusters for row in rows(noise)]
         assert clusters == sorted(clusters)
@@ -260,12 +261,13 @@ def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_
     encoder = load_encoder("embedded:dct", shape=(8, 8, 1))
     decoder = load_decoder("embedded:dct", shape=(8, 8, 1), encoder=encoder)
     context = Context((8, 8, 1), encoder=encoder, decoder=decoder, public=False, mu=1.0)
-    table = METHOD.explain(ClusteringParams(), context, lambda _: 1e-3, None).capacities
+    capacity = METHOD.explain(ClusteringParams(), context, lambda _: 1e-3, None).capacity
+    table = [*map(capacity, SIZES)]
     assert {(row.directions, row.or_more) for row in table} == {(16, True)}
     words = {row.columns["covariance of its own"] for row in table}
     assert words == {"16 or more directions"}
-    noisy = METHOD.explain(ClusteringParams(), context, lambda _: 20.0, None).capacities
-    assert not noisy[0].or_more
+    noisy = METHOD.explain(ClusteringParams(), context, lambda _: 20.0, None).capacity(100)
+    assert not noisy.or_more
 
 
 def test_too_many_dimensions_for_a_matrix_are_refused():

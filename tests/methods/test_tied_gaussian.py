@@ -31,6 +31,7 @@ from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
+from understudy.run.run_plan import SIZES
 
 MUCH = 200.0  # an epsilon at which noise hardly matters
 SHAPE = (32, 32, 3)
@@ -237,9 +238,9 @@ def test_more_budget_and_more_records_pay_for_more_numbers() -> None:
 
 
 def test_what_classes_carry_grows_with_their_size() -> None:
-    table = METHOD.explain(
-        ClusteringParams(), context(classes=tuple("abcde")), lambda _: 10.0, None
-    ).capacities
+    classes = context(classes=tuple("abcde"))
+    capacity = METHOD.explain(ClusteringParams(), classes, lambda _: 10.0, None).capacity
+    table = [*map(capacity, SIZES)]
     assert [row.clusters for row in table] == [1] * len(table)
     own = [row.own_mean for row in table]
     assert own == sorted(own)

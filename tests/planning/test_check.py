@@ -18,6 +18,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.data import encoded_images
 from understudy.planning.check import SourceCheck, check_source
 from understudy.planning.dry import dry_run
+from understudy.planning.recommendation import recommend
 from understudy.run.config import make_config
 from understudy.run.run_record import ONE_CLASS
 
@@ -100,7 +101,7 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
 def test_what_a_class_can_carry_is_that_of_the_plan(
     tmp_path: Path, shape: tuple[int, ...], delta: float
 ) -> None:
-    folder = class_folders(tmp_path / "x", {"cat": 120, "dog": 50}, shape)
+    folder = class_folders(tmp_path / "x", {"cat": 100, "dog": 300}, shape)
     result = checked(folder, delta=delta, accept_epsilon=True)
     assert result.ready
     for epsilon in (1.0, 3.0):
@@ -108,9 +109,25 @@ def test_what_a_class_can_carry_is_that_of_the_plan(
             {"source": str(folder), "out": tmp_path / "out", "epsilon": epsilon}
             | {"ledger": str(tmp_path / "l.db"), "delta": delta, "accept_epsilon": True}
         )
-        (of_100, *_) = dry_run(plan).carried
-        assert of_100.size == 100
-        assert result.carried[epsilon] == {"cat": of_100, "dog": None}
+        (of_100, of_300, *_) = dry_run(plan).carried
+        assert (of_100.size, of_300.size) == (100, 300)
+        assert result.carried[epsilon] == {"cat": of_100, "dog": of_300}
+
+
+@pytest.mark.parametrize("encoder", ["embedded:dct", "embedded:energies"])
+def test_check_and_plan_say_that_images_serve_little_by_one_rule(
+    tmp_path: Path, encoder: str
+) -> None:
+    """A class of 250 counted as one of 100: a check said so of it, and a plan did not."""
+    for size, little in ((250, False), (200, True), (90, True)):
+        folder = class_folders(tmp_path / str(size), {"cat": size, "dog": size}, (16, 16, 1))
+        words = {"source": str(folder), "ledger": str(tmp_path / "l.db"), "epsilon": 1.0}
+        config = make_config({**words, "out": "out", "encoder": encoder})
+        said = {one.summary for one in check_source(config).carried[1.0].values()}
+        assert ("images serve little" in said) is little
+        plan = recommend(config).plan
+        assert plan is not None
+        assert ("few units" in [rule.rule for rule in plan.expectations]) is little
 
 
 def test_drawn_homes_are_checked_by_the_options_of_their_name() -> None:
@@ -264,7 +281,7 @@ def test_the_command_prints_it_and_exits_by_it(tmp_path: Path) -> None:
     good = CliRunner().invoke(app, ["check", str(folder)])
     assert good.exit_code == 0
     assert "nothing would refuse a run" in good.output
-    assert "little: fewer than 100" in good.output
+    assert "images serve little" in good.output
     bad = CliRunner().invoke(app, ["check", str(messy(tmp_path / "y")), "--json"])
     assert bad.exit_code == 1
     content = json.loads(bad.stdout)

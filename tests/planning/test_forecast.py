@@ -320,9 +320,10 @@ def test_few_units_are_said_first_and_with_what_serves_better() -> None:
     assert first.instead == ("embeddings",)
     assert "few units" not in tied_words(1.0, above)
     assert "few units" in tied_words(0.5, above)
-    (first, *_) = mixture_expectations(context(1.0, 10), (), below)
+    carried = Carried(below, 1.0, own_mean=True, clusters=1, directions=0)
+    (first, *_) = mixture_expectations(context(1.0, 10), carried)
     assert first.instead == ("embeddings",)
-    assert mixture_expectations(context(1.0, 10, None), (), below) == ()
+    assert mixture_expectations(context(1.0, 10, None), carried) == ()
 
 
 @pytest.mark.parametrize(
@@ -372,8 +373,7 @@ def test_class_means_are_held_against_what_classes_differ_by() -> None:
 def test_a_mixture_is_as_varied_as_its_clusters(
     own_mean: bool, clusters: int, expected: str
 ) -> None:
-    table = (Carried(100, 1.0, own_mean, clusters, 0), Carried(3000, 1.0, True, 60, 16))
-    (rule,) = mixture_expectations(context(1.0, 2), table, 150)
+    (rule,) = mixture_expectations(context(1.0, 2), Carried(150, 1.0, own_mean, clusters, 0))
     assert expected in rule.words
 
 

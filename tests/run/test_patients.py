@@ -119,9 +119,9 @@ def test_what_a_class_carries_goes_by_people_and_not_by_images(tmp_path):
     scans = tmp_path / "scans"
     checked = understudy.check(scans, progress="none", unit="patient")
     assert checked.class_units == {"a": 5, "b": 5}
-    assert all(carried is None for carried in checked.carried[1.0].values())
+    assert {carried.size for carried in checked.carried[1.0].values()} == {5}
     alone = understudy.check(scans, progress="none", unit_from="file")
-    assert not any(carried is None for carried in alone.carried[1.0].values())
+    assert {carried.size for carried in alone.carried[1.0].values()} == {300}
 
 
 def test_a_run_says_before_its_charge_that_patients_are_not_protected(tmp_path):
@@ -209,21 +209,21 @@ def test_names_of_columns():
     assert people_of("household") == "units (household)"
 
 
-def test_a_patient_of_two_classes_counts_half_in_each(tmp_path):
-    """As sums count: a class of 100 such patients carries what 50 of its own do."""
-    carried = {}
-    for name, patient in (("both", "p{}"), ("own", "{}p{}"), ("half", "{}p{}")):
-        count = 50 if name == "half" else 100
+def test_a_patient_of_two_classes_counts_for_less_in_each(tmp_path):
+    """As sums count: with an image of each, one over the root of two."""
+    count, sizes = 100, {}
+    for name in ("both", "own"):
         folder = tmp_path / name
         folder.mkdir()
         rows = [["path", "label", "patient"]]
         for number in range(2 * count):
             label = "ab"[number % 2]
             save(np.full((4, 4, 1), number, np.uint8), folder / f"{number}.png")
-            parts = (number // 2,) if name == "both" else (label, number // 2)
-            rows.append([f"{number}.png", label, patient.format(*parts)])
+            patient = f"p{number // 2}" if name == "both" else f"{label}p{number // 2}"
+            rows.append([f"{number}.png", label, patient])
         (folder / "manifest.csv").write_text("".join(",".join(row) + "\n" for row in rows))
         result = understudy.check(folder, progress="none", unit="patient")
-        carried[name] = result.carried
+        sizes[name] = [carried.size for carried in result.carried[1.0].values()]
         assert result.class_units == {"a": count, "b": count}
-    assert carried["both"] == carried["half"] != carried["own"]
+    assert sizes["both"] == pytest.approx([count / 2**0.5] * 2)
+    assert sizes["own"] == [count] * 2

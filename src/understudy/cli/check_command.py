@@ -72,8 +72,7 @@ def _show_classes(result: SourceCheck) -> None:
     carries = (f"carries at epsilon {epsilon:g}" for epsilon in result.carried)
     table = _table("class", "images", *people, *carries)
     for name, count in result.classes.items():
-        capacities = (of_class[name] for of_class in result.carried.values())
-        cells = ("little: fewer than 100" if one is None else one.summary for one in capacities)
+        cells = (of_class[name].summary for of_class in result.carried.values())
         units = [f"{result.class_units[name]:,}" for _ in people]
         table.add_row(name, f"{count:,}", *units, *cells)
     _console.print(table)

@@ -272,7 +272,7 @@ class ClassCapacity(Protocol):
     """What a class of so many records can carry under the noise of a plan."""
 
     @property
-    def size(self) -> int:
+    def size(self) -> float:
         """Records of the class."""
 
     @property
@@ -293,12 +293,12 @@ class Explanation:
     """What a method says of a run before anything is spent, by public arithmetic alone.
 
     Attributes:
-        capacities: What classes of several sizes can carry; () where the method cannot tell.
+        capacity: What a class of so many records can carry; None where the method cannot tell.
         expectations: What to expect of the release; () where the method cannot say.
         notes: What the owner should know of the settings.
     """
 
-    capacities: Sequence[ClassCapacity] = ()
+    capacity: Callable[[float], ClassCapacity] | None = None
     expectations: Sequence[Expectation] = ()
     notes: Sequence[str] = ()
 

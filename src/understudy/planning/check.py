@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any, Unpack
@@ -92,7 +92,7 @@ class SourceCheck:
         stored: Of what sizes and colours its images are, in words; empty for embeddings.
         losses: What images lose by the size, the fit and the channels of that run, by the option as
             it is typed.
-        carried: For each epsilon, what each class can carry; None: it has fewer than 100 images.
+        carried: For each epsilon, what each class can carry.
     """
 
     source: str
@@ -105,7 +105,7 @@ class SourceCheck:
     command: str | None
     stored: str
     losses: Mapping[str, str]
-    carried: Mapping[float, Mapping[str, ClassCapacity | None]]
+    carried: Mapping[float, Mapping[str, ClassCapacity]]
     unit_counts: UnitCounts
     people: str | None = None
     class_units: Mapping[str, int] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class SourceCheck:
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
         carried = {
-            epsilon: {name: None if one is None else one.summary for name, one in classes.items()}
+            epsilon: {name: one.summary for name, one in classes.items()}
             for epsilon, classes in self.carried.items()
         }
         words = {"kind": "owner-only", "ready": self.ready}
@@ -196,7 +196,6 @@ def check_source(config: RunConfig) -> SourceCheck:
     values = run.as_options()
     if source is not None and source.kind == "images":
         source.shape = _shape_of(run, source.shape)
-    tables = {} if source is None else _tables(run, source)
     units = len(by_unit.units) or inspection.classes.total()
     shares = _unit_shares(by_unit)
     return SourceCheck(
@@ -218,7 +217,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems=tuple(problems),
         options=remedies,
         command=None if source is None or lone else command_line(config, remedies, EPSILONS[0]),
-        carried=_carried(tables, shares),
+        carried={} if source is None else _carried(run, source, shares),
     )
 
 
@@ -462,32 +461,16 @@ def _remedies(
     return options
 
 
-_Tables = Mapping[float, Sequence[ClassCapacity]]
-"""For each epsilon, what classes of several sizes can carry."""
-
-
-def _tables(run: RunConfig, source: Source) -> _Tables:
-    """What classes of the sizes of the method's table can carry at each epsilon."""
-    tables = {}
+def _carried(
+    run: RunConfig, source: Source, units: Mapping[str, float]
+) -> dict[float, dict[str, ClassCapacity]]:
+    """What each class can carry at each epsilon; {} where the method cannot tell."""
+    carried = {}
     try:
         for epsilon in EPSILONS:
             trial = run.changed(skip_bad=True, epsilon=epsilon)
-            tables[epsilon] = explanation(prepare(trial, source, probe=False)).capacities
+            if (capacity := explanation(prepare(trial, source, probe=False)).capacity) is not None:
+                carried[epsilon] = {name: capacity(count) for name, count in units.items()}
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}
-    return {epsilon: table for epsilon, table in tables.items() if table}
-
-
-def _carried(
-    tables: _Tables, units: Mapping[str, float]
-) -> dict[float, dict[str, ClassCapacity | None]]:
-    """What each class can carry at each epsilon, by the sizes of the method's table."""
-    return {
-        epsilon: {
-            name: max(
-                (one for one in table if one.size <= count), key=lambda one: one.size, default=None
-            )
-            for name, count in units.items()
-        }
-        for epsilon, table in tables.items()
-    }
+    return carried

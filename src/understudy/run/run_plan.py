@@ -24,6 +24,9 @@ from understudy.run.config import NOTED_EPSILON
 from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
 
+SIZES = (100, 300, 1_000, 3_000, 10_000)
+"""Class sizes of the table in a plan."""
+
 
 @dataclass(frozen=True)
 class StagePlan:
@@ -182,7 +185,7 @@ def plan_of(
         expectations=tuple(explained.expectations),
         calls=calls,
         fits=tuple(fits),
-        carried=tuple(explained.capacities),
+        carried=() if explained.capacity is None else tuple(map(explained.capacity, SIZES)),
         sampling={
             role: f"{model.name}: {model.sampling}"
             for role, model in prepared.context.models.items()

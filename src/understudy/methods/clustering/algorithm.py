@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from understudy.core.errors import ConfigError
@@ -83,7 +84,7 @@ def _explain(
             f"labels=classifier takes about {least} images of every class at this budget. With "
             "fewer, its samples are mostly noise, and labels=mixture, the default, serves better",
         )
-    return Explanation(sampler.carried(noise), expectations, notes)
+    return Explanation(partial(sampler.carried, noise), expectations, notes)
 
 
 def _propose(inventory: Inventory) -> Proposal:

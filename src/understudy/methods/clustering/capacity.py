@@ -7,7 +7,6 @@ drawings (`understudy.planning.public_drawings`), on none of the sets of our ben
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +16,6 @@ from understudy.core.types import Labels, Vector
 from understudy.methods.base import Context, Expectation
 from understudy.steps.separation import listed
 from understudy.steps.shrinkage import chance_ratio
-
-SIZES = (100, 300, 1_000, 3_000, 10_000)
-"""Class sizes of the table in a plan."""
 
 LEAST_DECODED = 60.0
 """Units of a class times mu, below which images of it serve little."""
@@ -34,7 +30,7 @@ _CLASSIFIED = 250.0  # images of a class times mu, from which on a DP classifier
 class Carried:
     """What a class of so many images can carry."""
 
-    size: int  # number of images
+    size: float  # number of images
     size_sd: float  # standard deviation of the noise in the class's released size
     own_mean: bool  # whether a mean that lies half the usual distance from the others' stands out
     clusters: int  # whose counts and means stand out, at least 1
@@ -142,14 +138,11 @@ def images_serve(units: float, mu: float) -> bool:
     return units * mu >= LEAST_DECODED
 
 
-def mixture_expectations(
-    context: Context, table: Sequence[Carried], units: float
-) -> tuple[Expectation, ...]:
-    """What to expect of a mixture a class, by what classes of several sizes can carry."""
+def mixture_expectations(context: Context, carried: Carried) -> tuple[Expectation, ...]:
+    """What to expect of a mixture a class, by what the mean class can carry."""
     if context.decoder is None:
         return ()
-    few = few_units(units, context.mu, classifies=False)
-    return (*few, *[_clusters(row) for row in table if row.size <= units][-1:])
+    return (*few_units(carried.size, context.mu, classifies=False), _clusters(carried))
 
 
 def _clusters(carried: Carried) -> Expectation:

@@ -21,9 +21,9 @@ from understudy.methods.base import (
     NoiseOfStage,
 )
 from understudy.methods.clustering.capacity import (
-    SIZES,
     Carried,
     Shares,
+    images_serve,
     mixture_expectations,
     own_directions,
 )
@@ -233,8 +233,8 @@ class MixtureSampler:
             points = mixture.samples(part, *noise)
             yield producer.finished("samples", first, points, part)
 
-    def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
-        """What classes of several sizes can carry under the noise of a plan."""
+    def carried(self, noise: NoiseOfStage, size: float) -> Carried:
+        """What a class of so many units can carry under the noise of a plan."""
         params, settings, stages, dim = self.params, self.settings, self.stages, self.settings.dim
         axes = min(dim, _IMAGE_AXES) if settings.selective and params.matrix else dim
         ordered = settings.selective and settings.ordered
@@ -246,20 +246,17 @@ class MixtureSampler:
         if stages.clusters is not None:
             cluster_size = least_cluster(noise(stages.clusters.means), axes)
         own = None if params.covariance == "tied" else stages.cluster_covariances
-        table = []
-        for size in SIZES:
-            clusters = int(np.clip(size // cluster_size, 1, params.clusters or 1))
-            directions = 0
-            if own is not None:
-                directions = own_directions(size / noise(own), axes, diagonal=not params.matrix)
-            capped = directions == axes < dim
-            mean = bool(size >= mean_size)
-            table.append(Carried(size, size_sd, mean, clusters, directions, capped))
-        return tuple(table)
+        clusters = int(np.clip(size // cluster_size, 1, params.clusters or 1))
+        directions = 0
+        if own is not None:
+            directions = own_directions(size / noise(own), axes, diagonal=not params.matrix)
+        capped, mean = directions == axes < dim, bool(size >= mean_size)
+        serves = self.context.decoder is None or images_serve(size, self.context.mu)
+        return Carried(size, size_sd, mean, clusters, directions, capped, serves)
 
     def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
         """What to expect of a release of so many units."""
-        return mixture_expectations(self.context, self.carried(noise), units.of_class)
+        return mixture_expectations(self.context, self.carried(noise, units.of_class))
 
 
 def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) -> Mixture:

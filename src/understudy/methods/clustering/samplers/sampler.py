@@ -43,8 +43,8 @@ class Sampler(Protocol):
     def draw(self, materials: Materials, density: Any) -> Release:
         """Samples of it."""
 
-    def carried(self, noise: NoiseOfStage) -> tuple[Carried, ...]:
-        """What classes of several sizes can carry under the noise of a plan."""
+    def carried(self, noise: NoiseOfStage, size: float) -> Carried:
+        """What a class of so many units can carry under the noise of a plan."""
 
     def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
         """What to expect of a release of so many units."""

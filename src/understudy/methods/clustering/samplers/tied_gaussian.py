@@ -427,15 +427,13 @@ class TiedGaussianSampler:
                 images = materials.selected(len(part), partial(draw, first, start))
                 yield SyntheticBatch(part, images=images)
 
-    def carried(self, noise: NoiseOfStage) -> tuple[capacity.Carried, ...]:
-        """What classes of several sizes can carry, each among others of its size."""
-        stages, classes, mu, table = self.stages, len(self.context.classes), self.context.mu, []
-        for size in capacity.SIZES:
-            dim = dimensions(mu, float(size * classes), size)
-            own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
-            sd, serves = noise(stages.class_sizes), capacity.images_serve(size, mu)
-            table.append(capacity.Carried(size, sd, bool(own_mean), 1, 0, serves=serves))
-        return tuple(table)
+    def carried(self, noise: NoiseOfStage, size: float) -> capacity.Carried:
+        """What a class of so many units can carry, among others of its size."""
+        stages, mu = self.stages, self.context.mu
+        dim = dimensions(mu, size * len(self.context.classes), size)
+        own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
+        sd, serves = noise(stages.class_sizes), capacity.images_serve(size, mu)
+        return capacity.Carried(size, sd, bool(own_mean), 1, 0, serves=serves)
 
     def expected(self, noise: NoiseOfStage, units: UnitCounts) -> tuple[Expectation, ...]:
         """What to expect of a release of so many units."""
