@@ -129,6 +129,26 @@ def test_a_run_that_never_began_can_be_begun_again(site: Site) -> None:
     assert (first.words, jobs.report(second).state) == (second.words, "queued")
 
 
+def test_a_run_that_failed_has_a_link_to_its_plan(site: Site, with_pages: Commands) -> None:
+    site.commands, token = with_pages, site.enter()
+    draw_dataset(site.root / "photos")
+    site.get("/charge", **CHARGE)
+    site.work()
+    form = hidden_fields(site.get("/charge", **CHARGE).text)
+    assert site.post("/runs/start", token, **form).status_code == 303
+    run = {"run": "data/run 1"}
+    assert "/plan?" not in site.get("/run", **run).text  # while it waits
+    shutil.rmtree(site.root / "photos" / "boots")
+    site.work()
+    (back,) = re.findall(r'<a href="(/plan[^"]+)"', site.get("/run", **run).text)
+    page = site.client.get(html.unescape(back)).text
+    assert 'name="count" value="130"' in page
+    assert 'name="out" value="run 1"' in page
+    assert site.post("/runs/resume", token, **run).status_code == 303
+    site.work()
+    assert back in site.get("/run", **run).text
+
+
 def test_a_run_of_a_studio_of_other_folders_is_none_of_these_pages(site: Site) -> None:
     site.enter()
     jobs = site.studio.jobs

@@ -50,6 +50,7 @@ class ChildJob:
         queue: Jobs of one queue wait for each other; empty: it waits for none.
         about: The dataset or the run that it is about, as a path.
         asked: When, in seconds since 1970.
+        plan: The page on which it was planned; empty: none.
     """
 
     id: str
@@ -58,6 +59,7 @@ class ChildJob:
     queue: str
     about: str
     asked: float
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +119,21 @@ class ChildJobs:
             self._thread.join()
 
     def ask(
-        self, kind: str, words: Sequence[str], *, queue: str = "", about: str = "", stamp: str = ""
+        self,
+        kind: str,
+        words: Sequence[str],
+        *,
+        queue: str = "",
+        about: str = "",
+        stamp: str = "",
+        plan: str = "",
     ) -> ChildJob:
         """Ask for a command; where the same was asked for, with the same stamp, it is that job."""
         id = self.id_of(kind, words, stamp)
         with self._lock:
             if (earlier := self.get(id)) is not None:
                 return earlier
-            job = ChildJob(id, kind, tuple(words), queue, about, time.time())
+            job = ChildJob(id, kind, tuple(words), queue, about, time.time(), plan)
             finished_jobs = [one for one in self.all() if self._is_over(one)]
             for one in finished_jobs[: max(0, len(finished_jobs) - _MOST_STORED)]:
                 shutil.rmtree(self.folder / one.id, ignore_errors=True)

@@ -276,6 +276,7 @@ class PlanPages:
                 about=place,
                 queue=studio.ledger_queue,
                 stamp=str(len(before)),
+                plan=link("/plan", *options.items()),
             )
         return moved("/run", run=studio.roots.place(place))
 

@@ -155,9 +155,13 @@ class RunPages:
             raise ConfigError("this run is at work")
         words = [word for word in job.words if word != "--resume"]
         words += ["--resume"] if summary is not None else []  # else it had not begun
-        number = len(self.studio.jobs.of(path, "synthesize"))
         self.studio.asked(
-            "synthesize", words, about=path, queue=self.studio.ledger_queue, stamp=str(number)
+            "synthesize",
+            words,
+            about=path,
+            queue=self.studio.ledger_queue,
+            stamp=str(len(self.studio.jobs.of(path, "synthesize"))),
+            plan=job.plan,
         )
         return moved("/run", run=run)
 

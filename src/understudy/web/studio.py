@@ -151,9 +151,12 @@ class WebStudio:
         about: Path | str = "",
         queue: str = "",
         stamp: str = "",
+        plan: str = "",
     ) -> tuple[ChildJob, JobReport]:
         """A command that was asked for, now or before, and how far it is."""
-        job = self.jobs.ask(kind, list(words), about=str(about), queue=queue, stamp=stamp)
+        job = self.jobs.ask(
+            kind, list(words), about=str(about), queue=queue, stamp=stamp, plan=plan
+        )
         return job, self.jobs.report(job)
 
     def ledger_words(self) -> list[str]:
