@@ -11,9 +11,11 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.plugin_packages import install
 from tests.run.samples import class_folders, killed_at, quick_run, tree
 
 import understudy
+from understudy.core.entry_points import BACKENDS
 from understudy.core.errors import BackendError, ConfigError, RunError, RunStopped
 from understudy.privacy.ledger.ledger import Ledger
 
@@ -169,6 +171,46 @@ def test_an_error_on_the_way_says_what_was_charged(go, tmp_path, error):
     paid = charges(tmp_path)
     go(resume=True)
     assert charges(tmp_path) == paid
+
+
+def test_a_plug_in_that_fails_as_it_samples_is_named_and_the_run_goes_on(go, tmp_path, monkeypatch):
+    """It ended in a traceback, of which the last line said what was charged."""
+    points = {BACKENDS: {"painter": "painter:backend"}}
+    install(tmp_path / "site", "somebodys-painter", {"painter": PAINTER}, points)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    said = r"the plug-in somebodys-painter \(.*painter.py, line \d+\) failed: ValueError: no paint"
+    said += r"\. epsilon 8 was charged before this, once and for good: --resume goes on with"
+    monkeypatch.setenv("NO_PAINT", "1")
+    with pytest.raises(RunStopped, match=said) as stopped:
+        go(decoder="painter:")
+    assert isinstance(stopped.value.__cause__, ValueError)
+    paid = charges(tmp_path)
+    monkeypatch.delenv("NO_PAINT")
+    go(decoder="painter:", resume=True)
+    assert charges(tmp_path) == paid
+
+
+PAINTER = """
+import os
+from understudy.backends.embedded.dct import DctDecoder, DctOptions
+
+class Painter(DctDecoder):
+    def pixels(self, embeddings):
+        if len(embeddings) > 1 and "NO_PAINT" in os.environ:  # not the one before the charge
+            raise ValueError("no paint")
+        return super().pixels(embeddings)
+
+class backend:
+    def models(self):
+        return []
+
+    def decoder(self, rest, shape, encoder, **options):
+        painter = Painter(shape, DctOptions())
+        painter.name = "painter:"
+        return painter
+
+backend = backend()
+"""
 
 
 def test_an_interrupt_says_the_same(go):

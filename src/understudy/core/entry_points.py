@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 from typing import Any
 
 from understudy.core.errors import UnderstudyError
@@ -124,3 +125,20 @@ def registration_of(
             "Uninstall all but one of these packages, or rename it in all but one"
         )
     return registrations[0] if registrations else None
+
+
+def plugin_at_fault(error: BaseException) -> str:
+    """The plug-in in whose code an error was raised, and where, in words; empty: in none's."""
+    packages = {
+        registration.value.partition(":")[0].partition(".")[0]: registration.package
+        for group in (METHODS, BACKENDS, SOURCES, SANITIZERS)
+        for registrations in registered(group).values()
+        for registration in registrations
+    }
+    places = [
+        f"the plug-in {package} ({frame.f_code.co_filename}, line {line})"
+        for frame, line in walk_tb(error.__traceback__)
+        if (package := packages.get(frame.f_globals.get("__name__", "").partition(".")[0]))
+        not in (None, PACKAGE)
+    ]
+    return places[-1] if places else ""

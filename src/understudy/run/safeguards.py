@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from understudy.core.entry_points import plugin_at_fault
 from understudy.core.errors import (
     CommitInDoubt,
     ConfigError,
@@ -139,8 +140,9 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
         A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
 
     Raises:
-        RunStopped: In place of a disk that is full, memory that is short and the like; and of a
-            ledger that was lost as it recorded, where nothing is known to be charged.
+        RunStopped: In place of a disk that is full, memory that is short and the like; of a ledger
+            that was lost as it recorded, where nothing is known to be charged; and of whatever a
+            plug-in raises that is no error of ours.
         LedgerError: In place of one before the charge, with words that nothing was charged.
         KeyboardInterrupt: With the same words as a note, as any error that nothing is known of.
     """
@@ -174,8 +176,12 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
         if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
             problem = f"the memory is full ({error})"
             raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
-        if not isinstance(error, UnderstudyError):  # of a model from outside, it may be
-            error.add_note(_what_stands(out, charged))
+        if isinstance(error, UnderstudyError):
+            raise
+        if plugin := plugin_at_fault(error):
+            problem = f"{plugin} failed: {type(error).__name__}: {error}"
+            raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+        error.add_note(_what_stands(out, charged))
         raise
 
 
