@@ -407,5 +407,5 @@ def test_a_plan_lists_what_is_declared_and_what_is_inferred(
     assert ended.code == 0, ended.err
     assert "declared: class names dog, cat, -1; colour channels 3" in ended.out
     assert "inferred from the private records: image size 6 x 6" in ended.out
-    assert "not covered unless it is declared: --size 6" in ended.out.splitlines()
+    assert "note: not covered unless it is declared: --size 6" in ended.out.splitlines()
     assert "held out: 5% of the images" in ended.out

@@ -105,7 +105,8 @@ def test_the_plan_says_before_the_charge_what_used_to_come_after_it(site: Site) 
     assert "delta 0.01 is above 1/(10 n)" in notes
     assert "--delta 0.001" in notes
     site.set_budget(30.0)
-    (few,) = site.plan(2.0).notes
+    few, undeclared = site.plan(2.0).notes
+    assert undeclared.startswith("not covered unless it is declared: --classes")
     assert few.startswith("images of these classes serve little")
 
 

@@ -296,7 +296,8 @@ def test_over_the_budget_nothing_is_charged_and_nothing_written(go, data, tmp_pa
     with Ledger(tmp_path / "ledger.db") as ledger:
         assert ledger.spent(dataset).events == 0
     result = go(epsilon=1.0)
-    *rest, few = result.warnings  # nothing about the budget
+    *rest, few, undeclared = result.warnings  # nothing about the budget
+    assert undeclared.startswith("not covered unless it is declared: --classes cat,dog,eel")
     assert few.startswith("images of these classes serve little")
     assert rest == result.facts["notes"]
     with pytest.raises(BudgetRefused):

@@ -11,7 +11,7 @@ from understudy.cli.option_values import Progress, options_of_a_run
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.cli.show_run import costs, words_of_cover
+from understudy.cli.show_run import costs
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.planning.recommendation import Recommendation
@@ -71,8 +71,6 @@ def _show(result: Recommendation, sheet: Path | None) -> None:
     if result.plan is not None:
         _console.print("what it would cost:")
         costs(result.plan)
-        if options := words_of_cover(result.plan.premises):
-            _console.print(options)
     if result.obstacle is not None:
         _console.print(f"as things are, it would be refused: {result.obstacle}")
     for note in result.notes:

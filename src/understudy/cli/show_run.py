@@ -44,11 +44,7 @@ class RunPrinter:
             self._print(f"ledger:    {_ledger_words(plan)}")
             if plan.calls:
                 self._print(f"requests:  {_all_calls(plan.calls)}")
-            notes = list(plan.notes)
-            if options := words_of_cover(plan.premises):
-                # Only one of the notes on spending matters more, and that samples serve little.
-                notes.insert(1 + any(rule.instead for rule in plan.expectations), options)
-            self._print_notes(notes, _NOTES_OF_PLAN - bool(plan.calls))
+            self._print_notes(plan.notes, _NOTES_OF_PLAN - bool(plan.calls))
         if self.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return
         name = plan.dataset or "this dataset"
@@ -242,14 +238,6 @@ def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
             yield from ((stage.name, stage) for stage in (first, *others))
 
 
-def words_of_cover(premises: Sequence[Premise]) -> str:
-    """The options that would bring under the guarantee what is inferred from private records."""
-    from understudy.run.run_record import declaring_options
-
-    options = declaring_options(premises)
-    return f"not covered unless it is declared: {' '.join(options)}" if options else ""
-
-
 def _premises(premises: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
     for origin, words in (
@@ -260,8 +248,6 @@ def _premises(premises: Sequence[Premise]) -> None:
         if of_origin:
             listed = "; ".join(f"{premise.name} {_short(premise.value)}" for premise in of_origin)
             _console.print(f"{words}: {listed}")
-    if options := words_of_cover(premises):
-        _console.print(options)
 
 
 def _short(value: object) -> str:

@@ -22,7 +22,12 @@ from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
 from understudy.run.prepare import Prepared, calls_of, claim
-from understudy.run.run_record import ONE_CLASS, is_unlabelled, premises_of_run
+from understudy.run.run_record import (
+    ONE_CLASS,
+    declaring_options,
+    is_unlabelled,
+    premises_of_run,
+)
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
@@ -215,6 +220,8 @@ def _notes(
     ]
     yield from of_privacy[:1]
     yield from poor_notes(explained.expectations)
+    if options := declaring_options(premises_of_run(prepared)):
+        yield f"not covered unless it is declared: {' '.join(options)}"
     yield from of_privacy[1:]
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
