@@ -412,7 +412,8 @@ def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) 
     richer = CliRunner().invoke(app, [*words, "--epsilon", "90"]).output
     assert "first: images" not in richer
     content = json.loads(CliRunner().invoke(app, [*words, "--epsilon", "1", "--json"]).stdout)
-    assert content["expectations"][0]["rule"] == "few units"
+    assert content["plan"]["expectations"][0]["rule"] == "few units"
+    assert "expectations" not in content
     assert content["forecast"] is None
 
 

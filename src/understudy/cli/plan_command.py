@@ -82,13 +82,14 @@ def _show(result: Recommendation, sheet: Path | None) -> None:
 
 def _show_outlook(result: Recommendation, sheet: Path | None) -> None:
     """What the samples will look like, and first what would serve better than they do."""
-    poor = [rule for rule in result.expectations if rule.instead]
+    rules = () if result.plan is None else result.plan.expectations
+    poor = [rule for rule in rules if rule.instead]
     for rule in poor:
         _console.print(f"first: {rule.words} (rule: {rule.rule}). Better:")
     for one in result.instead:
         _console.print(f"  {one.command}")
         _console.print(f"    {one.reason}")
-    rest = [rule for rule in result.expectations if not rule.instead]
+    rest = [rule for rule in rules if not rule.instead]
     if rest:
         _console.print("what to expect, of any images (owner only):")
     for rule in rest:

@@ -87,7 +87,6 @@ class Recommendation:
         obstacle: Why it cannot be planned.
         expected: The benchmarks nearest to the run, measured on other data.
         notes: What the owner should know besides.
-        expectations: What the samples will look like, by rules of public arithmetic.
         instead: What would serve better than samples that serve little; the best first.
         forecast: What the planned method makes of public images; None unless it was asked for.
     """
@@ -101,7 +100,6 @@ class Recommendation:
     obstacle: str | None
     expected: tuple[BenchmarkResult, ...]
     notes: tuple[str, ...]
-    expectations: tuple[Expectation, ...] = ()
     instead: tuple[Alternative, ...] = ()
     forecast: Forecast | None = None
 
@@ -223,7 +221,6 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
             ],
             *_class_notes(check, epsilon),
         ),
-        expectations=rules,
         instead=_instead(config, options, rules),
     )
     return result, prepared
