@@ -10,7 +10,7 @@ from understudy.metrics.attacks import DENSITY_RATIO_AUC
 from understudy.metrics.blind_attack import ADDED_AUC
 from understudy.metrics.nearest_neighbours import RECALL
 from understudy.metrics.utility import BALANCED_ACCURACY
-from understudy.report.tables import as_csv, explained, overall
+from understudy.report.tables import as_csv, by_class, explained, overall
 
 
 def test_rows_tell_interval_baseline_and_direction() -> None:
@@ -22,6 +22,16 @@ def test_rows_tell_interval_baseline_and_direction() -> None:
     )
     assert (row.value.text, row.value.spread, row.baseline) == ("2", "1.5 to 2.5", "0.3")
     assert row.better == "less is better"
+
+
+def test_no_class_is_the_worst_where_all_are_equal() -> None:
+    for values, worst in (((0.5, 0.5), []), ((0.5, 0.4), ["1"])):
+        table = by_class(
+            metric_value("utility", "a", value, label=str(row), better="higher")
+            for row, value in enumerate(values)
+        )
+        assert table is not None
+        assert [label for label, (only,) in table.rows if only.best] == worst
 
 
 def test_the_table_for_programs_comes_back_as_it_was(evaluation: Evaluation) -> None:

@@ -12,7 +12,7 @@ from understudy.report import meaning
 from understudy.report.plots import Plot, PlotLine, around
 from understudy.report.record import Released
 from understudy.report.rendering import value
-from understudy.report.tables import Cell, cell, least_public
+from understudy.report.tables import Cell, best_value, cell, least_public
 
 _OF_ONE_RELEASE = {"confusion", "left_out", "release"}
 """Settings, and parts of settings, that say something about one release, and may differ."""
@@ -139,19 +139,10 @@ def _shared(releases: Sequence[Released]) -> list[Shared]:
         values = [value for value in have if value is not None]
         if len(values) < 2:
             continue
-        best = _best(values)
+        best = best_value(values)
         cells = tuple(Cell("") if item is None else cell(item, best=item is best) for item in have)
         shared.append(Shared(values[0], cells, least_public(item.kind for item in values)))
     return shared
-
-
-def _best(values: Sequence[MetricValue]) -> MetricValue | None:
-    """The best of them; None where it is not said which way is better, or all are equal."""
-    finite = [item for item in values if item.better and math.isfinite(item.value)]
-    if len({item.value for item in finite}) < 2:
-        return None
-    pick = max if finite[0].better == "higher" else min
-    return pick(finite, key=lambda item: item.value)
 
 
 def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> list[str]:

@@ -118,7 +118,9 @@ def by_class(values: Iterable[MetricValue], *, baseline: str = "") -> ClassTable
     columns: dict[_Column, dict[str, MetricValue]] = {}
     for value in labelled:
         columns.setdefault(_column(value), {})[value.label] = value
-    worst = {column: _worst(of_column.values()) for column, of_column in columns.items()}
+    worst = {
+        column: best_value(of_column.values(), worst=True) for column, of_column in columns.items()
+    }
     rows = []
     for label in dict.fromkeys(value.label for value in labelled):
         cells: list[Cell] = []
@@ -158,11 +160,12 @@ def _worst_first(values: Sequence[MetricValue]) -> list[MetricValue]:
     return sorted(values, key=lambda value: order.get(value.label, math.inf))
 
 
-def _worst(values: Iterable[MetricValue]) -> MetricValue | None:
+def best_value(values: Iterable[MetricValue], *, worst: bool = False) -> MetricValue | None:
+    """The best, or the worst; None where nothing says which way is better, or all are equal."""
     finite = [value for value in values if value.better and math.isfinite(value.value)]
-    if len(finite) < 2:
+    if len({value.value for value in finite}) < 2:
         return None
-    pick = min if finite[0].better == "higher" else max
+    pick = max if (finite[0].better == "higher") is not worst else min
     return pick(finite, key=lambda value: value.value)
 
 
