@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -230,9 +231,18 @@ def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(
         if name == "lost":
             self_map, maps = RayEngine.map, []
 
-            def losing(engine, function, items, cluster=nodes_of_run, maps=maps, call=self_map):
+            def losing(
+                engine,
+                function,
+                items,
+                homes=None,
+                *,
+                cluster=nodes_of_run,
+                maps=maps,
+                call=self_map,
+            ):
                 maps.append(engine)
-                for number, result in enumerate(call(engine, function, items)):
+                for number, result in enumerate(call(engine, function, items, homes)):
                     if len(maps) == 2 and number == 1:
                         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
                         while sum(node["Alive"] for node in ray.nodes()) > 2:
@@ -255,6 +265,102 @@ def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(
         if name == "lost":
             assert maps[-1].workers == 3
             assert len(maps[-1].alive) == 2
+
+
+class Painter:
+    """A decoder of one pixel: its embedding, its seed, and the size of its block."""
+
+    name, shape, dim, licence, stochastic, block = "painter", (1, 1, 3), 1, "none", True, 4
+
+    def decode(self, embeddings, *, seeds):
+        sizes = np.full(len(seeds), len(seeds))
+        return np.stack([embeddings[:, 0], seeds, sizes], axis=1).astype(np.uint8)[:, None, None]
+
+
+def painted(decoder, count=30):
+    return decoder.decode(np.arange(count)[:, None], seeds=np.arange(count) + 100)
+
+
+ONE_BLOCK_EACH = np.array([[i, i + 100, 4 if i < 28 else 2] for i in range(30)])
+
+
+@pytest.mark.parametrize("blocks", ["reversed", "twice", "lost"])
+def test_images_lie_in_their_places_in_whatever_order_blocks_come(blocks):
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+
+    class Disordered(ray_engine.RayEngine):
+        def map(self, function, items, homes=None):
+            results = [function(item) for item in items][::-1]
+            yield from {"reversed": results, "twice": results * 2, "lost": results[1:]}[blocks]
+
+    engine, decoder = Disordered([]), Painter()
+    assert engine.decoder(decoder) is decoder  # the workers do not have it
+    engine.share(decoder)
+    distant = engine.decoder(decoder)
+    if blocks == "lost":
+        with pytest.raises(RunError, match="1 of 8 blocks of images are lost"):
+            painted(distant)
+        return
+    assert np.array_equal(painted(distant)[:, 0, 0], ONE_BLOCK_EACH)
+    assert painted(distant, 0).shape == (0, 1, 1, 3)
+
+
+@pytest.mark.slow
+def test_a_block_of_a_worker_that_dies_is_decoded_by_another(cluster, tmp_path):
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    numbers = 2 * ray_engine.PIECE  # of an embedding: a block comes in pieces
+
+    class Mortal(Painter):
+        def decode(self, embeddings, *, seeds):
+            assert embeddings.shape[1:] == (numbers,)
+            with (tmp_path / "blocks").open("a") as file:
+                file.write(f"{os.getpid()} {seeds[0]}\n")
+            time.sleep(0.5 if seeds[0] == 100 else 0.1)  # the first is not the first one done
+            if seeds[0] == 108 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().decode(embeddings, seeds=seeds)
+
+    with ray_engine.ray_engine(cluster(3).address) as engine:
+        decoder = Mortal()
+        engine.share(decoder)
+        distant = engine.decoder(decoder)
+        embeddings = np.repeat(np.arange(30, dtype=np.float32)[:, None], numbers, axis=1)
+        images = distant.decode(embeddings, seeds=np.arange(30) + 100)
+        assert (engine.workers, len(engine.alive)) == (3, 2)
+    assert np.array_equal(images[:, 0, 0], ONE_BLOCK_EACH)
+    lines = [line.split() for line in (tmp_path / "blocks").read_text().splitlines()]
+    assert sorted(int(first) for _, first in lines).count(108) == 2
+    assert len({process for process, _ in lines}) == 3
+    assert str(os.getpid()) not in {process for process, _ in lines}
+
+
+@pytest.mark.slow
+def test_workers_that_search_images_release_those_of_here(cluster, tmp_path, monkeypatch):
+    from understudy.backends.embedded.energies.energy_models import EnergyDecoder
+
+    source = class_folders(tmp_path / "scans", {"dog": 60, "person": 60}, (24, 24, 1))
+    options = {"epsilon": 4.0, "count": 150, "progress": "none"}
+    options |= {"encoder": "embedded:energies", "decoder": "embedded:energies"}
+    options["ledger"] = str(tmp_path / "ledger.db")
+    synthesize(source, out=tmp_path / "here", **options)
+    # As it was killed after its last answer, so that the noise is the same.
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    shutil.rmtree(tmp_path / "there" / "release")
+    (tmp_path / "there" / "owner" / "run.json").unlink()
+
+    def refuse(*_, **__):
+        raise AssertionError("the driver searches by itself")
+
+    monkeypatch.setattr(EnergyDecoder, "match", refuse)
+    address = cluster(1).address
+    synthesize(
+        source, out=tmp_path / "there", resume=True, engine="ray", ray_address=address, **options
+    )
+    names = sorted(path.relative_to(tmp_path / "here") for path in tmp_path.glob("here/**/*.png"))
+    assert len(names) > 150
+    for name in names:
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 @pytest.mark.slow

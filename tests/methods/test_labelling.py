@@ -324,9 +324,15 @@ def test_unlike_images_stop_the_run_and_cost_a_tenth_at_most(world: World) -> No
 
 
 @pytest.mark.slow
-def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: World) -> None:
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(
+    engine: str, world: World
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("understudy.engine.ray_engine")
     world.set_budget(8.0)
-    result = world.run(public=str(world.unlike), otherwise="clustering", epsilon="rest")
+    options = {"otherwise": "clustering", "epsilon": "rest", "engine": engine}
+    result = world.run(public=str(world.unlike), **options)
     assert world.spent() == pytest.approx(8.0, rel=1e-4)
     assert world.spent() <= 8.0
     assert result.receipt.epsilon == pytest.approx(world.spent(), rel=1e-6)

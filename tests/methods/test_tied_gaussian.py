@@ -16,7 +16,6 @@ from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, stages_of, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.samplers import tied_gaussian
 from understudy.methods.clustering.samplers.tied_gaussian import (
     LEAST_DIM,
     MOST_DIM,
@@ -32,6 +31,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
 from understudy.run.run_plan import SIZES
+from understudy.steps.quality import QualityFilter
 
 MUCH = 200.0  # an epsilon at which noise hardly matters
 SHAPE = (32, 32, 3)
@@ -258,6 +258,7 @@ def context(**more: Any) -> Context:
 class Painter:
     """A decoder of one pixel: the first number that it is to match, and the seed."""
 
+    at_once = 64
     name, shape, dim, licence, stochastic = "painter", (1, 1, 3), 30, "none", False
 
     def match(self, targets: Any, *_: Any, seeds: Any) -> Any:
@@ -265,24 +266,56 @@ class Painter:
         return np.stack([first, seeds % 251, seeds % 241], axis=1).astype(np.uint8)[:, None, None]
 
 
-def test_samples_are_finished_a_few_at_a_time_and_are_the_same(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_are_finished_a_few_at_a_time_and_are_the_same(tmp_path: Any) -> None:
     """A bar that moves: 512 images take minutes, and a run of 700 showed nothing until its end."""
     records, _, _ = clouds()
     with vault_of(records, tmp_path, MUCH) as (vault, mu):
         gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
     facts = context(classes=("a", "b", "c"), count=700)
-    sampler = TiedGaussianSampler(ClusteringParams(), facts, Blocks(), Painter())
+    painter = Painter()
+    sampler = TiedGaussianSampler(ClusteringParams(), facts, Blocks(), painter)
     materials = Materials(facts, None, None, 3, lambda *_: lambda _: None)  # type: ignore[arg-type]
     drawn = {}
     for size in (64, 512):
-        monkeypatch.setattr(tied_gaussian, "_MATCHED", size)
+        painter.at_once = size
         drawn[size] = list(sampler.draw(materials, gaussian).batches())
         assert max(len(batch.labels) for batch in drawn[size]) == size
     for part in ("labels", "images"):
         few, many = (np.concatenate([getattr(b, part) for b in drawn[size]]) for size in drawn)
         np.testing.assert_array_equal(few, many)
+
+
+class Crowded(Painter):
+    """A decoder whose image tells how many it was searched for with."""
+
+    def match(self, targets: Any, *values: Any, seeds: Any) -> Any:
+        images = super().match(targets, *values, seeds=seeds)
+        images[..., 2] = len(seeds) // 4
+        return images
+
+
+def test_what_a_filter_draws_again_is_the_same_on_any_number_of_processors(tmp_path: Any) -> None:
+    """It was searched for with the others of a part, and parts were of 64 images a processor."""
+    records, _, _ = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
+    facts = context(classes=("a", "b", "c"), count=700)
+    drawn = []
+    for size in (64, 512):
+        painter = Crowded()
+        painter.at_once = size
+        sampler = TiedGaussianSampler(ClusteringParams(), facts, Blocks(), painter)
+        materials = Materials(
+            facts,
+            None,  # type: ignore[arg-type]
+            None,
+            3,
+            lambda *_: lambda _: None,
+            quality=QualityFilter("green", lambda images: images[:, 0, 0, 1].astype(float), 100.0),
+        )
+        batches = sampler.draw(materials, gaussian).batches()
+        drawn.append(np.concatenate([batch.images for batch in batches]))
+    np.testing.assert_array_equal(*drawn)
 
 
 def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:

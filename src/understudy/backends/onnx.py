@@ -151,7 +151,7 @@ class OnnxDecoder:
     ) -> None:
         self._model = model = OnnxModel(file, options)
         self.name = full_name(f"onnx:{file}", options)
-        self.shape = shape
+        self.shape, self.block = shape, model.batch
         self.licence = model.licence
         self._low, self._high = scale_ends(options.scale)
         self._latent = self._latent_shape(encoder, options.latent)

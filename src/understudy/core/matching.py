@@ -73,7 +73,13 @@ class BlockEncoder(Encoder, Protocol):
 
 @runtime_checkable
 class MatchingDecoder(Decoder, Protocol):
-    """A decoder that searches for images whose embeddings are near wanted ones."""
+    """A decoder that searches for images whose embeddings are near wanted ones.
+
+    Attributes:
+        at_once: Images that are worth asking for together, for they are searched for side by side.
+    """
+
+    at_once: int
 
     def match(
         self,

@@ -74,8 +74,8 @@ class LatentEncoder(Encoder, Protocol):
 class Decoder(Protocol):
     """Embeddings to images.
 
-    Image i depends on embedding i and seed i, and not on how rows are put in batches (up to float
-    rounding).
+    Image i depends on embedding i and seed i, and not on its batch (up to float rounding). One with
+    a ``block`` above 0 makes so many images of a call at a time, to the same bit on any machine.
 
     Attributes:
         name: The name it was asked for by.

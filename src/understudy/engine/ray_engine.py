@@ -5,6 +5,7 @@ What Ray is trusted with, and what not:
 - No record enters Ray. A worker is sent references: a source by its paths, an encoder by its name,
   positions of records. It answers with integers, in pieces that Ray passes on inline. Nothing is
   put into the object store, so nothing of a record can be spilled to a disk.
+- What workers decode is public: embeddings that were drawn, in blocks, and the images of each.
 - Ray never runs anything twice by itself (no restarts, no retries). The items of a worker that is
   lost are given to the others here, and who adds up results adds each item once (`sums.BlockSum`).
 - References are arguments of methods, in pieces: Ray keeps those of a constructor. An error comes
@@ -15,6 +16,7 @@ What Ray is trusted with, and what not:
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import os
@@ -29,13 +31,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from understudy.core import errors
 from understudy.core.errors import ConfigError, RunError, UnderstudyError, packages_for
+from understudy.core.ports import Decoder
+from understudy.core.types import Images, Seeds
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _IMPORTED_BEFORE = "ray" in sys.modules and os.environ.get(_AUTHENTICATION) != "token"
@@ -63,6 +69,7 @@ _UNSENT = (
 _AHEAD = 2  # items that a worker has at a time, so that it never waits for the next
 _START_SECONDS = 120.0  # for a worker to start: it imports this package
 _STORE_BYTES = 80 << 20  # of the object store, which stays empty; Ray takes no less
+_OF_IMAGES = {"decode": (0,), "match": (0, 4)}  # arguments of a decoder that have a row an image
 
 
 class ModelRecipe:
@@ -70,6 +77,10 @@ class ModelRecipe:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
 
 
 class _Failure:
@@ -91,6 +102,15 @@ class _Failure:
         error: UnderstudyError = kind.__new__(kind)
         error.args = (self.message,)
         return error
+
+
+def _decoded_block(
+    decoder: Decoder, name: str, common: Sequence[Any], item: tuple[int, dict[int, Any], Seeds]
+) -> tuple[int, Images]:
+    """Where a block begins, and its images, by a method of a decoder."""
+    start, rows, seeds = item
+    values = [rows.get(position, value) for position, value in enumerate(common)]
+    return start, getattr(decoder, name)(*values, seeds=seeds)
 
 
 class RayWorker:
@@ -125,17 +145,20 @@ class RayWorker:
         self._values.pop(key, None)
         self._answers = {name: rest for name, rest in self._answers.items() if name[0] != key}
 
-    def run(self, key: int, number: int, item: Any) -> tuple[int, bytes]:
-        """How many pieces a function's pickled result has, and the first; `rest` has the others."""
-        function = self._values[key]
+    def run(self, key: int, number: int, last: bytes) -> tuple[int, bytes]:
+        """How many pieces a function's pickled result has, and the first; `rest` has the others.
+
+        Its pickled item is what was received and the last piece.
+        """
+        function, item, self._pieces = self._values[key], b"".join([*self._pieces, last]), []
         try:
             if isinstance(function, _Failure):
                 raise function.error()
             with self._blas.limit(limits=1, user_api="blas"):
-                answer = pickle.dumps(function(item))
+                answer = pickle.dumps(function(pickle.loads(item)))
         except Exception as error:
             answer = pickle.dumps(_Failure(error))
-        pieces = deque(answer[start : start + PIECE] for start in range(0, len(answer), PIECE))
+        pieces = deque(_pieces(answer))
         count, first = len(pieces), pieces.popleft()
         if pieces:
             self._answers[key, number] = pieces
@@ -219,26 +242,69 @@ class RayEngine:
                 member.known.discard(key)
                 member.handle.forget.remote(key)
 
-    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def decoder(self, decoder: Decoder) -> Decoder:
+        """The same decoder, whose calls the workers carry out, block by block.
+
+        One that is not shared, or states no ``block``, decodes where it is.
+        """
+        block = getattr(decoder, "block", 0)
+        if not block or id(decoder) not in self._shared:
+            return decoder
+        distant = copy.copy(decoder)
+        vars(distant)["at_once"] = block * self.workers
+        for name in _OF_IMAGES:
+            if hasattr(decoder, name):
+                vars(distant)[name] = partial(self._decoded, decoder, name, block)
+        return distant
+
+    def _decoded(
+        self, decoder: Decoder, name: str, block: int, *values: Any, seeds: Seeds
+    ) -> Images:
+        """The images of a call, each block in its place, whichever is done first."""
+        blocks = [slice(start, start + block) for start in range(0, len(seeds) or 1, block)]
+        common, of_images = list(values), _OF_IMAGES[name]
+        for position in of_images:
+            common[position] = None
+        items = [
+            (part.start, {position: values[position][part] for position in of_images}, seeds[part])
+            for part in blocks
+        ]
+        images = dict(self.map(partial(_decoded_block, decoder, name, common), items, homes={}))
+        if lost := len(blocks) - len(images):
+            raise RunError(f"{lost} of {len(blocks)} blocks of images are lost")
+        return np.concatenate([images[start] for start in sorted(images)])
+
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        homes: dict[int, _Member] | None = None,
+    ) -> Iterator[R]:
         """Results in any order; the first error ends the map.
 
         Items go to who had the item of the same number before, else to who is free. Those of a
         worker that is lost go to the others; it may have answered.
+
+        Args:
+            function: Of an item.
+            items: They are numbered in their order.
+            homes: Who had the item of a number; None: as in earlier maps of private records.
         """
-        listed = list(items)
+        listed, homes = list(items), self._home if homes is None else homes
         entry = self._written(function)
         common: deque[int] = deque()
-        self._distribute(range(len(listed)), common)
+        self._distribute(range(len(listed)), common, homes)
         # By the reference that is waited for: the worker, the item, and the answer so far.
         pending: dict[Any, tuple[_Member, int, bytes | None, list[Any]]] = {}
         while True:
-            for member in self._members:
-                while len(member.items) < _AHEAD and (member.backlog or common):
-                    number = (member.backlog or common).popleft()
-                    self._send(member, *entry)
-                    ref = member.handle.run.remote(entry[0], number, listed[number])
-                    member.items[ref] = number
-                    pending[ref] = member, number, None, []
+            for member, number in self._due(common):
+                self._send(member, *entry)
+                *pieces, last = _pieces(pickle.dumps(listed[number]))
+                for piece in pieces:
+                    member.handle.receive.remote(piece)
+                ref = member.handle.run.remote(entry[0], number, last)
+                member.items[ref] = number
+                pending[ref] = member, number, None, []
             if not pending:
                 break
             (ref, *_), _ = ray.wait(list(pending), num_returns=1)
@@ -259,19 +325,28 @@ class RayEngine:
                 self._bury(member, pending, common)
                 common.append(number)
                 continue
-            self._home[number] = member
+            homes[number] = member
             result: Any = pickle.loads(b"".join(pieces))
             if isinstance(result, _Failure):
                 raise result.error()
             yield result
         self._drop(entry[0])
 
-    def _distribute(self, numbers: Iterable[int], common: deque[int]) -> None:
+    def _due(self, common: deque[int]) -> Iterator[tuple[_Member, int]]:
+        """Who is given which item: everyone has one before anyone has another."""
+        for most in range(1, _AHEAD + 1):
+            for member in self._members:
+                while len(member.items) < most and (member.backlog or common):
+                    yield member, (member.backlog or common).popleft()
+
+    def _distribute(
+        self, numbers: Iterable[int], common: deque[int], homes: Mapping[int, _Member]
+    ) -> None:
         for member in self._members:
             member.items.clear()
             member.backlog.clear()
         for number in numbers:
-            home = self._home.get(number)
+            home = homes.get(number)
             (common if home not in self._members else home.backlog).append(number)
 
     def _bury(self, lost: _Member, pending: dict[Any, Any], common: deque[int]) -> None:
@@ -309,8 +384,8 @@ class RayEngine:
         for shared_key, _, shared_data, inner in list(self._shared.values()):
             if shared_key in used:
                 self._send(member, shared_key, shared_data, inner)
-        for start in range(0, len(data), PIECE):
-            member.handle.receive.remote(data[start : start + PIECE])
+        for piece in _pieces(data):
+            member.handle.receive.remote(piece)
         member.handle.define.remote(key)
         member.known.add(key)
 

@@ -136,12 +136,20 @@ def _located(name: str) -> str:
     return "?".join([plain, *folder])
 
 
-def model_of(role: str, name: str, shape: Shape, device: str | None = None) -> Any:
-    """The model of a role by its name, as `load_models` loads it."""
+def model_of(
+    role: str,
+    name: str,
+    shape: Shape,
+    device: str | None = None,
+    encoder: Encoder | None = None,
+) -> Any:
+    """The model of a role by its name; a decoder is that of the encoder's embeddings."""
     port, name = port_of(role), name if device is None else named_on(name, device)
     if port is Encoder:
         return load_encoder(encoder_name(name), shape=shape)
-    return load_decoder(name, shape=shape) if port is Decoder else load_model(port, name)
+    if port is Decoder:
+        return load_decoder(name, shape=shape, encoder=encoder)
+    return load_model(port, name)
 
 
 def load_models(
@@ -157,15 +165,8 @@ def load_models(
     if source.kind == "embeddings":
         return models
     for role in MODEL_ROLES:  # an encoder comes before the decoder of its embeddings
-        name, port = names.get(role), port_of(role)
-        if name is None:
-            continue
-        if port is Decoder:
-            name = name if device is None else named_on(name, device)
-            encoder = models.get("encoder")
-            models[role] = load_decoder(name, shape=source.shape, encoder=encoder)
-        else:
-            models[role] = model_of(role, name, source.shape, device)
+        if (name := names.get(role)) is not None:
+            models[role] = model_of(role, name, source.shape, device, models.get("encoder"))
     return models
 
 

@@ -66,27 +66,33 @@ class WrittenRelease:
 @contextmanager
 def engine_of(prepared: Prepared) -> Iterator[Engine]:
     """Where a run's private records are read and added up, while the context lasts."""
-    output, models = prepared.config.output, prepared.context.models
+    output = prepared.config.output
     if output.engine == "local":
         yield LocalEngine()
         return
-    from understudy.engine.ray_engine import ModelRecipe, ray_engine  # an extra
+    from understudy.engine.ray_engine import ray_engine  # an extra
 
     with ray_engine(output.ray_address, trusted=output.ray_trusted) as engine:
-        for role, model in models.items():
-            engine.share(
-                model,
-                ModelRecipe(
-                    partial(
-                        model_of,
-                        role,
-                        model.name,
-                        prepared.source.shape,
-                        prepared.config.models.device,
-                    )
-                ),
-            )
         yield engine
+
+
+def with_workers(prepared: Prepared, engine: Engine) -> Prepared:
+    """The run with models that the engine's workers have too, and a decoder that works there."""
+    if isinstance(engine, LocalEngine):  # Ray is an extra
+        return prepared
+    from understudy.engine.ray_engine import ModelRecipe, RayEngine
+
+    if not isinstance(engine, RayEngine):
+        return prepared
+    context, shape = prepared.context, prepared.source.shape
+    for role, model in context.models.items():  # the encoder first, by which a decoder is made
+        encoder = context.encoder if role == "decoder" else None
+        device = prepared.config.models.device
+        recipe = partial(model_of, role, model.name, shape, device, encoder)
+        engine.share(model, ModelRecipe(recipe))
+    if context.decoder is not None:
+        context = replace(context, decoder=engine.decoder(context.decoder))
+    return replace(prepared, context=context)
 
 
 class Session:
@@ -204,7 +210,7 @@ class Session:
             raise stop_explained(stop, run.settle())
         origins = [one for one in first.origins if one not in following.origins]
         self.prepared = replace(
-            following,
+            with_workers(following, self.engine),
             origins=(*following.origins, *origins),
             asked_epsilon=first.asked_epsilon,
             rows_held_out=first.rows_held_out,
@@ -380,6 +386,7 @@ def execute(
         require_no_shared_records(prepared.compared, private, ledger)
         if prepared.test is not None:
             require_unseen_test(prepared.test, prepared.source)
+        prepared = with_workers(prepared, engine)
         return session(prepared, folder, ledger, events, charged, engine).carry_out(plan)
 
 

@@ -169,8 +169,8 @@ def synthesize(
         max_cost: Most that they may cost, by the prices that are stated in the models' names.
         tune: Choose settings by a DP score on the private records, within ``epsilon``
             (docs/tuning.md): ``"quick"``, or a YAML file of values by the names of settings.
-        engine: Where private records are read and added up: by threads here, or by the workers of a
-            Ray cluster (docs/scale.md). The sums are the same, bit for bit.
+        engine: Where private records are read and added up, and images decoded: by threads here, or
+            by the workers of a Ray cluster (docs/scale.md). Both are the same, bit for bit.
         ray_address: The cluster, as ``"HOST:PORT"``; None: one of this machine's processors, which
             is started and ended with the run.
         ray_trusted: Whether you vouch for a cluster with other machines.

@@ -214,6 +214,19 @@ class DecoderSuite:
         # A value halfway between two may round either way.
         assert np.abs(together - np.concatenate(alone)).max() <= 1
 
+    def test_each_block_that_a_decoder_states_is_made_by_itself(
+        self, decoder: Decoder, embeddings: Embeddings
+    ) -> None:
+        block = getattr(decoder, "block", 0)
+        rows = np.resize(np.arange(EMBEDDED), block + 3)
+        seeds = np.arange(len(rows), dtype=np.uint64)
+        parts = [
+            decoder.decode(embeddings[rows][part], seeds=seeds[part])
+            for part in (slice(block), slice(block, None))
+        ]
+        together = decoder.decode(embeddings[rows], seeds=seeds)
+        np.testing.assert_array_equal(together, np.concatenate(parts))
+
     def test_a_decoder_says_whether_its_images_depend_on_seeds(
         self, decoder: Decoder, embeddings: Embeddings
     ) -> None:

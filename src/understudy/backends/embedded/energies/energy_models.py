@@ -229,10 +229,11 @@ class EnergyDecoder:
     """
 
     stochastic = True
+    block = _MATCHED
 
     def __init__(self, shape: Shape) -> None:
         self._numbers = _Numbers(shape)
-        self._threads = SingleThreads()
+        self._threads, self.at_once = SingleThreads(), _MATCHED * torch.get_num_threads()
         self.name, self.shape, self.dim = ENERGY_NAME, shape, self._numbers.dim
         self.licence = "Apache-2.0"
         self.sha256 = digest_of(ENERGY_WEIGHTS, _AXES)

@@ -90,6 +90,7 @@ class PhotoDecoder:
             vae, enlarged(shape), latent_options, name=self.name, licence=self.licence
         )
         self.latent, self.dim = self._inner.latent, self._inner.dim
+        self.block = 0 if options.compile or vae.device.type != "cpu" else options.batch
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
         """(n, d) float32 to (n, height, width, channels) uint8; seeds are ignored."""

@@ -9,7 +9,6 @@ roughly. Where these come from, and what was measured: docs/methods/clustering-s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -63,7 +62,6 @@ _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each varia
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _LEAST_MISS = 0.3  # of the deviation of public images: what a number's target may be missed by
 _DECODED = 512  # samples that are drawn together
-_MATCHED = min(_DECODED, 64 * (os.cpu_count() or 1))  # of them that are finished together
 
 
 @dataclass(frozen=True)
@@ -420,10 +418,12 @@ class TiedGaussianSampler:
             targets = points.astype(np.float32)
             return self.decoder.match(targets, *space, widths, *common, seeds=seeds)
 
+        # The last bit of a search depends on those beside it, which a filter puts together anew.
+        size = _DECODED if materials.quality else min(_DECODED, self.decoder.at_once)
         for first in range(0, len(labels), _DECODED):
             block = labels[first : first + _DECODED]
-            for start in range(0, len(block), _MATCHED):
-                part = block[start : start + _MATCHED]
+            for start in range(0, len(block), size):
+                part = block[start : start + size]
                 images = materials.selected(len(part), partial(draw, first, start))
                 yield SyntheticBatch(part, images=images)
 
