@@ -138,6 +138,14 @@ def test_drawn_homes_are_checked_by_the_options_of_their_name() -> None:
         checked("scans?homes=2")
 
 
+def test_units_that_nobody_asked_for_are_not_what_a_class_carries() -> None:
+    """Homes of drawn rooms: a class of 250 images counted as one of the 23 homes it was in."""
+    name = "playhouse:pet-status?homes=2&per_home=6&size=16"
+    plain, by_home = checked(name), checked(name, unit="home")
+    assert (plain.units, plain.class_units) == (12, plain.classes)
+    assert (by_home.units, by_home.people) == (2, "units (home)")
+
+
 def in_cases(folder: Path) -> None:
     """Class folders of images whose names say whose they are, three of each."""
     for label in ("a", "b"):

@@ -61,12 +61,12 @@ class Inspection:
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._count(digest, record.label or "all", record.location)
 
-    def count_arrays(self, source: Source) -> None:
-        """Count the records of a source that shows them to no observer."""
+    def count_arrays(self, source: Source, *, units: bool) -> None:
+        """Count the records of a source that shows them to no observer; units where asked for."""
         digests = source.digests(bytes(32))
         row = 0
         for batch in source.batches(_AT_ONCE):
-            if batch.units is not None:
+            if units and batch.units is not None:
                 for unit, label in zip(batch.units.tolist(), batch.labels.tolist(), strict=True):
                     self._count_unit(unit, source.classes[label])
             if source.kind == "images":

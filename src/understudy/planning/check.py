@@ -254,7 +254,7 @@ def _persons(
         try:
             units = open_private(named, skip_bad=True, observer=by_unit)
             if not isinstance(units, RecordSource):
-                by_unit.count_arrays(units)
+                by_unit.count_arrays(units, units=True)
         except (SourceError, BackendError):  # of one patient, or a field that is empty
             continue
         images = by_unit.classes.total()
@@ -289,7 +289,7 @@ def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, l
     try:
         source = open_private(config, skip_bad=True, observer=inspection)
         if not isinstance(source, RecordSource):
-            inspection.count_arrays(source)
+            inspection.count_arrays(source, units=config.privacy.unit_column is not None)
     except (SourceError, BackendError) as error:
         return None, [Problem("cannot be opened", str(error), blocking=True)]
     bad: list[tuple[str, str]] = getattr(source, "bad", [])
