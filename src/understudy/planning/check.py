@@ -18,7 +18,7 @@ from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape, UnitCounts
 from understudy.data.encoded_images import RecordSource
-from understudy.data.inspection import FIRST, Inspection
+from understudy.data.inspection import FIRST, Inspection, lost_class_words, stray_words
 from understudy.data.names import (
     UNLABELLED_NAME,
     like_persons,
@@ -415,9 +415,9 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     if not isinstance(source, RecordSource):
         return
     if source.stray:
-        notes = count_words(source.stray, "note or file", "notes and files")
-        message = f"{notes} of packers passed over"
-        yield Problem("stray files", message, count=source.stray)
+        yield Problem("stray files", stray_words(source), count=source.stray)
+    if source.lost_classes:
+        yield Problem("lost classes", lost_class_words(source), count=len(source.lost_classes))
     if source.burnt_in:
         message = (
             f"{count_words(source.burnt_in, 'image')} may have text burnt into the pixels: look "
