@@ -185,7 +185,7 @@ def test_resume_on_the_command_line(understudy: Commands, words: list[Any], tmp_
     assert understudy.run(*words).code == 0
     again = understudy.run(*words)
     assert again.code == 2
-    assert "add --resume" in again.err
+    assert "it holds a finished run; choose another --out" in again.err
     complete = understudy.run(*words, "--resume")
     assert complete.code == 2
     assert "nothing to resume" in complete.err
