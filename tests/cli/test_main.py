@@ -185,7 +185,7 @@ def test_resume_on_the_command_line(understudy: Commands, words: list[Any], tmp_
     assert understudy.run(*words).code == 0
     again = understudy.run(*words)
     assert again.code == 2
-    assert "add --resume" in again.err
+    assert "it holds a finished run; choose another --out" in again.err
     complete = understudy.run(*words, "--resume")
     assert complete.code == 2
     assert "nothing to resume" in complete.err
@@ -326,6 +326,8 @@ def test_methods_backends_and_doctor(with_torch: Commands, tmp_path: Path) -> No
     assert doctor.code == 0, doctor.out
     assert re.search(r"ok +noise +spread", doctor.out)
     assert "0 datasets, intact" in doctor.out
+    checks = [line.partition("  ready")[0] for line in doctor.out.splitlines() if "ready" in line]
+    assert len(set(checks)) == len(checks)  # of one name, each says what it is
     (tmp_path / "understudy" / "ledger.db").write_bytes(b"no database")
     ill = understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)})
     assert ill.code == 1

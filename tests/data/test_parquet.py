@@ -102,3 +102,12 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SourceError, match=r"a\.parquet"):
         open_source(path)
+
+
+def test_a_file_without_the_columns_of_the_first_one_is_named(tmp_path: Path) -> None:
+    """Two exports in one folder: it ended in a traceback."""
+    write(tmp_path / "a.parquet", label=list("abbaab"))
+    other = pa.table({"picture": PICTURES, "label": list("abbaab")})
+    pq.write_table(other, tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match=r"b\.parquet: .*no column 'image'.*: picture, label"):
+        open_source(tmp_path)

@@ -189,6 +189,18 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
         understudy.evaluate(vectors / "out", networks=["cnn"], **options)
 
 
+def test_private_records_that_the_run_did_not_read_are_noted(tmp_path, capsys):
+    """``--real`` and ``--test`` the wrong way round gave a good verdict on leakage, unsaid."""
+    embeddings(tmp_path / "real.npz")
+    embeddings(tmp_path / "test.npz", per_class=30, seed=5)
+    quick_run(tmp_path / "real.npz", tmp_path, epsilon=20.0, count=90, settings={})
+    for real, test in (("real.npz", "test.npz"), ("test.npz", "real.npz")):
+        options = {"real": tmp_path / real, "test": tmp_path / test, "progress": "plain"}
+        understudy.evaluate(tmp_path / "out", attacks=False, **options)
+        said = "real.npz, and --real is" in capsys.readouterr().err
+        assert said is (real == "test.npz")
+
+
 @pytest.mark.slow
 def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
     quick_run(world / "real", tmp_path, decoder="none", epsilon=50.0, count=100)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.run.samples import class_folders, embeddings, quick_run, save, tree, with_manifest
 from typer.testing import CliRunner
 
@@ -136,6 +137,14 @@ def test_drawn_homes_are_checked_by_the_options_of_their_name() -> None:
     assert "'playhouse:pet-status?homes=2&per_home=6&size=16'" in str(result.command)
     with pytest.raises(ConfigError, match="unknown option 'homes'"):
         checked("scans?homes=2")
+
+
+def test_units_that_nobody_asked_for_are_not_what_a_class_carries() -> None:
+    """Homes of drawn rooms: a class of 250 images counted as one of the 23 homes it was in."""
+    name = "playhouse:pet-status?homes=2&per_home=6&size=16"
+    plain, by_home = checked(name), checked(name, unit="home")
+    assert (plain.units, plain.class_units) == (12, plain.classes)
+    assert (by_home.units, by_home.people) == (2, "units (home)")
 
 
 def in_cases(folder: Path) -> None:
@@ -288,3 +297,31 @@ def test_the_command_prints_it_and_exits_by_it(tmp_path: Path) -> None:
     assert content["kind"] == "owner-only"
     assert content["classes"] == {"cat": 131, "dog": 23}
     assert {problem["kind"] for problem in content["problems"]} >= {"bad files", "mixed sizes"}
+
+
+def test_a_class_of_which_no_image_can_be_used_is_named(tmp_path: Path) -> None:
+    """A class in 16 bits: the command that was proposed passed over it as a whole."""
+    folder = class_folders(tmp_path / "scans", {"cat": 12, "dog": 12}, (8, 8, 1))
+    (folder / "deep").mkdir()
+    for number in range(11):
+        image = Image.fromarray(np.full((8, 8), number * 300, np.uint16))
+        image.save(folder / "deep" / f"{number:02d}.png")
+    (lost,) = (problem for problem in checked(folder).problems if problem.kind == "lost classes")
+    assert lost.message.startswith("no image of the class deep can be used")
+    plan = make_config(
+        {"source": str(folder), "out": str(tmp_path / "out"), "epsilon": 1.0, "skip_bad": True}
+    )
+    assert any("class deep" in note for note in dry_run(plan).notes)
+
+
+def test_a_table_beside_class_folders_is_named_as_not_read(tmp_path: Path) -> None:
+    """It may say whose the images are, and was one of the files of packers."""
+    folder = class_folders(tmp_path / "scans", {"cat": 12, "dog": 12}, (8, 8, 1))
+    (folder / "patients.csv").write_text("image,patient\n0,ann\n")
+    (folder / "notes.txt").write_text("hello")
+    result = checked(folder)
+    (stray,) = (problem for problem in result.problems if problem.kind == "stray files")
+    assert stray.count == 2
+    assert "patients.csv is a table" in stray.message
+    plan = make_config({"source": str(folder), "out": str(tmp_path / "out"), "epsilon": 1.0})
+    assert any("patients.csv" in note for note in dry_run(plan).notes)

@@ -398,7 +398,7 @@ def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) 
     assert shown.exit_code == 0, shown.output
     output = shown.output
     assert output.index("first: images of these classes") < output.index("recommended:")
-    assert "understudy train out/ --from statistics" in output
+    assert "understudy train out/ --from statistics --export model.onnx" in output
     assert re.search(r"^  expect blobs", output, re.MULTILINE)
     assert "--decoder none" not in output
     mixture = (

@@ -8,7 +8,7 @@ import pytest
 from tests.metric_values import metric_value
 
 from understudy.core.results import Evaluation
-from understudy.report import Released, RunRecord, compare_releases
+from understudy.report import Released, RunRecord, compare_releases, comparison_report
 
 Make = Callable[..., Released]
 
@@ -60,6 +60,8 @@ def test_a_run_that_measured_accuracy_alone_has_no_settings_that_differ(make: Ma
     alone = Evaluation(figures(0.8).values)
     (note,) = compare_releases([make("a", 1, figures(0.6)), make("b", 4, alone)]).notes
     assert note.startswith("Not evaluated yet: b. ")
+    page = comparison_report(compare_releases([make("a", 1, figures(0.6)), make("b", 4, alone)]))
+    assert "Run <code>understudy evaluate</code> on each" in page
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from tests.run.samples import class_folders, quick_run, save
 
 from understudy.backends.phrase_grammar import read_phrases
 from understudy.cli.show_run import whole_plan
+from understudy.core.errors import ConfigError
 from understudy.core.types import Vocabulary
 from understudy.data import open_source
 from understudy.planning.dry import dry_run
@@ -16,6 +17,8 @@ from understudy.playhouse.homes import TASKS
 from understudy.run.config import make_config
 from understudy.run.model_fit import words_fit
 from understudy.run.prepare import prepare
+from understudy.run.progress import SilentEvents
+from understudy.run.synthesize import run
 
 SHAPE = (8, 8, 1)
 DCT = {"encoder": "embedded:dct", "decoder": "embedded:dct"}
@@ -113,6 +116,25 @@ def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base,
     assert fit["value"] < 0.65
     assert fit["chance"] == pytest.approx(0.5, abs=0.1)
     assert len(list(made.release.rglob("*.png"))) > 0
+
+
+def test_it_is_said_before_the_owner_is_asked(tmp_path):
+    """The question came first, and after the yes that what the models make is chance."""
+    source = class_folders(tmp_path / "tiles", {"forest": 12, "river": 12}, (64, 64, 3))
+    names = dict.fromkeys(("encoder", "decoder", "generator"), "embedded:studio")
+    options = {"source": str(source), "out": str(tmp_path / "out"), "epsilon": 1.0, **names}
+    config = make_config({**options, "ledger": str(tmp_path / "l.db"), "method": "alignment"})
+    warned = []
+
+    class Warned(SilentEvents):
+        def warning(self, message):
+            warned.append(message)
+
+    def decline(plan):
+        raise ConfigError(f"no: {' '.join(warned)}")
+
+    with pytest.raises(ConfigError, match="was taught drawn scenes"):
+        run(config, decline, progress=Warned())
 
 
 @pytest.mark.slow

@@ -157,7 +157,10 @@ class RunComplete(RunError):
     """A run that is complete was to be resumed."""
 
     def __init__(self, folder: Path | str) -> None:
-        super().__init__(f"{folder}: this run is complete; there is nothing to resume")
+        super().__init__(
+            f"{folder}: this run is complete; there is nothing to resume. A new "
+            "one needs another --out"
+        )
 
 
 class WireError(InputError):

@@ -32,7 +32,12 @@ from understudy.data.image_files import (
     with_dicom_units,
 )
 from understudy.data.labels import NO_LABELS
-from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
+from understudy.data.names import (
+    MAX_CLASSES,
+    UNLABELLED_NAME,
+    sorted_names,
+    too_many,
+)
 from understudy.data.reading_options import (
     AS_STORED,
     FITS,
@@ -41,6 +46,7 @@ from understudy.data.reading_options import (
     Reading,
     require_size,
 )
+from understudy.data.table_files import is_table
 from understudy.data.units import DICOM_UNITS, Grouping, grouping_of, no_unit, rule_of, unit_digest
 
 SKIP = "Mend or remove it, or pass --skip-bad to go on without it"
@@ -157,6 +163,7 @@ class RecordSource:
         self.has_units = options.unit is not None
         self.bad: list[tuple[str, str]] = []  # (file, reason) of each that was passed over
         self.skipped = self.stray = 0  # bad files; notes and litter
+        self.tables: list[str] = []  # those of the notes that are tables, and may be meant
         self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
         self.grouping: Grouping | None = None  # a sign that images share a person
         self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
@@ -307,15 +314,17 @@ class RecordSource:
         names: list[str] = []
         grey, parts, windows = True, False, set[bool]()
         first_units: dict[str | None, str | int] = {}  # of each label
-        shared: set[str | None] = set()  # labels of several units
+        shared, opened = set[str | None](), set[str | None]()  # labels: of several units; of files
         for row, (record, look) in enumerate(self._looks()):
             self._count += 1
             if record.stray:
                 self.stray += 1
+                self.tables += [record.location] if is_table(record.location) else []
                 self._dropped.add(row)
                 continue
             try:
                 self._check(record, counts)
+                opened.add(record.label)
                 head = look()
             except BadImage as error:
                 self._pass_over(record.location, str(error))
@@ -339,6 +348,7 @@ class RecordSource:
             self.burnt_in += head.burnt_in
             self.distorted += self._is_distorted(head)
         self._rows = sum(counts.values())
+        self.lost_classes = sorted_names(name for name in opened - counts.keys() if name)
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)
         elif len(set(first_units.values())) == 1 and not shared and self._rows > 1 and self._keyed:
@@ -487,11 +497,3 @@ def settled_classes(
             options.name,
         )
     return classes
-
-
-def too_many(label: str | None) -> str:
-    """The message for labels that are no classes."""
-    return (
-        f"over {MAX_CLASSES:,} different labels, such as {label!r}. Class names are public: "
-        "a label must be a class, not a caption or an identifier"
-    )

@@ -61,12 +61,12 @@ class Inspection:
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._count(digest, record.label or "all", record.location)
 
-    def count_arrays(self, source: Source) -> None:
-        """Count the records of a source that shows them to no observer."""
+    def count_arrays(self, source: Source, *, units: bool) -> None:
+        """Count the records of a source that shows them to no observer; units where asked for."""
         digests = source.digests(bytes(32))
         row = 0
         for batch in source.batches(_AT_ONCE):
-            if batch.units is not None:
+            if units and batch.units is not None:
                 for unit, label in zip(batch.units.tolist(), batch.labels.tolist(), strict=True):
                     self._count_unit(unit, source.classes[label])
             if source.kind == "images":
@@ -128,9 +128,31 @@ def source_notes(source: Source) -> Iterator[str]:
     if not isinstance(source, RecordSource):
         return
     if source.stray:
-        stray = count_words(source.stray, "note or file", "notes and files")
-        yield f"passed over: {stray} of packers or file browsers"
+        yield stray_words(source)
+    if source.lost_classes:
+        yield lost_class_words(source)
     yield from stretch_notes(source)
+
+
+def stray_words(source: RecordSource) -> str:
+    """What is said of files that are no images; of tables among them, which may be meant."""
+    stray = count_words(source.stray, "note or file", "notes and files")
+    words = f"passed over: {stray} of packers or file browsers"
+    if not source.tables:
+        return words
+    return (
+        f"{words}. {source.tables[0]} is a table, and is not read: if it says "
+        "whose the images are, or their classes, name it manifest.csv (columns path,label and that "
+        "of --unit)"
+    )
+
+
+def lost_class_words(source: RecordSource) -> str:
+    """What is said of classes all of whose files are bad."""
+    return (
+        f"no image of the class {', '.join(source.lost_classes[:FIRST])} can be used: with "
+        "--skip-bad a run is without it"
+    )
 
 
 def stretch_notes(source: Source) -> Iterator[str]:

@@ -136,11 +136,11 @@ def _checked(columns: Sequence[Column], name: str, location: object) -> str:
 
 def _ambiguous(free: Sequence[Column], columns: Sequence[Column], usual: str) -> str:
     names = [column.name for column in free]
-    could = f"{len(names)} columns could hold the class" if len(names) > 1 else "one column could"
+    could = f"{len(names)} columns" if len(names) > 1 else "One column"
     return (
         f"there is no column {usual!r}; the columns are: {_listed([c.name for c in columns])}. "
-        f"{could}: {_listed(names)}. Class names are public, so say which it is: "
-        f"--label {names[0]}, for one; or --label {NO_LABELS} for images without labels"
+        f"{could} could hold the class: {_listed(names)}. Class names are public, so say which it "
+        f"is: --label {names[0]}, for one; or --label {NO_LABELS} for images without labels"
     )
 
 

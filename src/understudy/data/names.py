@@ -128,6 +128,14 @@ def lone_class_words(names: Sequence[str], *, has_units: bool) -> str:
     )
 
 
+def too_many(label: str | None) -> str:
+    """The message for labels that are no classes."""
+    return (
+        f"over {MAX_CLASSES:,} different labels, such as {label!r}. Class names are public: "
+        "a label must be a class, not a caption or an identifier"
+    )
+
+
 def _first_of(names: Sequence[str], most: int) -> str:
     left = len(names) - most
     return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")

@@ -99,10 +99,21 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
 
     def rows() -> Iterator[tuple[str, dict[str, Any]]]:
         for path in paths:
+            _require_columns(_schema(path), columns.wanted, path, paths[0])
             for row, values in enumerate(_rows(path, columns.wanted)):
                 yield f"{path}, row {row}", values
 
     return columns.source(rows, options)
+
+
+def _require_columns(schema: pa.Schema, columns: list[str], path: Path, first: Path) -> None:
+    if missing := [name for name in columns if name not in schema.names]:
+        raise SourceError(
+            f"has no column {missing[0]!r}, which {first.name} beside it has; its columns are: "
+            f"{', '.join(schema.names)}. Files of one dataset have the same columns: name the file "
+            "that is meant",
+            path,
+        )
 
 
 def has_images(path: Path) -> bool:

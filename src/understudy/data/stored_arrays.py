@@ -23,11 +23,10 @@ from understudy.data.encoded_images import (
     Options,
     require_labels,
     settled_classes,
-    too_many,
 )
 from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resize_pixels
 from understudy.data.labels import real_label
-from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
+from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names, too_many
 from understudy.data.stored import (
     StoredArray,
     StoredArrays,

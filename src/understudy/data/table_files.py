@@ -29,6 +29,12 @@ _UNREADABLE = (OSError, UnicodeError, csv.Error, pa.ArrowException)
 _DELIMITERS = ",;\t|"
 
 
+def is_table(location: str) -> bool:
+    """Whether a file is a table by its name, and none that a file browser left behind."""
+    name = Path(location).name.lower()
+    return name.endswith(TABLE_SUFFIXES) and not name.startswith((".", "~"))
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A file of rows."""

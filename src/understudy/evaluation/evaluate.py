@@ -24,7 +24,13 @@ from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
 from understudy.evaluation.evaluate_model import evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
-from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
+from understudy.evaluation.inputs import (
+    SEARCHED_ROWS,
+    EvaluationOptions,
+    Inputs,
+    evaluated_place,
+    other_records,
+)
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.evaluation.time_estimate import announced, estimated_seconds
 from understudy.metrics import verdicts
@@ -111,8 +117,10 @@ def evaluate(
             of_model = evaluate_model(model, records, others, chosen, events)
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
-        if sentence := announced(estimated_seconds(inputs, chosen)):
-            events.warning(sentence)
+        seconds = estimated_seconds(inputs, chosen)
+        for sentence in (other_records(release, records, inputs.real), announced(seconds)):
+            if sentence:
+                events.warning(sentence)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
     if of_model is not None:
         evaluation = _with_model(evaluation, of_model)

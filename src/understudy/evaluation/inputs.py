@@ -277,6 +277,24 @@ def _real(
     return members, held_out, tests
 
 
+def other_records(path: Path, name: str, real: Source) -> str | None:
+    """What is said where ``real`` has another name and length than what the run read."""
+    owner = path.parent / "owner" / "run.json"
+    if path.name != "release" or not owner.is_file():
+        return None
+    from understudy.release.run_file import read_run_file  # imports pydantic
+
+    run = read_run_file(owner)
+    asked = run.spending is not None  # else its records are those of an earlier release
+    sizes = run.rows, run.rows + run.rows_held_out
+    if not asked or Path(name) == Path(run.dataset) or len(real) in sizes:
+        return None
+    return (
+        f"the run read {run.dataset}, and --real is {name}, of another size: what is measured of "
+        "copies and attacks says something only of the records that the run read"
+    )
+
+
 def _unit_rule(path: Path) -> str | None:
     """The rule by which a run told units from folders or names; None where it did not."""
     owner = path.parent / "owner" / "run.json"

@@ -18,7 +18,7 @@ from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape, UnitCounts
 from understudy.data.encoded_images import RecordSource
-from understudy.data.inspection import FIRST, Inspection
+from understudy.data.inspection import FIRST, Inspection, lost_class_words, stray_words
 from understudy.data.names import (
     UNLABELLED_NAME,
     like_persons,
@@ -254,7 +254,7 @@ def _persons(
         try:
             units = open_private(named, skip_bad=True, observer=by_unit)
             if not isinstance(units, RecordSource):
-                by_unit.count_arrays(units)
+                by_unit.count_arrays(units, units=True)
         except (SourceError, BackendError):  # of one patient, or a field that is empty
             continue
         images = by_unit.classes.total()
@@ -289,7 +289,7 @@ def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, l
     try:
         source = open_private(config, skip_bad=True, observer=inspection)
         if not isinstance(source, RecordSource):
-            inspection.count_arrays(source)
+            inspection.count_arrays(source, units=config.privacy.unit_column is not None)
     except (SourceError, BackendError) as error:
         return None, [Problem("cannot be opened", str(error), blocking=True)]
     bad: list[tuple[str, str]] = getattr(source, "bad", [])
@@ -415,9 +415,9 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     if not isinstance(source, RecordSource):
         return
     if source.stray:
-        notes = count_words(source.stray, "note or file", "notes and files")
-        message = f"{notes} of packers passed over"
-        yield Problem("stray files", message, count=source.stray)
+        yield Problem("stray files", stray_words(source), count=source.stray)
+    if source.lost_classes:
+        yield Problem("lost classes", lost_class_words(source), count=len(source.lost_classes))
     if source.burnt_in:
         message = (
             f"{count_words(source.burnt_in, 'image')} may have text burnt into the pixels: look "

@@ -48,8 +48,8 @@ def check_up() -> list[Check]:
     ):
         checks.append(_package(package))
     checks += [
-        Check(f"backend {info.name}", "ready" if info.available else f"needs {info.extra}")
-        for info in backends()
+        Check(f"{one.kind}: {one.name}", "ready" if one.available else f"needs {one.extra}")
+        for one in backends()
     ]
     checks += [_weights("studio", STUDIO_WEIGHTS), _weights("photo", PHOTO_WEIGHTS)]
     return [*checks, _noise(), _independence(), _graphics(), _ledger()]

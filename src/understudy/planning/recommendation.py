@@ -246,7 +246,7 @@ def _instead(
     return tuple(alternatives[kind] for kind in kinds)
 
 
-_STATISTICS = "understudy train out/ --from statistics"
+_STATISTICS = "understudy train out/ --from statistics --export model.onnx"
 
 
 def _kept_options(config: RunConfig) -> dict[str, Any]:

@@ -183,7 +183,10 @@ def require_free(out: Path, *, resume: bool) -> None:
         if not RunPaths(out).start.is_file():
             raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
         if not resume:
-            raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
+            remedy = "add --resume to go on with it"
+            if RunPaths(out).record.exists():
+                remedy = "it holds a finished run; choose another --out"
+            raise RunError(f"{out}: exists and is not empty; {remedy}")
 
 
 @contextmanager

@@ -137,6 +137,6 @@ def rules_in_words() -> str:
     parts = []
     for rule in RULES:
         needs = " and ".join(rule.packages)
-        where = f", where {needs} are installed" if needs else ""
+        where = f", with {needs}" if needs else ""
         parts.append(f"{rule.codec} for {rule.images}{where} ({rule.reason})")
     return "; ".join(parts)

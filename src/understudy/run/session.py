@@ -153,11 +153,11 @@ class Session:
         stop = read_stop(folder)
         if stop is None:
             self.account.check()
+            if (fit := words_fit(prepared)) is not None:
+                _report_fit(self.fits, self.events, fit)
             if not self.charged:  # else it is resumed, and free
                 self._show(plan, opened, dataset)
                 require_images_made(prepared.context)
-            if (fit := words_fit(prepared)) is not None:
-                _report_fit(self.fits, self.events, fit)
         with timed(self.seconds, "embed and fit"):
             return self._fitted(stop, dataset)
 
