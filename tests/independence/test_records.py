@@ -169,6 +169,9 @@ CASES = {
     "clustering, energies": of_codec(
         CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), count=6
     ),
+    "clustering, energies, covariances of classes": of_codec(
+        CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), count=6, mu=100.0
+    ),
     "clustering, energies of grey images": of_codec(
         CLUSTERING, ClusteringParams(), "embedded:energies", (64, 64, 1), count=6
     ),

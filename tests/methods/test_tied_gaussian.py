@@ -121,6 +121,35 @@ def test_samples_vary_as_the_records_of_their_class_do(tmp_path: Any) -> None:
         assert np.median(ratios, axis=1) == pytest.approx(np.ones(3), abs=0.15)
 
 
+def test_samples_vary_in_the_directions_in_which_their_class_does(tmp_path: Any) -> None:
+    """Two numbers go together in one class, against each other in another; many records tell."""
+    records, means, _ = clouds()
+    signs = np.array([1, -1, 1])[records.labels]
+    values = records.values.copy()
+    values[:, 1] = means[records.labels, 1] + signs * (values[:, 1] - means[records.labels, 1])
+    crossed = source_of(values, records.labels, ("a", "b", "c"))
+    with vault_of(crossed, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
+    points, _ = gaussian.draw(records.labels, np.random.default_rng(1))
+    for label, sign in enumerate((1, -1, 1)):
+        mine = records.labels == label
+        assert sign * np.corrcoef(points[mine, :2].T)[0, 1] > 0.4
+
+
+def test_of_few_records_the_covariance_is_measured_twice_instead(tmp_path: Any) -> None:
+    """No class has one of its own then, and the budget of that is not lost."""
+    records, *_ = clouds(300)
+    with vault_of(records, tmp_path, 4.0) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TiedGaussianStages())
+    assert gaussian.shapes.turns.shape == (3, 0, 0)
+    first, second = (
+        np.load(tmp_path / "stages" / f"{stage}.npz")["noisy"]
+        for stage in ("covariance", "covariances of classes")
+    )
+    assert first.shape == second.shape == (1, 30 * 31 // 2)
+    assert 0.5 < np.corrcoef(first[0], second[0])[0, 1] < 0.999  # two draws of noise
+
+
 def test_samples_lie_as_unevenly_far_from_their_mean_as_the_records(tmp_path: Any) -> None:
     """Records of two classes have widths of their own, as flat and rich photos do; one has not."""
     records, means, _ = clouds()

@@ -194,3 +194,37 @@ def test_variances_that_are_all_alike_are_one_number() -> None:
     for _ in range(20):
         smooth = shrinkage.smooth_variances(1 + 0.3 * rng.standard_normal(80), 0.3)
         assert np.ptp(smooth) < 0.75  # of 1.5 that was measured
+
+
+def test_no_inverse_follows_directions_that_noise_alone_made_narrow():
+    """It tells two means apart about as well as in the directions that noise leaves alone."""
+    rng, dim, sd = np.random.default_rng(0), 128, 0.025
+    values, axes = np.geomspace(0.03, 10, dim), np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    covariance = (axes * values) @ axes.T
+    difference = axes @ np.where(values > 0.5, np.sqrt(values), 0)
+    best = difference @ np.linalg.solve(covariance, difference)
+    for _ in range(10):
+        noisy = covariance + orthogonal_noise(dim, sd, rng)
+        root = shrinkage.SpikedCovariance.of(noisy, np.zeros(dim, int), sd).root(noises=2.0)
+        weights = np.linalg.solve(root @ root.T, difference)
+        apart = (weights @ difference) ** 2 / (weights @ covariance @ weights)
+        assert apart > 0.75 * best
+
+
+def test_draws_of_a_class_take_the_covariance_that_was_measured_and_no_noise():
+    rng = np.random.default_rng(1)
+    root = np.diag([3.0, 2.0, 0.1, 0.1])
+    shapes = shrinkage.ClassShapes.along(root, np.ones((2, 4)), 2)
+    exact = np.array([[1.0, 0.8], [0.8, 1.0]])
+    sums = 1000 * np.stack([exact, np.eye(2)])
+    sums[1] += orthogonal_noise(2, 20.0, rng)
+    shapes = shapes.measured(sums, 20.0)
+    noise = rng.normal(size=(20_000, 4)) @ root.T
+    first, second = (shapes.turned(noise, np.full(len(noise), label)) for label in (0, 1))
+    correlation = np.corrcoef(first.T)
+    assert abs(correlation[0, 1]) == pytest.approx(0.8, abs=0.05)
+    np.testing.assert_allclose(first.std(axis=0), np.diag(root), rtol=0.05)
+    np.testing.assert_allclose(second, noise, atol=0.5)
+    np.testing.assert_array_equal(first[:, 2:], noise[:, 2:])
+    none = shrinkage.ClassShapes.along(root, np.ones((2, 4)), 0)
+    np.testing.assert_array_equal(none.turned(noise, np.zeros(len(noise), int)), noise)

@@ -8,7 +8,7 @@ is the standard deviation of the diagonal's noise, and off the diagonal it is sm
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -26,6 +26,10 @@ _LEAST_VARIANCE = 0.05  # of a block, over that of public images
 _LEAST_PART = 0.1  # of a block's mean variance, that of a number in it
 _SPANS = (27, 9, 3, 1)  # neighbouring numbers of a block
 _LEAST_EIGENVALUE = 1e-4  # of the correlations
+_LEAST_BETWEEN = 1e-6  # variance between means
+_CLEAR_AXES, _FEWEST_AXES, _MOST_AXES = 0.13, 8, 48  # of the covariances of classes
+_FINE = 0.5  # where the noise's eigenvalues end, of one that finds what varies less
+_LEAST_OF_CLASS = 0.02  # of the mean eigenvalue of a class's covariance
 _DRAWS = 2000  # of a Gaussian, for how much their lengths vary
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
@@ -79,6 +83,19 @@ def shrink_to_average(values: Vector, variances: Vector, weights: Vector) -> Vec
     return np.asarray(average + signal / np.maximum(signal + variances, 1e-12) * (values - average))
 
 
+def shrink_in_parts(values: Vector, variances: Vector, weights: Vector) -> Vector:
+    """Noisy numbers (m, parts), the mean of a row and what a part differs by each shrunk to others.
+
+    ``variances``: (m,) of the noise in a number.
+    """
+    parts, whole = values.shape[1], values.mean(axis=1)
+    own = [
+        shrink_to_average(part, variances * (1 - 1 / parts), weights)
+        for part in (values - whole[:, None]).T
+    ]
+    return shrink_to_average(whole, variances / parts, weights)[:, None] + np.stack(own, axis=1)
+
+
 def shrink_to_prior(
     values: Vector, variances: Vector, weights: Vector, mean: float, deviation: float
 ) -> Vector:
@@ -87,6 +104,25 @@ def shrink_to_prior(
     weights = weights / weights.sum()
     noise = float(weights**2 @ variances)
     return np.asarray(values + noise / (noise + deviation**2) * (mean - weights @ values))
+
+
+def shrink_to_neighbours(
+    own: Vector, noise: Vector, parts: Vector, blocks: Sequence[slice], span: int
+) -> Vector:
+    """Noisy deviations of means from their average, (m, d), by Wiener's factor.
+
+    Args:
+        own: The deviations.
+        noise: (m,) its variance in each number of a mean.
+        parts: (m,) of the average, that are of each mean.
+        blocks: Of numbers, within which the variance between means is averaged.
+        span: Over so many neighbours.
+    """
+    excess = own**2 - (noise * (1 - parts))[:, None]
+    between = np.maximum(excess.mean(axis=0) * len(own) / max(len(own) - 1, 1), 0.0)
+    smooth = np.concatenate([moving_average(between[block], span) for block in blocks])
+    smooth = np.maximum(smooth, _LEAST_BETWEEN)
+    return np.asarray(own * smooth / (smooth + noise[:, None]))
 
 
 def variance_of_lengths(root: Vector, blocks: Sequence[slice]) -> float:
@@ -341,13 +377,77 @@ class SpikedCovariance:
 
         Args:
             part: Of the diagonal's deviations.
-            noises: So many deviations of the noise are added to each variance.
+            noises: So many deviations of the noise are added to each variance, and eigenvalues are
+                no less than what noise may be of one: by less an inverse would tell of noise alone.
         """
         diagonal = self.diagonal + noises * self.noise_sd
         scale = np.sqrt(diagonal)
         matrix = np.diag(part**2 * diagonal) + self.spikes
         values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
-        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE)))
+        edge = np.sqrt(2 * len(matrix)) * self.noise_sd if noises else 0.0
+        least = max(_LEAST_EIGENVALUE, min(edge, _FINE) / 2)
+        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, least)))
+
+
+def axes_of_classes(size: float) -> int:
+    """Along how many axes the covariances of classes are clear of the noise; 0: of too few to tell.
+
+    ``size``: records of a class times mu. Noise in eigenvalues grows with r^(3/2) / size.
+    """
+    rank = int((_CLEAR_AXES * size) ** (2 / 3))
+    return min(rank, _MOST_AXES) if rank >= _FEWEST_AXES else 0
+
+
+@dataclass(frozen=True)
+class ClassShapes:
+    """What tells the covariances of classes from those of a model, along its leading axes."""
+
+    axes: Vector  # (d, r), each as long as the model's deviation along it
+    coordinates: Vector  # (r, d): numbers to multiples of the axes
+    lengths: Vector  # (classes,) the model's deviation of a coordinate in each class
+    targets: Vector  # (classes, r, r): the model's covariances over their squares
+    turns: Vector  # (classes, r, r): from a class's draws of the model to what was measured
+
+    @classmethod
+    def along(cls, root: Vector, widths: Vector, rank: int) -> ClassShapes:
+        """None yet, of classes of ``widths`` (classes, d) times a covariance with a root (d, d)."""
+        values, axes = np.linalg.eigh(root @ root.T)
+        kept = np.arange(len(root))[::-1][:rank]
+        deviations = np.sqrt(np.maximum(values[kept], _LEAST_EIGENVALUE))
+        coordinates = (axes[:, kept] / deviations).T
+        parts = np.stack([coordinates @ (wide[:, None] * root) for wide in widths])
+        covariances = parts @ parts.swapaxes(1, 2)
+        squares = np.trace(covariances, axis1=1, axis2=2) / max(rank, 1)
+        targets = covariances / squares[:, None, None]
+        turns = np.tile(np.eye(rank), (len(widths), 1, 1))
+        return cls(axes[:, kept] * deviations, coordinates, np.sqrt(squares), targets, turns)
+
+    def measured(self, sums: Vector, noise_sd: float) -> ClassShapes:
+        """Noisy sums of outer products (classes, r, r), as far as they are clear of the model."""
+        rank = len(self.coordinates)
+        traces = np.maximum(np.trace(sums, axis1=1, axis2=2), rank * noise_sd)
+        turns = [
+            _power(
+                shrink_leading(part * rank / trace, target, noise_sd * rank / trace, clear=True)[0],
+                0.5,
+            )
+            @ _power(target, -0.5)
+            for part, trace, target in zip(sums, traces, self.targets, strict=True)
+        ]
+        return replace(self, turns=np.stack(turns))
+
+    def turned(self, noise: Vector, labels: NDArray[np.int64]) -> Vector:
+        """Draws about their classes' means, (n, d), with the covariances that were measured."""
+        part = noise @ self.coordinates.T
+        change = np.einsum("nij,nj->ni", self.turns[labels], part) - part
+        return np.asarray(noise + change @ self.axes.T)
+
+
+def _power(matrix: Vector, power: float) -> Vector:
+    """A power of a symmetric matrix, whose eigenvalues are no less than a part of the mean one."""
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, _LEAST_OF_CLASS * max(float(values.mean()), 1e-12))
+    return np.asarray((vectors * values**power) @ vectors.T)
 
 
 def spiked_values(values: Vector, edge: float) -> Vector:
@@ -357,7 +457,7 @@ def spiked_values(values: Vector, edge: float) -> Vector:
     theta + (edge / 2)^2 / theta, along a direction that is its own by 1 - (edge / 2)^2 / theta^2
     (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
     """
-    beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
+    beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < _FINE))
     lengths = np.abs(values)
     spike = (lengths + np.sqrt(np.maximum(lengths**2 - edge**2, 0.0))) / 2
     purity = np.clip(1 - (edge / 2) ** 2 / np.maximum(spike**2, 1e-12), 0.0, 1.0)

@@ -1,22 +1,23 @@
-"""One Gaussian a class with a covariance that all classes share, for images nothing public is like.
+"""One Gaussian a class with a covariance that they share, for images that nothing public is like.
 
 A few hundred records of a class pay for a mean, for their part of one covariance, and for no more.
 So they are taken of numbers that say much of any image (`BlockEncoder`), each block over its
 released size; means are shrunk by the noise in them, and of the covariance only what stands out of
-the noise is kept. Of all other numbers the mean of all records is released, and samples have it
-roughly. Where these come from, and what was measured: docs/methods/clustering-samplers.md.
+the noise is kept; classes of many records have their own along its leading axes. Of all other
+numbers the mean of all records is released, and samples have it roughly. Where these come from, and
+what was measured: docs/methods/clustering-samplers.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from understudy.core.independence import row_squares
+from understudy.core.independence import Projection, row_squares
 from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder, Layout, MatchingDecoder
 from understudy.core.types import (
     Images,
@@ -35,10 +36,13 @@ from understudy.methods.clustering.params import NAME, ClusteringParams
 from understudy.privacy.block_queries import BlockSizes
 from understudy.privacy.cells import Cells, ScaledCells
 from understudy.privacy.queries import ClippedSums, Counts, FullMoments
-from understudy.steps.row_arithmetic import moving_average
 from understudy.steps.shrinkage import (
+    ClassShapes,
     SpikedCovariance,
+    axes_of_classes,
+    shrink_in_parts,
     shrink_to_average,
+    shrink_to_neighbours,
     shrink_to_prior,
     variance_of_lengths,
 )
@@ -75,15 +79,15 @@ class TiedGaussianStages:
     distances: Stage = Stage("distances of classes", 2.0)  # of the records, to the centre
     means: Stage = Stage("means", 50.0)  # the mean of each class
     widths: Stage = Stage("widths of classes", 4.0)  # distances to the class's mean, in each block
-    covariance: Stage = Stage("covariance", 27.0)  # the covariance within classes
+    covariance: Stage = Stage("covariance", 18.0)  # the covariance within classes
+    class_covariances: Stage = Stage("covariances of classes", 9.0)  # or of all again
     others: Stage = Stage("other numbers", 4.0)  # the mean of all records, of all other numbers
 
 
 def unexplained_part(dim: int) -> float:
     """The part of the deviations that no direction explains, which samples vary by: 3/4 to 1.
 
-    What is left of many numbers varies together in records, and by itself in samples. With all of
-    it they look less like the records, and networks learn no more.
+    What is left of many numbers varies together in records, and by itself in samples.
     """
     return min(1.0, 1.25 - dim / 512)
 
@@ -113,6 +117,7 @@ class TiedGaussian:
     widths: Vector  # (classes, blocks) how much wider than that a class is
     spreads: Vector  # (classes,) deviation of the logarithm of a record's own width
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
+    shapes: ClassShapes  # how the covariances of classes differ from it
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
     others: Layout  # which other numbers are known in the mean of all records
     common: Vector  # (others,) that mean
@@ -139,9 +144,8 @@ class TiedGaussian:
     def metric(self) -> Vector:
         """(d, d): the Mahalanobis distance of the covariance, and of a little of public images'.
 
-        So an image's numbers may miss their targets where the class varies anyway, and a little
-        where it does not: else a search would attend to numbers that are the same in all images,
-        and hardly to those that tell classes apart.
+        Else a search would attend to numbers that are the same in all images, and hardly to those
+        that tell classes apart.
         """
         values, axes = np.linalg.eigh(self.covariance)
         return np.asarray((axes / np.sqrt(np.maximum(values, 0) + _LEAST_MISS**2)).T)
@@ -159,10 +163,9 @@ class TiedGaussian:
         left = np.arange(len(labels))
         for _ in range(_ROUNDS):
             noise = rng.standard_normal((len(left), self.layout.dim)) @ self.root.T
-            points[left] = self.means[labels[left]] + of_columns[left] * noise
+            noise = self.shapes.turned(of_columns[left] * noise, labels[left])
+            points[left] = self.means[labels[left]] + noise
             left = left[self.labels_of(points[left]) != labels[left]]
-            if not len(left):
-                break
         return points, widths
 
 
@@ -185,23 +188,31 @@ def measured(
     means = _class_means(standard, layout, sizes, distances, stages.means)
     widths, variances = _widths(standard, means, layout, sizes, stages.widths)
     cells = ScaledCells(means[:, None], widths[:, layout.block_of_column])
-    model = _covariance(standard, layout, cells, units, stages.covariance)
+    rank = axes_of_classes(mu * units / classes) if classes > 1 else 0
+    of_all = (stages.covariance,) if rank else (stages.covariance, stages.class_covariances)
+    model = _covariance(standard, layout, cells, units, of_all)
     usual = np.exp(sizes / sizes.sum() @ np.log(widths))
     unclipped = (scales * usual[layout.block_of_column] / _CLIP)[:, None]
+    full = unclipped * model.root(noises=_NOISES)
+    root = unclipped * model.root(unexplained_part(layout.dim))
+    lengths = variance_of_lengths(root / unclipped, layout.blocks)
+    means, widths = centre + means * scales, widths / usual
+    shapes = ClassShapes.along(root, widths[:, layout.block_of_column], min(rank, layout.dim))
+    if rank:
+        shapes = _class_shapes(numbers, shapes, means, stages.class_covariances)
     others = encoder.layout(encoder.dim, colour=False).without(layout)
     others, common = _common_mean(vault, others, units, stages.others)
-    full = unclipped * model.root(noises=_NOISES)
-    root = model.root(unexplained_part(layout.dim))
     return TiedGaussian(
         layout,
         units,
         sizes,
         size_sd,
-        centre + means * scales,
+        means,
         block_sizes * usual,
-        widths / usual,
-        np.sqrt(np.maximum(variances - variance_of_lengths(root, layout.blocks), 0.0)),
-        unclipped * root,
+        widths,
+        np.sqrt(np.maximum(variances - lengths, 0.0)),
+        root,
+        shapes,
         full @ full.T,
         others,
         common,
@@ -290,20 +301,14 @@ def _widths(
     """How far a class's records usually are from its mean (classes, d), in each block of numbers.
 
     And how much that differs from record to record: the variance of a record's logarithm, averaged
-    over the blocks. (classes, blocks) and (classes,). What a class is wider by in all blocks and
-    what it is wider by in one are shrunk to the other classes', each by the noise in it.
+    over the blocks. (classes, blocks) and (classes,).
     """
     blocks = len(layout.blocks)
     query = BlockSizes(Cells(means[:, None]), layout.blocks, _NARROWEST, _WIDEST, common=True)
     answer, logarithms, noise = _released_logarithms(vault, query, sizes, stage)
-    whole = logarithms.mean(axis=1)
-    parts = [
-        shrink_to_average(part, noise * (1 - 1 / blocks), sizes)
-        for part in (logarithms - whole[:, None]).T
-    ]
-    widths = shrink_to_average(whole, noise / blocks, sizes)[:, None] + np.stack(parts, axis=1)
+    widths = shrink_in_parts(logarithms, noise, sizes)
     variances = query.variances(answer, sizes) + noise / blocks
-    noise = noise * (1 + 4 * (whole - query.middle) ** 2 / blocks)  # squares are from there
+    noise = noise * (1 + 4 * (logarithms.mean(axis=1) - query.middle) ** 2 / blocks)
     variances = shrink_to_prior(variances, noise, sizes, _USUAL_VARIANCE, _ITS_DEVIATION)
     return np.exp(widths), np.clip(variances, 0, _MOST_VARIANCE)
 
@@ -323,24 +328,30 @@ def _class_means(
     noise = (widths * vault.noise_sd(query, stage=stage.name) / sizes) ** 2
     common = sums.sum(axis=0) / total
     own = sums / sizes[:, None] - common
-    if classes == 1:
-        return np.asarray(common[None] / _CLIP)
-    excess = own**2 - (noise * (1 - sizes / total))[:, None]
-    between = np.maximum(excess.mean(axis=0) * classes / (classes - 1), 0.0)
-    smooth = np.concatenate([moving_average(between[block], _MEAN_SPAN) for block in layout.blocks])
-    smooth = np.maximum(smooth, 1e-6)
-    return np.asarray((common + own * smooth / (smooth + noise[:, None])) / _CLIP)
+    own = shrink_to_neighbours(own, noise, sizes / total, layout.blocks, _MEAN_SPAN)
+    return np.asarray((common + own) / _CLIP)
 
 
 def _covariance(
-    vault: Vault, layout: Layout, cells: Cells, size: float, stage: Stage
+    vault: Vault, layout: Layout, cells: Cells, size: float, stages: Sequence[Stage]
 ) -> SpikedCovariance:
     """The covariance about the class means in standard units, as far as it is clear of noise."""
-    slot = np.zeros(cells.count, np.int64)
-    query = FullMoments(cells, _CLIP * np.sqrt(layout.dim), slot)
-    matrix = query.matrices(vault.release(query, stage=stage.name))[0] / size
-    noise_sd = vault.noise_sd(query, stage=stage.name) / size
-    return SpikedCovariance.of(matrix, layout.block_of_column, noise_sd)
+    query = FullMoments(cells, _CLIP * np.sqrt(layout.dim), np.zeros(cells.count, np.int64))
+    weights = np.array([vault.noise_sd(query, stage=stage.name) ** -2 for stage in stages])
+    sums = [query.matrices(vault.release(query, stage=stage.name))[0] for stage in stages]
+    matrix = np.tensordot(weights / weights.sum(), sums, axes=1) / size
+    return SpikedCovariance.of(matrix, layout.block_of_column, weights.sum() ** -0.5 / size)
+
+
+def _class_shapes(numbers: Vault, shapes: ClassShapes, means: Vector, stage: Stage) -> ClassShapes:
+    """How covariances of classes differ, by directions of records: widths say how long they are."""
+    centres = means @ shapes.coordinates.T
+    widths = np.repeat(shapes.lengths[:, None], centres.shape[1], axis=1)
+    cells, radius = ScaledCells(centres[:, None], widths), _CLIP * np.sqrt(centres.shape[1])
+    query = FullMoments(cells, radius, np.arange(len(means)))
+    along = numbers.view(Projection(shapes.coordinates.T))
+    matrices = query.matrices(along.release(query, stage=stage.name))
+    return shapes.measured(matrices, along.noise_sd(query, stage=stage.name))
 
 
 @dataclass(frozen=True)
@@ -362,7 +373,7 @@ class TiedGaussianSampler:
     def reason(self) -> str:
         """Why this sampler was chosen."""
         return (
-            "one Gaussian a class with a covariance that all classes share: the numbers of "
+            "one Gaussian a class, whose covariance classes of few records share: the numbers of "
             f"{self.encoder.name} lie in blocks, and {self.decoder.name} searches images by them"
         )
 
