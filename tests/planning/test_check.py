@@ -95,6 +95,22 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
     assert check_source(plan).ready
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_parts_that_are_not_read_are_named(tmp_path: Path, packed: bool) -> None:
+    """Of train, test and val a run took the first, and nobody said so."""
+    source = tmp_path / "data"
+    for half in ("train", "test", "val"):
+        class_folders(source / half, {"cat": 20, "dog": 20}, (8, 8, 1))
+    if packed:
+        source = Path(shutil.make_archive(str(source), "zip", source))
+    (problem,) = (one for one in checked(source).problems if one.kind == "parts")
+    assert "reads train alone, and not test, val:" in problem.message
+    assert not problem.blocking
+    plan = make_config({"source": str(source), "out": tmp_path / "out", "epsilon": 1.0})
+    assert problem.message in dry_run(plan).notes
+    assert "parts" not in kinds(checked(tmp_path / "data" / "train"))
+
+
 def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: Path) -> None:
     """The same three lines came ten times, and the command then left out the class."""
     folder = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20, "owl": 20}, (8, 8, 1))

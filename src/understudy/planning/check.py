@@ -19,7 +19,13 @@ from understudy.core.ports import Events, Source
 from understudy.core.types import Shape, UnitCounts
 from understudy.data.encoded_images import RecordSource
 from understudy.data.image_decoding import WINDOW_WORDS
-from understudy.data.inspection import FIRST, Inspection, lost_class_words, stray_words
+from understudy.data.inspection import (
+    FIRST,
+    Inspection,
+    lost_class_words,
+    stray_words,
+    unread_words,
+)
 from understudy.data.names import (
     UNLABELLED_NAME,
     like_persons,
@@ -428,6 +434,8 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
         yield Problem(_LONE, words, blocking=True, count=len(lone))
     if not isinstance(source, RecordSource):
         return
+    if source.unread:
+        yield Problem("parts", unread_words(source), count=len(source.unread))
     if source.stray:
         yield Problem("stray files", stray_words(source), count=source.stray)
     if source.lost_classes:
