@@ -301,8 +301,11 @@ def test_a_dataset_of_mixed_sizes_can_be_given_a_budget(
     understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     save(np.zeros((9, 7, 1), np.uint8), scans / "cat" / "wide.png")
-    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
+    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "2", *books)
     assert told.code == 0, told.err
+    assert "replaces" not in told.out
+    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
+    assert "it replaces epsilon 2 at delta 1e-05" in told.out
     words = [*words, "--size", "6"]
     assert understudy.run(*words).code == 0
     assert understudy.run(*words[:3], tmp_path / "o2", *words[4:]).code == 3
