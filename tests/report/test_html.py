@@ -28,7 +28,9 @@ def test_the_numbers_are_the_receipts_and_the_ledgers(
 
 def test_notes_of_a_run_are_of_the_day_that_it_ran(record: RunRecord, owner: OwnerRecord) -> None:
     words = Page(owner_report(record, replace(owner, notes=("it has no total budget",)))).words
-    assert "it has no total budget As things stood when it ran: a budget may have been set" in words
+    assert re.search(
+        "it has no total budget +As things stood when it ran: a budget may have been", words
+    )
 
 
 def test_every_private_figure_is_marked(record: RunRecord, owner: OwnerRecord) -> None:
