@@ -193,7 +193,14 @@ def test_resume_on_the_command_line(understudy: Commands, words: list[Any], tmp_
     other = understudy.run(*words, "--resume", "--seed", "9")
     assert other.code == 2
     assert "seed: 0 then, 9 now" in other.err
+    words[1] = f"{words[1]}/"  # as a shell completes it
     assert understudy.run(*words, "--resume").code == 0
+
+
+def test_the_command_line_is_a_module_too() -> None:
+    words = [sys.executable, "-m", "understudy", "--help"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "synthesize" in ended.stdout
 
 
 def test_bad_files_stop_a_run_or_are_counted(

@@ -99,12 +99,7 @@ def train_classifier(
         MissingExtra: A package is not installed.
     """
     path = Path(export)
-    require_folder(path)
-    if path.suffix not in (".onnx", LITERT_SUFFIX):
-        raise ConfigError(
-            f"the model is written as ONNX or LiteRT: name it {path.stem}.onnx or "
-            f"{path.stem}{LITERT_SUFFIX}, not {path.name}"
-        )
+    _require_writable(path)
     place = release_folder(Path(folder))
     record = read_record(read_json(place / "privacy.json"))
     if len(record.classes) < 2 or record.classes == UNLABELLED:
@@ -128,6 +123,16 @@ def train_classifier(
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
     return ExportedClassifier(path, name, rows.classes, len(rows.labels), kind, source.shape)
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a file in no folder, or of another ending."""
+    require_folder(path)
+    if path.suffix not in (".onnx", LITERT_SUFFIX):
+        raise ConfigError(
+            f"the model is written as ONNX or LiteRT: name it {path.stem}.onnx or "
+            f"{path.stem}{LITERT_SUFFIX}, not {path.name}"
+        )
 
 
 def _require_untrained(network: str | None, epochs: int | None) -> None:
