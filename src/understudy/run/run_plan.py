@@ -122,8 +122,8 @@ class RunPlan:
 
     def __repr__(self) -> str:
         """A line, for a notebook; the attributes have the rest."""
-        refused = "" if self.refused is None else "; refused"
-        return f"<RunPlan {self.method}: epsilon {self.epsilon:g}, after it {self.after:.4g}{refused}>"
+        after = f"{self.after:.4g}" + ("" if self.refused is None else "; refused")
+        return f"<RunPlan {self.method}: epsilon {self.epsilon:g}, after it {after}>"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""
