@@ -197,9 +197,11 @@ def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: 
     assert understudy.verify(result).sound
     more = understudy.resample(result, count=4, out=tmp_path / "more", progress="none")
     assert (more.folder, more.facts["rows"]) == (tmp_path / "more", 4)
-    assert understudy.report(result).folder == result.folder
-    names = [one.name for one in understudy.compare([result, more]).releases]
-    assert names == ["run", "more"]
+    report, both = understudy.report(result), understudy.compare([result, more])
+    assert report.folder == result.folder
+    assert [one.name for one in both.releases] == ["run", "more"]
+    plan = understudy.dry_run(result.folder.parent / "scans", epsilon=1.0, size=8)
+    assert max(len(repr(one)) for one in (report, both, plan)) < 60 + len(str(result.folder))
 
 
 def test_a_plan_is_made_of_options_of_a_run_and_leaves_nothing(

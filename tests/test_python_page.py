@@ -7,7 +7,6 @@ import pytest
 
 import understudy
 from tests.documents import snippets
-from understudy.testing.method_suite import write_embeddings
 
 
 def test_every_public_name_is_on_the_page(repository: Path) -> None:
@@ -24,14 +23,12 @@ def test_the_examples_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_embeddings(Path("photos.npz"))
-    write_embeddings(Path("test.npz"), seed=1)
     page = repository / "docs" / "python.md"
     blocks = [one.text for one in snippets(page, repository) if "\n" in one.text]
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)  # the reader's own session
-    assert len(blocks) == 14
+    assert len(blocks) == 15
     assert Path("one/release/privacy.json").is_file()
     assert not Path("two").exists() or not list(Path("two").rglob("release/*"))
     assert not Path("four").exists()

@@ -193,7 +193,14 @@ def test_resume_on_the_command_line(understudy: Commands, words: list[Any], tmp_
     other = understudy.run(*words, "--resume", "--seed", "9")
     assert other.code == 2
     assert "seed: 0 then, 9 now" in other.err
+    words[1] = f"{words[1]}/"  # as a shell completes it
     assert understudy.run(*words, "--resume").code == 0
+
+
+def test_the_command_line_is_a_module_too() -> None:
+    words = [sys.executable, "-m", "understudy", "--help"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "synthesize" in ended.stdout
 
 
 def test_bad_files_stop_a_run_or_are_counted(
@@ -301,8 +308,11 @@ def test_a_dataset_of_mixed_sizes_can_be_given_a_budget(
     understudy: Commands, words: list[Any], scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     save(np.zeros((9, 7, 1), np.uint8), scans / "cat" / "wide.png")
-    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
+    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "2", *books)
     assert told.code == 0, told.err
+    assert "replaces" not in told.out
+    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
+    assert "it replaces epsilon 2 at delta 1e-05" in told.out
     words = [*words, "--size", "6"]
     assert understudy.run(*words).code == 0
     assert understudy.run(*words[:3], tmp_path / "o2", *words[4:]).code == 3

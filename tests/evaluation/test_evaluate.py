@@ -10,8 +10,10 @@ from PIL import Image
 from tests.backends.tiny_onnx import save as save_onnx
 from tests.run.blobs import SHAPE, blobs, folder_of
 from tests.run.samples import class_folders, embeddings, quick_run
+from typer.testing import CliRunner
 
 import understudy
+from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError, RunError
 from understudy.data import open_source
 from understudy.report import read_evaluation
@@ -199,6 +201,10 @@ def test_private_records_that_the_run_did_not_read_are_noted(tmp_path, capsys):
         understudy.evaluate(tmp_path / "out", attacks=False, **options)
         said = "real.npz, and --real is" in capsys.readouterr().err
         assert said is (real == "test.npz")
+    words = ["evaluate", tmp_path / "out", "--real", tmp_path / "test.npz", "--no-attacks"]
+    words += ["--test", tmp_path / "real.npz", "--progress", "none"]
+    ended = CliRunner().invoke(app, [*map(str, words)])
+    assert "real.npz, and --real is" in ended.stdout  # with the result
 
 
 @pytest.mark.slow

@@ -95,6 +95,40 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
     assert check_source(plan).ready
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_parts_that_are_not_read_are_named(tmp_path: Path, packed: bool) -> None:
+    """Of train, test and val a run took the first, and nobody said so."""
+    source = tmp_path / "data"
+    for half in ("train", "test", "val"):
+        class_folders(source / half, {"cat": 20, "dog": 20}, (8, 8, 1))
+    if packed:
+        source = Path(shutil.make_archive(str(source), "zip", source))
+    (problem,) = (one for one in checked(source).problems if one.kind == "parts")
+    assert "reads train alone, and not test, val:" in problem.message
+    assert not problem.blocking
+    plan = make_config({"source": str(source), "out": tmp_path / "out", "epsilon": 1.0})
+    assert problem.message in dry_run(plan).notes
+    assert "parts" not in kinds(checked(tmp_path / "data" / "train"))
+
+
+def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: Path) -> None:
+    """The same three lines came ten times, and the command then left out the class."""
+    folder = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20, "owl": 20}, (8, 8, 1))
+    for path in folder.glob("cat/*"):
+        Image.fromarray(np.asarray(Image.open(path)).astype(np.uint16) * 257).save(path)
+    result = checked(folder)
+    (deep,) = (one for one in result.problems if one.blocking)
+    assert deep.count == 20
+    assert deep.message.startswith("20 files have grey values of 16 bits or more: say which are ")
+    assert all("?window" not in line and ", in this image from " in line for line in deep.examples)
+    assert result.command is None
+    plan = recommend(make_config({"source": str(folder), "out": "o", "epsilon": 1.0}))
+    assert plan.problems == (deep,)
+    assert plan.command is None
+    assert checked(f"{folder}?window=32768,65536").ready
+    assert checked(folder, skip_bad=True).command is not None
+
+
 @pytest.mark.parametrize(
     ("shape", "delta"),
     [((8, 8, 1), 1e-5), ((28, 28, 1), 1e-2)],  # of the latter epsilon 3 is worth other stages

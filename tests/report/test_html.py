@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 from PIL import Image
@@ -23,6 +24,13 @@ def test_the_numbers_are_the_receipts_and_the_ledgers(
         assert number in words
     assert "-20.6" in words
     assert "15 min 54 s" in words
+
+
+def test_notes_of_a_run_are_of_the_day_that_it_ran(record: RunRecord, owner: OwnerRecord) -> None:
+    words = Page(owner_report(record, replace(owner, notes=("it has no total budget",)))).words
+    assert re.search(
+        "it has no total budget +As things stood when it ran: a budget may have been", words
+    )
 
 
 def test_every_private_figure_is_marked(record: RunRecord, owner: OwnerRecord) -> None:

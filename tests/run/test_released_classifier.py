@@ -208,6 +208,13 @@ def assert_refused(
     assert not file.exists()
 
 
+def test_a_format_that_no_model_is_written_in_is_refused(result: Result, tmp_path: Path) -> None:
+    """ONNX came under the name of PyTorch's files."""
+    words = r"name it model\.onnx or model\.tflite, not model\.pt"
+    for origin in ("samples", "statistics"):
+        assert_refused(ConfigError, words, result, tmp_path, from_=origin, file="model.pt")
+
+
 def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) -> None:
     given: dict[str, Any] = {"from_": "statistics"}
     other = quick_run(class_folders(tmp_path / "scans", shape=(16, 16, 1)), tmp_path, count=12)

@@ -1,8 +1,12 @@
 """Running a server: options, certificate, pairing by the command line, PostgreSQL, timing."""
 
 import itertools
+import os
+import signal
 import ssl
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from tests.conftest import Missing
-from tests.server.site import CANARY, CLASSES, NOUN, Device, Server, submitted
+from tests.server.site import CANARY, CLASSES, NOUN, Device, Server, free_port, submitted
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -33,6 +37,21 @@ def test_every_address_is_none_that_a_pairing_code_can_name(tmp_path: Path, host
         ServerOptions(tmp_path, host=host)
     reached = ServerOptions(tmp_path, host=host, url="https://192.168.1.20:8443")
     assert reached.address == "https://192.168.1.20:8443"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_server_without_a_traceback(tmp_path: Path) -> None:
+    """A terminal sends it to the workers too, which were loading their models, or asleep."""
+    words = [sys.executable, "-m", "understudy", "serve", "--data", str(tmp_path)]
+    words += ["--port", str(free_port())]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("serving")
+    time.sleep(3)
+    os.killpg(process.pid, signal.SIGINT)
+    assert "Traceback" not in process.communicate(timeout=60)[1]
 
 
 @pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])

@@ -207,7 +207,12 @@ def test_what_is_copied_as_python_or_as_a_recipe_runs(
     site.get("/data", source="data/photos", skip_bad="on")
     site.get("/plan", source="data/photos", skip_bad="on", epsilon="8")
     site.post("/result/do", token, run="data/by recipe", action="resample", count="12", out="more")
+    site.post("/result/do", token, run="data/by recipe", action="train", statistics="on")
     site.work()
+    done = site.get("/result", run="data/by recipe").text
+    assert f"to share:  {site.root / 'more' / 'release'}" in done
+    assert "released no means and covariance of classes of images" in done  # by embedded:dct
+    assert 'name="statistics"' not in done
     shutil.rmtree(site.root / "more")
     for page in (
         site.get("/data", source="data/photos", skip_bad="on"),

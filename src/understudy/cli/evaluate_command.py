@@ -132,6 +132,8 @@ def _show(evaluation: Evaluation) -> None:
         _console.print(
             f"by class, where rows are enough ({len(labels)}): --table FILE.csv or the report"
         )
+    if note := evaluation.settings.get("note"):
+        _console.print(f"note: {note}")
     if advice := evaluation.settings.get("advice"):
         _console.print(f"advice: {advice}")
     for left in evaluation.settings.get("left_out", ()):

@@ -161,6 +161,8 @@ def _print_budget(entry: DatasetAccount) -> None:
         f"{entry.dataset.name}: total epsilon {_total(entry)} at delta {entry.spent.delta:g}, "
         f"spent {entry.spent.epsilon:.4f} ({entry.ledger})"
     )
+    if former := entry.former:
+        _console.print(f"it replaces epsilon {former.epsilon:g} at delta {former.delta:g}")
     if entry.dataset.budget and entry.spent.epsilon > entry.dataset.budget.epsilon:
         _console.print("more than that is spent already: every further run will be refused")
     if count := len(entry.spent.disclosures):

@@ -77,8 +77,8 @@ class Options:
     channels: int | None = None
     fit: ImageFit = "stretch"  # how images of another ratio are brought to ``size``
     reading: Reading = AS_STORED  # how the files are read, as the name says
-    # is shown every record while the dataset is opened: for checks
-    observer: Observer | None = None
+    observer: Observer | None = None  # is shown every record while the dataset is opened
+    unread: tuple[str, ...] = ()  # other parts of the dataset, where there are any
 
     def __post_init__(self) -> None:
         if self.split not in ("train", "test"):
@@ -160,7 +160,7 @@ class RecordSource:
     ) -> None:
         self.name = options.name
         self.label_column, self.person_columns = label_column, person_columns
-        self.has_units = options.unit is not None
+        self.has_units, self.unread = options.unit is not None, options.unread
         self.bad: list[tuple[str, str]] = []  # (file, reason) of each that was passed over
         self.skipped = self.stray = 0  # bad files; notes and litter
         self.tables: list[str] = []  # those of the notes that are tables, and may be meant

@@ -46,6 +46,13 @@ _DAMAGE = (
 )
 
 
+WINDOW_WORDS = (
+    ": say which are black and white with '?window=CENTRE,WIDTH' after the name of the dataset, "
+    "such as '?window=32768,65536' for all of 16 bits, or '?window=2048,4096' for 12"
+)
+"""The end of what is said of an image of 16 bits or more (`DeepImage`)."""
+
+
 class BadImage(Exception):
     """Why an image cannot be read; its text ends a sentence that begins with the file's name."""
 
@@ -276,9 +283,8 @@ def _is_windowed(image: Image.Image, reading: Reading) -> bool:
     if deep and reading.window is None:
         least, most = image.getextrema()
         raise DeepImage(
-            f"has grey values of 16 bits or more, in this image from {least:,} to {most:,}: say "
-            "which are black and white with '?window=CENTRE,WIDTH' after the name of the dataset, "
-            "such as '?window=32768,65536' for all of 16 bits, or '?window=2048,4096' for 12"
+            "has grey values of 16 bits or more, in this image from "
+            f"{least:,} to {most:,}{WINDOW_WORDS}"
         )
     return deep or (image.mode == "F" and reading.window is not None)
 

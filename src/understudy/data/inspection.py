@@ -127,6 +127,8 @@ def source_notes(source: Source) -> Iterator[str]:
         yield "\n".join([f"{skipped} passed over:", *lines, *rest])
     if not isinstance(source, RecordSource):
         return
+    if source.unread:
+        yield unread_words(source)
     if source.stray:
         yield stray_words(source)
     if source.lost_classes:
@@ -144,6 +146,14 @@ def stray_words(source: RecordSource) -> str:
         f"{words}. {source.tables[0]} is a table, and is not read: if it says "
         "whose the images are, or their classes, name it manifest.csv (columns path,label and that "
         "of --unit)"
+    )
+
+
+def unread_words(source: RecordSource) -> str:
+    """What is said of a dataset of which one part is read."""
+    return (
+        f"of the dataset's parts a run reads train alone, and not {', '.join(source.unread)}: "
+        "evaluate --test reads test by the same name. Move into train what a run shall learn from"
     )
 
 

@@ -218,8 +218,8 @@ def _open_folder(folder: Path, options: Options) -> Source:
     if files:
         _require_inside(files, folder)
         return open_idx_folder(folder, options)
-    half = _half(folder, options.split)
-    return _open_images(half, options, root=folder)
+    half, unread = _half(folder, options.split)
+    return _open_images(half, replace(options, unread=unread), root=folder)
 
 
 def _is_run(folder: Path) -> bool:
@@ -235,14 +235,14 @@ def _is_run(folder: Path) -> bool:
     )
 
 
-def _half(folder: Path, split: Split) -> Path:
-    """``folder/train`` or ``folder/test`` where that is how it is laid out, else the folder."""
+def _half(folder: Path, split: Split) -> tuple[Path, tuple[str, ...]]:
+    """``folder/train`` or ``folder/test`` and the others, where it has halves; else the folder."""
     folders = {entry.name for entry in visible(folder) if entry.is_dir()}
     half = folder_of_half(folders, split, folder)
     if half is None:
-        return folder
+        return folder, ()
     _require_inside([folder / half], folder)
-    return folder / half
+    return folder / half, tuple(sorted(folders - {half}))
 
 
 def _open_images(folder: Path, options: Options, *, root: Path) -> Source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from understudy.core.damaged_files import ZIP_DAMAGE
@@ -33,6 +33,7 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     Folders that hold everything else alone are passed through; ``train`` and ``test`` are halves.
     """
     archive = _Archive.open(path, options)
+    options = replace(options, unread=archive.unread)
     images = [name for name in archive.members if archive.is_image(name)]
     flat = any("/" not in name for name in images)
     at_top = [name for name in archive.members if "/" not in name]
@@ -144,6 +145,7 @@ class _Archive:
     # each file, by its path below the folders that hold everything
     members: dict[str, zipfile.ZipInfo]
     outside: int = 0  # how many files lie beside those folders
+    unread: tuple[str, ...] = ()  # the parts that were not asked for
     listed: zipfile.ZipInfo | None = None  # the file that a release names its classes in
 
     @classmethod
@@ -164,7 +166,8 @@ class _Archive:
         half = folder_of_half(shown, options.split, path)
         if half is not None:
             members = _below(members, half)
-        return cls(path, members, outside, listed)
+        unread = () if half is None else tuple(sorted(shown - {half}))
+        return cls(path, members, outside, unread, listed)
 
     def is_image(self, name: str) -> bool:
         """Whether a member is an image by its name, or DICOM without one."""

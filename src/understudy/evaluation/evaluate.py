@@ -118,10 +118,13 @@ def evaluate(
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
         seconds = estimated_seconds(inputs, chosen)
-        for sentence in (other_records(release, records, inputs.real), announced(seconds)):
+        note = other_records(release, records, inputs.real)
+        for sentence in (note, announced(seconds)):
             if sentence:
                 events.warning(sentence)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
+    if note:
+        evaluation = replace(evaluation, settings={**evaluation.settings, "note": note})
     if of_model is not None:
         evaluation = _with_model(evaluation, of_model)
     _keep(release, evaluation, pairs)

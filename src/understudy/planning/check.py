@@ -18,7 +18,14 @@ from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape, UnitCounts
 from understudy.data.encoded_images import RecordSource
-from understudy.data.inspection import FIRST, Inspection, lost_class_words, stray_words
+from understudy.data.image_decoding import WINDOW_WORDS
+from understudy.data.inspection import (
+    FIRST,
+    Inspection,
+    lost_class_words,
+    stray_words,
+    unread_words,
+)
 from understudy.data.names import (
     UNLABELLED_NAME,
     like_persons,
@@ -50,6 +57,7 @@ EPSILONS = (1.0, 3.0)
 _MOST_NAMED = 200  # classes in a suggested command
 _SHEET_IMAGES = 12  # of a class on a contact sheet
 _LONE = "one-image class"
+_DEEP = "16-bit images"
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
 
@@ -188,7 +196,8 @@ def check_source(config: RunConfig) -> SourceCheck:
             problems += _of_one_person(config, by_unit)
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
-    lone = any(problem.kind == _LONE for problem in problems)  # which no option mends
+    # what no option mends; images of 16 bits are not, where the owner asked to pass over them
+    unmended = any(one.kind == _LONE or (one.kind == _DEEP and one.blocking) for one in problems)
     if by_unit is not inspection and by_unit.classes == inspection.classes:
         remedies = {name: remedies[name] for name in remedies if not name.startswith("unit_from")}
         remedies["unit"] = column
@@ -216,7 +225,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         },
         problems=tuple(problems),
         options=remedies,
-        command=None if source is None or lone else command_line(config, remedies, EPSILONS[0]),
+        command=None if source is None or unmended else command_line(config, remedies, EPSILONS[0]),
         carried={} if source is None else _carried(run, source, shares),
     )
 
@@ -293,14 +302,25 @@ def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, l
     except (SourceError, BackendError) as error:
         return None, [Problem("cannot be opened", str(error), blocking=True)]
     bad: list[tuple[str, str]] = getattr(source, "bad", [])
-    if not bad:
-        return source, []
-    message = (
-        f"{count_words(len(bad), 'file')} cannot be used; mend or remove them, or pass "
-        "over them with --skip-bad"
-    )
-    examples = tuple(f"{location}: {reason}" for location, reason in bad[:FIRST])
-    return source, [Problem("bad files", message, not config.data.skip_bad, len(bad), examples)]
+    deep = [(place, why) for place, why in bad if why.endswith(WINDOW_WORDS)]
+    others = [one for one in bad if one not in deep]
+    deep = [(place, why.removesuffix(WINDOW_WORDS)) for place, why in deep]
+    messages = {
+        _DEEP: f"{count_words(len(deep), 'file has', 'files have')} grey values of 16 bits or "
+        f"more{WINDOW_WORDS}",
+        "bad files": f"{count_words(len(others), 'file')} cannot be used; mend or remove them, or "
+        "pass over them with --skip-bad",
+    }
+    return source, [
+        Problem(kind, messages[kind], not config.data.skip_bad, len(files), _listed(files))
+        for kind, files in ((_DEEP, deep), ("bad files", others))
+        if files
+    ]
+
+
+def _listed(files: list[tuple[str, str]]) -> tuple[str, ...]:
+    """The first files, each with what is wrong with it."""
+    return tuple(f"{location}: {reason}" for location, reason in files[:FIRST])
 
 
 def _shape_of(run: RunConfig, shape: Shape) -> Shape:
@@ -414,6 +434,8 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
         yield Problem(_LONE, words, blocking=True, count=len(lone))
     if not isinstance(source, RecordSource):
         return
+    if source.unread:
+        yield Problem("parts", unread_words(source), count=len(source.unread))
     if source.stray:
         yield Problem("stray files", stray_words(source), count=source.stray)
     if source.lost_classes:

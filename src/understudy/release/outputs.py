@@ -272,13 +272,18 @@ def _require_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) 
     differences = [
         f"{name}: {before.get(name)!r} then, {now.get(name)!r} now"
         for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
+        if _without_slash(before.get(name)) != _without_slash(now.get(name))
     ]
     if differences:
         raise RunError(
             f"{out}: cannot resume with other settings: {'; '.join(differences)}. Give them as "
             "they were, or begin anew with another --out"
         )
+
+
+def _without_slash(value: Any) -> Any:
+    """A setting as it is compared: a folder is the same with a slash at its end."""
+    return value.rstrip("/") if isinstance(value, str) else value
 
 
 @contextmanager

@@ -71,6 +71,11 @@ class Comparison:
     notes: tuple[str, ...]  # why numbers do not compare; empty where nothing stands against it
     trades: tuple[Plot, ...]  # values over epsilon; empty where no two epsilons have one
 
+    def __repr__(self) -> str:
+        """A line, for a notebook; `rows` is the table."""
+        names = ", ".join(release.name for release in self.releases)
+        return f"<Comparison of {names}: {len(self.shared)} values that several of them have>"
+
     def rows(self) -> list[dict[str, Any]]:
         """Every value of every release as flat rows, as ``pandas.DataFrame`` takes them."""
         return [

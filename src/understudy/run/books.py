@@ -33,6 +33,7 @@ class DatasetAccount:
         ledger: Where the ledger is.
         concerned: The other datasets that a run on it is charged to, where asked for.
         next_run: Epsilon of the largest run that the ledger would accept now; None without budget.
+        former: The budget that a new one replaces.
     """
 
     dataset: Dataset
@@ -41,6 +42,7 @@ class DatasetAccount:
     ledger: str
     concerned: tuple[Dataset, ...] = ()
     next_run: float | None = None
+    former: Budget | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; without ``rows`` where they were not asked for."""
@@ -174,7 +176,7 @@ def set_dataset_budget(
         else:
             dataset = _find(book, source, skip_bad)
         book.set_budget(dataset.id, budget)
-        return _account(book, book.find(dataset.id))
+        return replace(_account(book, book.find(dataset.id)), former=dataset.budget)
 
 
 def with_epsilon(config: RunConfig, source: Source) -> RunConfig:

@@ -55,6 +55,10 @@ class RunReport:
     owner: OwnerRecord
     folder: Path
 
+    def __repr__(self) -> str:
+        """A line, for a notebook; `as_dict` has the rest."""
+        return f"<RunReport {self.folder}: {self.record.method}; write() makes its page>"
+
     @property
     def page(self) -> Path:
         """Where its page is."""

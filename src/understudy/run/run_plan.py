@@ -120,6 +120,11 @@ class RunPlan:
     calls: tuple[PlannedCalls, ...] = ()
     time: ExpectedTime = ExpectedTime()
 
+    def __repr__(self) -> str:
+        """A line, for a notebook; the attributes have the rest."""
+        after = f"{self.after:.4g}" + ("" if self.refused is None else "; refused")
+        return f"<RunPlan {self.method}: epsilon {self.epsilon:g}, after it {after}>"
+
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""
         carried = [{"size": one.size, **one.columns} for one in self.carried]

@@ -83,7 +83,7 @@ def train_classifier(
 
     Args:
         folder: A release, or a run's folder with one in it.
-        export: The file: LiteRT where its name ends in ``.tflite``, else ONNX.
+        export: The file: ``.onnx``, or ``.tflite`` for LiteRT.
         from_: ``"samples"``: trained on the release; ``"statistics"``: what the run released of its
             classes, from the owner's part of the run's folder, at no charge.
         network: One of `TRAINED`; None: ``"two-layer"`` for embeddings; for images the
@@ -94,12 +94,12 @@ def train_classifier(
 
     Raises:
         ConfigError: No such network, or one for the other kind of release; a release without
-            classes, or without such statistics; no folder to write to.
+            classes, or without such statistics; no folder to write to, or another ending.
         RunError: The folder is no finished run, and statistics were asked for.
         MissingExtra: A package is not installed.
     """
     path = Path(export)
-    require_folder(path)
+    _require_writable(path)
     place = release_folder(Path(folder))
     record = read_record(read_json(place / "privacy.json"))
     if len(record.classes) < 2 or record.classes == UNLABELLED:
@@ -123,6 +123,16 @@ def train_classifier(
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
     return ExportedClassifier(path, name, rows.classes, len(rows.labels), kind, source.shape)
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a file in no folder, or of another ending."""
+    require_folder(path)
+    if path.suffix not in (".onnx", LITERT_SUFFIX):
+        raise ConfigError(
+            f"the model is written as ONNX or LiteRT: name it {path.stem}.onnx or "
+            f"{path.stem}{LITERT_SUFFIX}, not {path.name}"
+        )
 
 
 def _require_untrained(network: str | None, epochs: int | None) -> None:

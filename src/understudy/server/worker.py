@@ -13,6 +13,7 @@ import logging
 import multiprocessing
 import os
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -154,6 +155,7 @@ class Worker:
 
 
 def _work_forever(make: MakeService, name: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the server ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     worker = Worker(make(), name)
     while True:  # until it is killed: a lock that is shared would be held by one that was

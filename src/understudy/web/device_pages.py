@@ -192,13 +192,16 @@ class DevicePages:
     def preview(self, request: Request) -> Response:
         """What would leave, as what it is and what it tells, and the code to agree."""
         offer, servers = standing_offer(self.home), paired_servers(self.home)
-        text, recipient, code = "", "", ""
+        text, recipient, code, sent = "", "", "", False
         if offer is not None:
             text = str(parcel_report(self.home, offer.parcel).get("text", ""))
             if offer.server is not None:
                 server = server_of_key(self.home, offer.server)
                 recipient = server.described()
-                code = consent_digest(offer.parcel, offer.server)[:CODE_DIGITS]
+                digest = consent_digest(offer.parcel, offer.server)
+                code = digest[:CODE_DIGITS]
+                attempts = [one for one in self._disclosed() if one.attempt.code == digest]
+                sent = any(one.state not in ("sent", "open") for one in attempts)  # to its end
         return self._page(
             request,
             "device_preview.html",
@@ -208,6 +211,7 @@ class DevicePages:
             sheet=offer is not None and self.home.path("preview", "sheet.png").is_file(),
             recipient=recipient,
             code=code,
+            sent=sent,
             servers=servers,
             asked=self._preferences() is not None,
         )

@@ -30,6 +30,7 @@ from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
+from understudy.run.released_classifier import has_statistics
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
@@ -76,7 +77,12 @@ class ResultPages:
         label = min(label, max(0, len(classes) - 1))
         count = classes[label].count if classes else 0
         jobs = self.studio.jobs
-        done = [(job, jobs.report(job)) for job in jobs.of(path) if job.kind != "synthesize"]
+        done = [
+            # what evaluate prints stands on the page
+            (job, jobs.report(job), "" if job.kind == "evaluate" else jobs.out(job).strip())
+            for job in jobs.of(path)
+            if job.kind != "synthesize"
+        ]
         return self.studio.page(
             request,
             "result.html",
@@ -89,6 +95,7 @@ class ResultPages:
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
             real=self._real(owner.dataset) if owner else "",
             plots=figures(path, record, owner) if owner else [],
+            statistics=owned and has_statistics(release, record),
             measured=owner is not None and owner.evaluation is not None,
             comparable=comparable,
             classes=classes,
@@ -144,8 +151,9 @@ class ResultPages:
                 progress,
             ]
         if action == "train":
-            suffix = {"onnx": ".onnx", "litert": ".tflite"}.get(form.get("form", "onnx"), ".onnx")
-            return action, [action, str(path), f"--export={path / ('model' + suffix)}", progress]
+            origin = "statistics" if "statistics" in form else "samples"
+            export = f"--export={path / f'model-of-{origin}.onnx'}"
+            return action, [action, str(path), f"--from={origin}", export, progress]
         if action == "evaluate":
             return action, evaluate_words(self.studio.roots, str(path), form)
         if action == "audit":

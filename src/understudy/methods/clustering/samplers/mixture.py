@@ -92,8 +92,8 @@ class MixtureSampler:
     context: Context
 
     reason: ClassVar[str] = (
-        "a Gaussian mixture of each class, as in the paper: no encoder whose numbers lie in blocks "
-        "goes together here with a decoder that searches images by them"
+        "a Gaussian mixture of each class, as in the paper: embeddings always are, and images "
+        "whose decoder does not search for them, as embedded:energies does"
     )
 
     @cached_property
