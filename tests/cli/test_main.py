@@ -17,6 +17,7 @@ from tests.run.samples import class_folders, embeddings, save
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
+from understudy.core.version import __version__
 from understudy.run.config import run_options
 
 ONE = ["--epsilon", "1"]
@@ -421,3 +422,8 @@ def test_a_plan_lists_what_is_declared_and_what_is_inferred(
     assert "inferred from the private records: image size 6 x 6" in ended.out
     assert "note: not covered unless it is declared: --size 6" in ended.out.splitlines()
     assert "held out: 5% of the images" in ended.out
+
+
+def test_the_program_says_its_version(understudy: Commands) -> None:
+    done = understudy.run("--version")
+    assert (done.code, done.out.strip()) == (0, f"understudy {__version__}")

@@ -104,11 +104,13 @@ def test_the_parts_that_are_not_read_are_named(tmp_path: Path, packed: bool) -> 
     if packed:
         source = Path(shutil.make_archive(str(source), "zip", source))
     (problem,) = (one for one in checked(source).problems if one.kind == "parts")
-    assert "reads train alone, and not test, val:" in problem.message
+    assert "nothing reads val: a run reads train" in problem.message
     assert not problem.blocking
     plan = make_config({"source": str(source), "out": tmp_path / "out", "epsilon": 1.0})
     assert problem.message in dry_run(plan).notes
     assert "parts" not in kinds(checked(tmp_path / "data" / "train"))
+    shutil.rmtree(tmp_path / "data" / "val")  # train and test alone are as usual
+    assert "parts" not in kinds(checked(tmp_path / "data"))
 
 
 def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import gc
 import os
 import signal
 import sys
+from typing import Annotated
 
 import typer
 
 from understudy.cli.output_streams import prepare_output
 from understudy.cli.program import Program
 from understudy.core.errors import UnderstudyError, escaped
+from understudy.core.version import __version__
 
 app = typer.Typer(
     cls=Program,
@@ -25,8 +27,18 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"understudy {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _program() -> None:
+def _program(
+    version: Annotated[  # `_show_version` answers
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Its version.")
+    ] = False,
+) -> None:
     """Its commands do the work; `understudy.cli.program` lists them."""
 
 

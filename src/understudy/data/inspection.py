@@ -152,8 +152,8 @@ def stray_words(source: RecordSource) -> str:
 def unread_words(source: RecordSource) -> str:
     """What is said of a dataset of which one part is read."""
     return (
-        f"of the dataset's parts a run reads train alone, and not {', '.join(source.unread)}: "
-        "evaluate --test reads test by the same name. Move into train what a run shall learn from"
+        f"of the dataset's parts nothing reads {', '.join(source.unread)}: a run reads train, and "
+        "evaluate --test reads test. Move into train what a run shall learn from"
     )
 
 

@@ -55,6 +55,11 @@ def folder_of_half(folders: Collection[str], split: str, location: object) -> st
     return matching[0]
 
 
+def further_parts(folders: Collection[str]) -> tuple[str, ...]:
+    """Of the parts of a dataset those that are neither of its halves, such as ``val``."""
+    return tuple(sorted(name for name in folders if SPLITS.get(name.lower()) == "validation"))
+
+
 def names_of_classes(names: Sequence[str]) -> tuple[str, ...]:
     """Class names that an owner declares, in label order.
 

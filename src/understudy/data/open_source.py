@@ -27,7 +27,7 @@ from understudy.data.folder import (
 from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
 from understudy.data.manifest import Manifest, path_column, read_manifest
-from understudy.data.names import SPLITS, folder_of_half, names_of_classes
+from understudy.data.names import SPLITS, folder_of_half, further_parts, names_of_classes
 from understudy.data.npz import GENERATED, open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
 from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
@@ -236,13 +236,13 @@ def _is_run(folder: Path) -> bool:
 
 
 def _half(folder: Path, split: Split) -> tuple[Path, tuple[str, ...]]:
-    """``folder/train`` or ``folder/test`` and the others, where it has halves; else the folder."""
+    """``folder/train`` or ``folder/test`` and parts beside them, or, without halves, the folder."""
     folders = {entry.name for entry in visible(folder) if entry.is_dir()}
     half = folder_of_half(folders, split, folder)
     if half is None:
         return folder, ()
     _require_inside([folder / half], folder)
-    return folder / half, tuple(sorted(folders - {half}))
+    return folder / half, further_parts(folders)
 
 
 def _open_images(folder: Path, options: Options, *, root: Path) -> Source:

@@ -22,7 +22,7 @@ from understudy.data.image_decoding import MAX_BYTES
 from understudy.data.image_files import is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import ImageNames, path_column, read_manifest
-from understudy.data.names import SPLITS, UNLABELLED_NAME, folder_of_half
+from understudy.data.names import SPLITS, UNLABELLED_NAME, folder_of_half, further_parts
 from understudy.data.table_files import LABELS_FILE, TABLE_SUFFIXES, Table
 from understudy.data.units import DICOM_UNITS
 
@@ -145,7 +145,7 @@ class _Archive:
     # each file, by its path below the folders that hold everything
     members: dict[str, zipfile.ZipInfo]
     outside: int = 0  # how many files lie beside those folders
-    unread: tuple[str, ...] = ()  # the parts that were not asked for
+    unread: tuple[str, ...] = ()  # parts that are neither half
     listed: zipfile.ZipInfo | None = None  # the file that a release names its classes in
 
     @classmethod
@@ -166,7 +166,7 @@ class _Archive:
         half = folder_of_half(shown, options.split, path)
         if half is not None:
             members = _below(members, half)
-        unread = () if half is None else tuple(sorted(shown - {half}))
+        unread = () if half is None else further_parts(shown)
         return cls(path, members, outside, unread, listed)
 
     def is_image(self, name: str) -> bool:
