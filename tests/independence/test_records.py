@@ -170,7 +170,7 @@ CASES = {
         CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), count=6
     ),
     "clustering, energies, covariances of classes": of_codec(
-        CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), count=6, mu=100.0
+        CLUSTERING, ClusteringParams(), "embedded:energies", (17, 19, 3), count=6, mu=200.0
     ),
     "clustering, energies of grey images": of_codec(
         CLUSTERING, ClusteringParams(), "embedded:energies", (64, 64, 1), count=6
