@@ -413,15 +413,15 @@ class ClassShapes:
     def along(cls, root: Vector, widths: Vector, rank: int) -> ClassShapes:
         """None yet, of classes of ``widths`` (classes, d) times a covariance with a root (d, d)."""
         values, axes = np.linalg.eigh(root @ root.T)
-        kept = np.arange(len(root))[::-1][:rank]
-        deviations = np.sqrt(np.maximum(values[kept], _LEAST_EIGENVALUE))
-        coordinates = (axes[:, kept] / deviations).T
+        leading = np.arange(len(root))[::-1][:rank]
+        deviations = np.sqrt(np.maximum(values[leading], _LEAST_EIGENVALUE))
+        coordinates = (axes[:, leading] / deviations).T
         parts = np.stack([coordinates @ (wide[:, None] * root) for wide in widths])
         covariances = parts @ parts.swapaxes(1, 2)
         squares = np.trace(covariances, axis1=1, axis2=2) / max(rank, 1)
         targets = covariances / squares[:, None, None]
         turns = np.tile(np.eye(rank), (len(widths), 1, 1))
-        return cls(axes[:, kept] * deviations, coordinates, np.sqrt(squares), targets, turns)
+        return cls(axes[:, leading] * deviations, coordinates, np.sqrt(squares), targets, turns)
 
     def measured(self, sums: Vector, noise_sd: float) -> ClassShapes:
         """Noisy sums of outer products (classes, r, r), as far as they are clear of the model."""
