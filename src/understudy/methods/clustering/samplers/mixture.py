@@ -92,8 +92,8 @@ class MixtureSampler:
     context: Context
 
     reason: ClassVar[str] = (
-        "a Gaussian mixture of each class, as in the paper: embeddings always are, and images "
-        "whose decoder does not search for them, as embedded:energies does"
+        "a Gaussian mixture of each class, as in the paper: what all models have but a decoder "
+        "that searches for images, such as embedded:energies"
     )
 
     @cached_property
