@@ -129,7 +129,7 @@ def test_one_function_chooses_the_sampler_by_public_facts_and_a_run_says_why(tmp
     _, _, made = released(embeddings(tmp_path / "small.npz"), tmp_path, covariance="diagonal")
     assert made.facts["sampler"] == sampler_of(ClusteringParams(), few).reason
     assert (
-        "embeddings always are, and images whose decoder does not search" in made.facts["sampler"]
+        "as in the paper: what all models have but a decoder" in made.facts["sampler"]
     )
 
 

@@ -392,8 +392,8 @@ class SpikedCovariance:
 def axes_of_classes(size: float) -> int:
     """Along how many axes the covariances of classes are clear of the noise; 0: of too few to tell.
 
-    ``size``: records of a class times mu. Noise in eigenvalues grows with r^(3/2) / size. Samples of
-    X-rays with 15 taught a small network less than those without, though the noise was small.
+    ``size``: records of a class times mu. Noise in eigenvalues grows with r^(3/2) / size. X-rays
+    with 15 taught a small network less than without, though the noise was small.
     """
     rank = int((_CLEAR_AXES * size) ** (2 / 3))
     return min(rank, _MOST_AXES) if rank >= _FEWEST_AXES else 0
