@@ -369,8 +369,8 @@ class SpikedCovariance:
         blocks = np.split(np.diag(matrix), np.flatnonzero(np.diff(block_of)) + 1)
         diagonal = np.concatenate([smooth_variances(block, noise_sd) for block in blocks])
         values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
-        edge = np.sqrt(2 * len(matrix)) * noise_sd
-        return cls(diagonal, (axes * spiked_values(values, edge)) @ axes.T, noise_sd)
+        spikes = spiked_values(values, edge_of_noise(len(matrix), noise_sd))
+        return cls(diagonal, (axes * spikes) @ axes.T, noise_sd)
 
     def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
         """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
@@ -384,7 +384,7 @@ class SpikedCovariance:
         scale = np.sqrt(diagonal)
         matrix = np.diag(part**2 * diagonal) + self.spikes
         values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
-        edge = np.sqrt(2 * len(matrix)) * self.noise_sd if noises else 0.0
+        edge = edge_of_noise(len(matrix), self.noise_sd) if noises else 0.0
         least = max(_LEAST_EIGENVALUE, min(edge, _FINE) / 2)
         return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, least)))
 
@@ -449,6 +449,11 @@ def _power(matrix: Vector, power: float) -> Vector:
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, _LEAST_OF_CLASS * max(float(values.mean()), 1e-12))
     return np.asarray((vectors * values**power) @ vectors.T)
+
+
+def edge_of_noise(dim: int, noise_sd: float) -> float:
+    """Where the eigenvalues of the noise in a matrix (d, d) end (Wigner 1955)."""
+    return float(np.sqrt(2 * dim)) * noise_sd
 
 
 def spiked_values(values: Vector, edge: float) -> Vector:
