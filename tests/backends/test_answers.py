@@ -88,6 +88,6 @@ ASKED = (
 def test_an_answer_that_gives_the_text_back_is_refused_but_a_shorter_one_is_not() -> None:
     given = "a brown dog sleeps on a red sofa near the tall lamp"
     with pytest.raises(MalformedAnswer, match="unchanged"):
-        read_answer(f'"{given.capitalize()}."', (1, 60), asked=ASKED, given=given)
+        read_answer(f'"{given.capitalize()}."', (1, 60), prompt=ASKED, original=given)
     shorter = "a brown dog sleeps on a red sofa"
-    assert read_answer(shorter, (1, 60), asked=ASKED, given=given) == shorter
+    assert read_answer(shorter, (1, 60), prompt=ASKED, original=given) == shorter

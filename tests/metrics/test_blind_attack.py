@@ -35,7 +35,7 @@ def test_what_is_known_besides_is_used():
     classes = np.repeat([0, 1], [300, 300])[:, None]
     plain = Blind.of(records(0, 300), records(1, 300))
     assert plain.roc.auc.low < 0.52
-    assert Blind.of(records(0, 300), records(1, 300), known=classes).roc.auc.value == 1
+    assert Blind.of(records(0, 300), records(1, 300), side_information=classes).roc.auc.value == 1
 
 
 def judge(release, attack, *, shift, seed=0):

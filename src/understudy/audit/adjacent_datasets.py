@@ -53,13 +53,13 @@ class InMemorySource:
         A seeded choice, so that runs can be compared; it is public and the records are not.
         """
         count = len(source)
-        chosen = np.arange(count)
+        rows = np.arange(count)
         if limit is not None and limit < count:
-            chosen = np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
+            rows = np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
         parts, start = [], 0
         for batch in source.batches(1024):
             stop = start + len(batch.labels)
-            positions = chosen[(chosen >= start) & (chosen < stop)] - start
+            positions = rows[(rows >= start) & (rows < stop)] - start
             units = None if batch.units is None else batch.units[positions]
             parts.append((batch.values[positions], batch.labels[positions], units))
             start = stop

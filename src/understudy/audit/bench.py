@@ -60,7 +60,7 @@ class NullLedger(Ledger):
 
     def attempts(self, run: str, stage: str) -> int:
         """How often a stage was charged."""
-        return sum((run, stage) == drawn[:2] for drawn in self._drawn)
+        return sum((run, stage) == entry[:2] for entry in self._drawn)
 
     def released(self, run: str, stage: str, attempt: int, step: int = 0) -> str | None:
         """No release is known."""

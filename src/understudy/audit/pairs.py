@@ -98,15 +98,15 @@ class _Tally:
 
 def audit_by_pairs(
     bench: Bench,
-    known: InMemorySource,
+    background: InMemorySource,
     runs: int,
     *,
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda _: None,
 ) -> MethodFindings:
     """Run a method with and without one record, over and over, and guess which it was."""
-    target = outliers(known, 1, bench.seed)
-    replacements = outliers(known, 1, bench.seed + 1) if _replaces(bench) else None
+    target = outliers(background, 1, bench.seed)
+    replacements = outliers(background, 1, bench.seed + 1) if _replaces(bench) else None
     white: tuple[list[float], list[float]] = ([], [])
     black: tuple[list[Vector], list[Vector]] = ([], [])
     diverged, tally = [0, 0], _Tally()
@@ -114,8 +114,8 @@ def audit_by_pairs(
         for number in range(runs):
             inside = number % 2 == 0
             candidates = CandidateRecords(target, replacements, np.array([inside]))
-            observed = bench.observe(candidates.with_known(known), folder / str(number))
-            findings = _findings_of_replay(bench, observed, known, candidates)
+            observed = bench.observe(candidates.with_background(background), folder / str(number))
+            findings = _findings_of_replay(bench, observed, background, candidates)
             diverged[not inside] += findings is None
             white[not inside].append(
                 _DIVERGED_SCORE if findings is None else float(findings.scores[0])
@@ -147,7 +147,7 @@ def _bound(bench: Bench, inside: Vector, outside: Vector, confidence: float) -> 
 
 def audit_by_canaries(
     bench: Bench,
-    known: InMemorySource,
+    background: InMemorySource,
     canaries: int,
     *,
     confidence: float = 0.95,
@@ -166,10 +166,10 @@ def audit_by_canaries(
     with temporary_folder() as folder:
         for start in starts:
             part = slice(start, start + CANARIES_PER_RUN)
-            candidates = _crafted(bench, known, inside[part], start)
-            dataset = candidates.with_known(known)
+            candidates = _crafted(bench, background, inside[part], start)
+            dataset = candidates.with_background(background)
             observed = bench.observe(dataset, folder / str(start), sample=False)
-            findings = _findings_of_replay(bench, observed, known, candidates)
+            findings = _findings_of_replay(bench, observed, background, candidates)
             if findings is None:
                 diverged += 1
                 # Does it diverge from itself too, where the attacker knows all records?

@@ -112,12 +112,12 @@ class CandidateRecords:
             else present.joined_with(self.replacements.subset(~self.inside))
         )
 
-    def with_known(self, known: InMemorySource) -> InMemorySource:
+    def with_background(self, background: InMemorySource) -> InMemorySource:
         """The dataset of the run: the candidates that were in, then the known records.
 
         In front, so that one more or less moves each known record to another position of a batch.
         """
-        return self.present_records().joined_with(known)
+        return self.present_records().joined_with(background)
 
     def flipped(self, number: int) -> CandidateRecords:
         """The same where one of them was in instead of out, or out instead of in."""
@@ -151,21 +151,24 @@ class AdjacentVaults:
     @classmethod
     def of(
         cls,
-        known: InMemorySource,
+        background: InMemorySource,
         candidates: CandidateRecords,
         make: Callable[[InMemorySource], PrivateVault],
     ) -> AdjacentVaults:
         """Vaults of a run's records, where some candidates, by chance, are flipped."""
         count = len(candidates.inside)
-        chosen = np.random.default_rng().permutation(count)[:_FLIPPED_CANDIDATES].tolist()
+        numbers = np.random.default_rng().permutation(count)[:_FLIPPED_CANDIDATES].tolist()
         return cls(
-            make(candidates.with_known(known)),
+            make(candidates.with_background(background)),
             make(candidates.records),
             None if candidates.replacements is None else make(candidates.replacements),
-            {number: make(candidates.flipped(number).with_known(known)) for number in chosen},
+            {
+                number: make(candidates.flipped(number).with_background(background))
+                for number in numbers
+            },
             None
-            if len(chosen) == count
-            else make(candidates.without_candidates().with_known(known)),
+            if len(numbers) == count
+            else make(candidates.without_candidates().with_background(background)),
         )
 
     def through(self, change: Callable[[PrivateVault], PrivateVault]) -> AdjacentVaults:
@@ -333,12 +336,12 @@ class ReplayVault:
 
 
 def replay(
-    bench: Bench, observed: ObservedRun, known: InMemorySource, candidates: CandidateRecords
+    bench: Bench, observed: ObservedRun, background: InMemorySource, candidates: CandidateRecords
 ) -> ReplayFindings:
     """What the strongest attacker learns from a run."""
     with temporary_folder() as folder:
         vaults = AdjacentVaults.of(
-            known, candidates, lambda records: bench.vault(records, folder)[0]
+            background, candidates, lambda records: bench.vault(records, folder)[0]
         )
         vault = ReplayVault(bench, observed, vaults, candidates.inside)
         bench.run(vault)

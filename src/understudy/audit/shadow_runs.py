@@ -68,13 +68,13 @@ def audit_by_lira(
     embeddings, indices = _embeddings(bench, records.values), np.arange(len(records))
     fit = trainer("two-layer", len(records.classes), epochs=_EPOCHS)
 
-    def direct(chosen: NDArray[Any], labels: Labels, seed: int) -> Trained:
-        model = fit(embeddings[chosen], labels, seed)
+    def direct(members: NDArray[Any], labels: Labels, seed: int) -> Trained:
+        model = fit(embeddings[members], labels, seed)
         return lambda queried: model(embeddings[queried])
 
-    def by_release(chosen: NDArray[Any], labels: Labels, seed: int) -> Trained:
+    def by_release(members: NDArray[Any], labels: Labels, seed: int) -> Trained:
         del labels
-        model = fit(*_released(bench, records.subset(chosen)), seed)
+        model = fit(*_released(bench, records.subset(members)), seed)
         return lambda queried: model(embeddings[queried])
 
     shadows, direct_shadows = (

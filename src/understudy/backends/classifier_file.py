@@ -55,8 +55,8 @@ class ClassifierFile:
             if len(onnx.sizes) == 1:
                 self.kind = "embeddings"
             sizes = onnx.sizes if self.kind == "embeddings" else (*onnx.sizes[1:], onnx.sizes[0])
-            known = tuple(size for size in sizes if size is not None)
-            self.shape = known if len(known) == len(sizes) else None
+            shape = tuple(size for size in sizes if size is not None)
+            self.shape = shape if len(shape) == len(sizes) else None
             facts = onnx.metadata
         self.encoder = facts.get("encoder")
         self.classes = _names(self.path, facts.get("classes", "[]"))

@@ -45,14 +45,14 @@ def require_inference(model: object, name: str) -> None:
 def _networks(model: object, kind: type) -> list[Any]:
     """The networks among the attributes of an object and of what they hold."""
     networks: list[Any] = []
-    known: set[int] = set()
+    identities: set[int] = set()
     level: list[object] = [model]
     for _ in range(_DEEP):
         below: list[object] = []
         for thing in level:
-            if id(thing) in known:
+            if id(thing) in identities:
                 continue
-            known.add(id(thing))
+            identities.add(id(thing))
             if isinstance(thing, kind):
                 networks.append(thing)
             else:

@@ -115,19 +115,19 @@ class OnnxEncoder:
         black = np.full((min(2, self._model.batch), *probe), self._low, dtype=np.float32)
         return self._model.run(black).shape[1:]
 
-    def _input_size(self, wanted: str | None) -> tuple[int, int]:
+    def _input_size(self, option: str | None) -> tuple[int, int]:
         """(height, width) that images are resized to."""
         height, width = self._model.sizes[1:]
-        if wanted is None:
+        if option is None:
             return height or self.shape[0], width or self.shape[1]
-        sizes = sizes_of(wanted, "size")
-        chosen = (sizes[0], sizes[-1])
-        if (height or chosen[0], width or chosen[1]) != chosen:
+        sizes = sizes_of(option, "size")
+        size = (sizes[0], sizes[-1])
+        if (height or size[0], width or size[1]) != size:
             raise BackendError(
                 f"{self._model.path}: it takes images of {height or '?'} x {width or '?'} pixels "
-                f"only, found size={wanted}; leave the option out"
+                f"only, found size={option}; leave the option out"
             )
-        return chosen
+        return size
 
     def encode(self, images: Images) -> Embeddings:
         """(n, height, width, channels) uint8 to (n, d) float32."""

@@ -46,8 +46,8 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
         result = _adapter(hint).validate_python(_plain(value, kinds))
     except ValidationError as error:
         raise WrongValue(f"{name} {_wanted(kinds)}, found {value!r}") from error
-    if wanted := option_of(hint).wanted(result):
-        raise WrongValue(f"{name} {wanted}, found {value!r}")
+    if rule := option_of(hint).wanted(result):
+        raise WrongValue(f"{name} {rule}, found {value!r}")
     return result
 
 

@@ -64,16 +64,16 @@ def audit_command(
     """Try to refute a method's epsilon on data of your own. Releases nothing; owner only."""
     if source is None and not mechanisms:
         raise ConfigError("say what to audit: a SOURCE that you may use for it, or --mechanisms")
-    asked = {"epsilon": epsilon, "delta": delta, "confidence": confidence}
+    claim = {"epsilon": epsilon, "delta": delta, "confidence": confidence}
     evaluations = []
     with reporting(progress) as events:
         from understudy.audit import audit as audits
 
         if mechanisms:
             draws = audits.DRAWS if runs is None or source is not None else runs
-            evaluations.append(audits.audit_mechanisms(draws=draws, **asked, progress=events))
+            evaluations.append(audits.audit_mechanisms(draws=draws, **claim, progress=events))
         if source is not None:
-            given |= {**asked, "settings": parse_settings(set_ or [])}
+            given |= {**claim, "settings": parse_settings(set_ or [])}
             given |= {"how": how, "runs": runs, "rows": rows}
             evaluations.append(audits.audit(source, **given, progress=events))
     for evaluation in evaluations:

@@ -27,8 +27,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(flag: bool) -> None:
+    if flag:
         typer.echo(f"understudy {__version__}")
         raise typer.Exit
 

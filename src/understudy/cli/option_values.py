@@ -85,7 +85,7 @@ _HELP_ALL = inspect.Parameter(
 
 
 def options_of_a_run(
-    *names: str, known: Mapping[str, Any] | None = None, common: Collection[str] | None = None
+    *names: str, annotations: Mapping[str, Any] | None = None, common: Collection[str] | None = None
 ) -> Callable[[Command], Command]:
     """Give a command some options of a run, which it receives as ``**given``.
 
@@ -94,12 +94,12 @@ def options_of_a_run(
 
     Args:
         names: The options that the command takes.
-        known: The annotation of each; None: those of a run.
+        annotations: The annotation of each; None: those of a run.
         common: Those that ``--help`` lists; the others are advanced (``--help-all``). None: all.
     """
-    known = run_options() if known is None else known
+    annotations = run_options() if annotations is None else annotations
     parameters = [
-        _parameter(name, known[name], advanced=common is not None and name not in common)
+        _parameter(name, annotations[name], advanced=common is not None and name not in common)
         for name in names
     ]
 

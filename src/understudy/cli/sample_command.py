@@ -50,11 +50,11 @@ def sample_command(
         else:
             from understudy.run.sample import sample
 
-            drawn = sample(prompt or "", **common)
+            result = sample(prompt or "", **common)
     if classes is not None:
         _console.print(f"{base.count:,} images, no private data was used")
         _console.print(f"to share:  {base.release}")
         _console.print(f"images:    {base.contact_sheet}")
     else:
-        _console.print(f"images: {len(drawn.image_paths)} in {drawn.sheet.parent}")
-        _console.print(f"sheet:  {drawn.sheet}")
+        _console.print(f"images: {len(result.image_paths)} in {result.sheet.parent}")
+        _console.print(f"sheet:  {result.sheet}")

@@ -60,22 +60,22 @@ def synthesize_command(
     if source is not None:
         given["source"] = source
     settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
-    chosen = make_config({**options, **given, "settings": settings})
-    if as_json and not chosen.output.dry_run:
+    run_config = make_config({**options, **given, "settings": settings})
+    if as_json and not run_config.output.dry_run:
         raise ConfigError("--json prints a plan: it goes with --dry-run")
     printer = RunPrinter(yes=yes, verbose=verbose)
     with reporting(progress) as events:  # importing takes a while, and something is to be written
-        if chosen.output.dry_run:
+        if run_config.output.dry_run:
             from understudy.planning.dry import dry_run as plan_only
 
-            dry = plan_only(chosen)
+            dry = plan_only(run_config)
         else:
             from understudy.run.synthesize import run
 
-            result = run(chosen, printer.confirm, progress=events)
+            result = run(run_config, printer.confirm, progress=events)
     if as_json:
         print_json(dry.as_dict())
-    elif chosen.output.dry_run:
+    elif run_config.output.dry_run:
         plan_alone(dry)
     else:
         printer.result(result)
@@ -88,7 +88,7 @@ _Candidates = Annotated[
 
 @options_of_a_run(
     *(name for name in select_options() if name not in ("candidates", "settings")),
-    known=select_options(),
+    annotations=select_options(),
     common=("keep", "private", "reference", "epsilon", "no_guarantee", "encoder", "out", "size"),
 )
 def select_command(

@@ -96,8 +96,8 @@ def check_options(values: Any) -> None:
     """
     for name, hint in declared_options(type(values)).items():
         value = getattr(values, name)
-        if wanted := option_of(hint).wanted(value):
-            raise WrongValue(f"{name} {wanted}, found {value!r}")
+        if rule := option_of(hint).wanted(value):
+            raise WrongValue(f"{name} {rule}, found {value!r}")
 
 
 def kinds_of(hint: Any) -> tuple[Any, ...]:
@@ -109,14 +109,14 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def read_share(name: str, asked: float | str) -> float:
+def read_share(name: str, value: float | str) -> float:
     """A share below 1, asked for as ``"5%"`` or 0.05, or a number of 1 or more."""
-    text = str(asked).strip()
+    text = str(value).strip()
     percent = text.endswith("%")
     try:
         number = float(text.removesuffix("%"))
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number <= 0 or (percent and number >= 100):
-        raise WrongValue(f"{name} is a share, such as 5% or 0.05, found {asked!r}")
+        raise WrongValue(f"{name} is a share, such as 5% or 0.05, found {value!r}")
     return number / 100 if percent else number

@@ -47,8 +47,8 @@ class AdaptedSource:
         position = {name: index for index, name in enumerate(self.classes)}
         self._index = np.array([position.get(name, 0) for name in source.classes], dtype=np.int64)
         if isinstance(source, PhrasedSource):
-            known = dict(zip(source.classes, source.phrases, strict=True))
-            self.phrases = tuple(known.get(name, name) for name in self.classes)
+            phrase_of = dict(zip(source.classes, source.phrases, strict=True))
+            self.phrases = tuple(phrase_of.get(name, name) for name in self.classes)
 
     def _declared(self, options: Options) -> tuple[str, ...]:
         if not options.labelled:

@@ -32,13 +32,13 @@ def images_at(source: Source, rows: NDArray[np.int64]) -> Images:
 
     ``rows`` (k,) may come in any order and several times.
     """
-    wanted, position = np.unique(rows, return_inverse=True)
-    images: Images = np.empty((len(wanted), *source.shape), dtype=np.uint8)
+    indices, position = np.unique(rows, return_inverse=True)
+    images: Images = np.empty((len(indices), *source.shape), dtype=np.uint8)
     start = 0
     for batch in source.batches(batch_size(source)):
-        here = (wanted >= start) & (wanted < start + len(batch.labels))
-        images[here] = batch.values[wanted[here] - start]
+        here = (indices >= start) & (indices < start + len(batch.labels))
+        images[here] = batch.values[indices[here] - start]
         start += len(batch.labels)
-        if start > wanted[-1]:
+        if start > indices[-1]:
             break
     return images[position]

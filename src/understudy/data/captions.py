@@ -190,11 +190,11 @@ def _of_shards(shards: list[Path], rows: Labels) -> Iterator[Record]:
             with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
-                    wanted = set(rows[(rows >= start) & (rows < end)].tolist())
+                    positions = set(rows[(rows >= start) & (rows < end)].tolist())
                     batches = file.iter_batches(_ROWS, [group], ["image"], use_threads=False)
                     images = (image for batch in batches for image in batch["image"].to_pylist())
-                    for row, image in enumerate(images if wanted else (), start):
-                        if row in wanted:
+                    for row, image in enumerate(images if positions else (), start):
+                        if row in positions:
                             yield Record(f"{path}, row {row}", image["bytes"])
                     start = end
         except (OSError, KeyError, pa.ArrowException) as error:

@@ -112,18 +112,18 @@ class PartSource:
     kind: Literal["images", "embeddings"]
     shape: Shape
 
-    def __init__(self, source: Source, chosen: NDArray[np.bool_]) -> None:
+    def __init__(self, source: Source, mask: NDArray[np.bool_]) -> None:
         self.name, self.kind, self.shape = source.name, source.kind, source.shape
         self.classes, self.has_units = source.classes, source.has_units
         self.skipped = source.skipped
         self.label_column = label_column_of(source)
         self.window_premise = window_premise(source)
-        self._source, self._chosen = source, chosen
+        self._source, self._mask = source, mask
         if isinstance(source, PhrasedSource):
             self.phrases = source.phrases
 
     def __len__(self) -> int:
-        return int(self._chosen.sum())
+        return int(self._mask.sum())
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Every record of this part in order, ``size`` at a time."""
@@ -131,25 +131,25 @@ class PartSource:
 
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed digest of each record of this part."""
-        digests = zip(self._source.digests(key), self._chosen, strict=True)
-        return (digest for digest, chosen in digests if chosen)
+        digests = zip(self._source.digests(key), self._mask, strict=True)
+        return (digest for digest, inside in digests if inside)
 
     def read(self, positions: NDArray[np.int64]) -> Batch:
         """The records at increasing positions of this part."""
-        return _indexed(self._source).read(np.flatnonzero(self._chosen)[positions])
+        return _indexed(self._source).read(np.flatnonzero(self._mask)[positions])
 
     def units(self) -> Iterator[str]:
         """The unit of each record of this part."""
-        return compress(_indexed(self._source).units(), self._chosen)
+        return compress(_indexed(self._source).units(), self._mask)
 
     def originals(self) -> Iterator[Values]:
         """Each record of this part as it is stored."""
-        return compress(originals_of(self._source), self._chosen)
+        return compress(originals_of(self._source), self._mask)
 
     def _parts(self, size: int) -> Iterator[Batch]:
         first = 0
         for batch in self._source.batches(size):
-            chosen = self._chosen[first : first + len(batch.labels)]
-            first += len(chosen)
-            units = None if batch.units is None else batch.units[chosen]
-            yield Batch(batch.values[chosen], batch.labels[chosen], units)
+            inside = self._mask[first : first + len(batch.labels)]
+            first += len(inside)
+            units = None if batch.units is None else batch.units[inside]
+            yield Batch(batch.values[inside], batch.labels[inside], units)

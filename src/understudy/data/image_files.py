@@ -50,8 +50,7 @@ def is_image_name(name: str) -> bool:
     """Whether a file is an image by its name. What it holds is another matter."""
     lowered = name.lower()
     suffix = os.path.splitext(lowered)[1]
-    known = suffix in SUFFIXES or suffix in dicom.DICOM_SUFFIXES
-    return known or lowered.endswith(nifti.NIFTI_SUFFIXES)
+    return suffix in SUFFIXES | dicom.DICOM_SUFFIXES or lowered.endswith(nifti.NIFTI_SUFFIXES)
 
 
 def begins_as_dicom(path: Path) -> bool:
@@ -63,13 +62,13 @@ def begins_as_dicom(path: Path) -> bool:
 
 
 def in_order(
-    function: Callable[[T], R], items: Iterable[T], wanted: Callable[[T], bool]
+    function: Callable[[T], R], items: Iterable[T], condition: Callable[[T], bool]
 ) -> Iterator[tuple[T, Callable[[], R]]]:
     """Each item with a call for what ``function`` makes of it, which a thread for each core does.
 
     The items come in their order, and a few at most are worked on before they are asked for. The
     call returns what ``function`` returned, or raises what it raised; that of an item which is not
-    ``wanted`` is left to the caller.
+    ``condition`` is left to the caller.
     """
     threads = os.cpu_count() or 1
     waiting: deque[tuple[T, Future[R] | None]] = deque()
@@ -81,7 +80,7 @@ def in_order(
     # Decoders silence warnings each for itself; threads that do so at once would leave them silent.
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
         for item in items:
-            waiting.append((item, pool.submit(function, item) if wanted(item) else None))
+            waiting.append((item, pool.submit(function, item) if condition(item) else None))
             if len(waiting) > _AHEAD * threads:
                 yield first()
         while waiting:

@@ -37,7 +37,7 @@ class Column(NamedTuple):
 
 def label_column(
     columns: Sequence[Column],
-    asked: str | None,
+    name: str | None,
     location: object,
     *,
     taken: Iterable[str | None] = (),
@@ -53,10 +53,10 @@ def label_column(
     Raises:
         SourceError: No such column, one of real numbers, or several; lists them.
     """
-    if asked == NO_LABELS:
+    if name == NO_LABELS:
         return None
-    if asked is not None:
-        return _checked(columns, asked, location)
+    if name is not None:
+        return _checked(columns, name, location)
     named = [column.name for column in columns if column.name in usual]
     if len(named) == 1:
         return _checked(columns, named[0], location)

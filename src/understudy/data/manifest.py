@@ -41,22 +41,22 @@ class ImageNames:
         return bool(self._paths_of(name))
 
     def _paths_of(self, name: str) -> list[str]:
-        wanted = PurePosixPath(name)
-        folders = wanted.parent.parts
+        query = PurePosixPath(name)
+        folders = query.parent.parts
         return [
             path
-            for path in self._by_name.get(wanted.name, ())
+            for path in self._by_name.get(query.name, ())
             if not folders or PurePosixPath(path).parent.parts[-len(folders) :] == folders
         ]
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
         """The paths of each name, with and without its ending."""
-        known: dict[str, list[str]] = {}
+        paths: dict[str, list[str]] = {}
         for path in self._paths():
             for name in {PurePosixPath(path).name, PurePosixPath(path).stem}:
-                known.setdefault(name, []).append(path)
-        return known
+                paths.setdefault(name, []).append(path)
+        return paths
 
 
 class ManifestLine(NamedTuple):
@@ -88,8 +88,8 @@ class Manifest:
 
     def rows(self) -> Iterator[ManifestLine]:
         """Every row in order."""
-        wanted = [name for name in (self.files, self.label, self.unit) if name is not None]
-        for row in self.table.rows(list(dict.fromkeys(wanted))):
+        columns = [name for name in (self.files, self.label, self.unit) if name is not None]
+        for row in self.table.rows(list(dict.fromkeys(columns))):
             label = (row.get(self.label) or None) if self.label is not None else None
             unit = (row.get(self.unit) or None) if self.unit is not None else None
             unlabelled = self.label is not None and label is None

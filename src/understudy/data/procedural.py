@@ -114,12 +114,12 @@ class ProceduralSource:
         height, width, channels = self.shape
         rng = np.random.default_rng([self._drawing.seed, row])
         shrink = max(1.0, max(height, width) / _LARGEST_SIDE)
-        drawn = (max(1, round(height / shrink)), max(1, round(width / shrink)))
+        size = (max(1, round(height / shrink)), max(1, round(width / shrink)))
         kind = self._drawing.kind
         family = self.classes[row % len(self.classes)] if kind == ALL_FAMILIES else kind
-        image = FAMILIES[family](Plane.of(*drawn, channels, rng))
+        image = FAMILIES[family](Plane.of(*size, channels, rng))
         pixels = np.rint(image * 255).astype(np.uint8)
-        if drawn == (height, width):
+        if size == (height, width):
             return pixels
         drawing = Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
         enlarged = np.asarray(drawing.resize((width, height), Image.Resampling.BILINEAR))
@@ -132,12 +132,12 @@ def open_procedural(options: Options) -> ProceduralSource:
     kinds = (*FAMILIES, ALL_FAMILIES)
     if kind not in kinds:
         raise ConfigError(f"there is no {PROCEDURAL_PREFIX}{kind}; there is {', '.join(kinds)}")
-    known = {"count", "seed", "channels"}
+    names = {"count", "seed", "channels"}
     settings = {"count": _COUNTS.get(kind, _DEFAULT_COUNT)}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in known or not value.isdecimal():
+        if name not in names or not value.isdecimal():
             raise ConfigError(
-                f"{options.name}: options are whole numbers for {', '.join(sorted(known))}, "
+                f"{options.name}: options are whole numbers for {', '.join(sorted(names))}, "
                 f"found {name}={value}"
             )
         settings[name] = int(value)

@@ -113,8 +113,8 @@ def note_token(home: DeviceHome, attempt: DisclosureAttempt, token: str) -> None
 
 def note_job(home: DeviceHome, attempt: DisclosureAttempt, state: JobState, token: str) -> None:
     """Store what the server answered."""
-    known = state.model_dump(mode="json", exclude={"missing"})
-    home.write(_job_name(attempt), {**known, "missing": len(state.missing), "token": token})
+    facts = state.model_dump(mode="json", exclude={"missing"})
+    home.write(_job_name(attempt), {**facts, "missing": len(state.missing), "token": token})
 
 
 def note_deleted(home: DeviceHome, attempt: DisclosureAttempt) -> None:

@@ -153,8 +153,8 @@ def public_homes(
             rows = of_home[start : start + preferences.request.references]
             own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
             sent = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
-            for part, drawn in sent.drawn.items():
-                messages[part][rows] = drawn
+            for part, part_images in sent.drawn.items():
+                messages[part][rows] = part_images
     statuses = np.concatenate([batch.labels for batch in batches])
     return PublicHomes(images, segments, messages, statuses, data.classes, tuple(homes.tolist()))
 

@@ -62,9 +62,9 @@ def train_here(
     folds = min(FOLDS, int(counts.min()))
     for number, left_out in enumerate(stratified_folds(labels, folds, seed), start=1):
         report(f"training {number} of {folds + 1}, measured on {int(left_out.sum())} others")
-        images, known = photos.images[~left_out], labels[~left_out]
+        images, targets = photos.images[~left_out], labels[~left_out]
         network = train_on_images(
-            images, known, classes=len(classes), seed=seed, epochs=epochs, flip=True
+            images, targets, classes=len(classes), seed=seed, epochs=epochs, flip=True
         )
         right += int((network.predict(photos.images[left_out]) == labels[left_out]).sum())
     report(f"training {folds + 1} of {folds + 1}, on all {len(labels)}")

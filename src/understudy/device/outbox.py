@@ -261,15 +261,15 @@ class Outbox:
         answer = self._asked(attempt, "GET", f"/v1/jobs/{job}/model")
         result, model = signed_results.decode_model(answer, attempt.server)
         request = stored_parcel(self._home, attempt.parcel).request
-        asked = (
+        of_request = (
             *(job, attempt.parcel, request.training_object),
             *(request.label_classes, request.side),
         )
-        given = (
+        of_answer = (
             *(result.job, result.submission, result.kind),
             *(result.label_classes, result.side),
         )
-        if given != asked:
+        if of_answer != of_request:
             raise WireError("the server signed a model of another job: do not use it")
         return result, model
 

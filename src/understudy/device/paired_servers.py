@@ -53,10 +53,10 @@ def add_server(home: DeviceHome, server: PairedServer) -> None:
     """
     with home.locked():
         servers = {one.public_key: one for one in paired_servers(home)}
-        known = servers.get(server.public_key, server)
-        if (known.certificate or known.url) != (server.certificate or server.url):
+        former = servers.get(server.public_key, server)
+        if (former.certificate or former.url) != (server.certificate or server.url):
             raise RunError(
-                f"this pairing code names the key of {known.described()}, and another certificate "
+                f"this pairing code names the key of {former.described()}, and another certificate "
                 f"and address: whoever serves at {server.name} may pretend to be that server. "
                 "Nothing was changed. If it was set up anew, remove its entry from "
                 f"{home.path(_SERVERS)} and pair again"
@@ -95,13 +95,13 @@ def server_named(home: DeviceHome, name: str | None) -> PairedServer:
     matches = [one for one in servers if name is None or _is_named(one, name)]
     if len(matches) == 1:
         return matches[0]
-    known = "; ".join(one.described() for one in servers)
+    names = "; ".join(one.described() for one in servers)
     if name is None:
-        raise RunError(f"there are several servers: name one by --server. Paired: {known}")
+        raise RunError(f"there are several servers: name one by --server. Paired: {names}")
     problem = "several servers are" if matches else "no server is"
     raise RunError(
         f"{problem} called {name!r}: write its address, or {_LEAST_DIGITS} digits of its key or "
-        f"more. Paired: {known}"
+        f"more. Paired: {names}"
     )
 
 

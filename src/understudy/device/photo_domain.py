@@ -157,10 +157,10 @@ def shipped_segmenter(home: DeviceHome, nouns: Sequence[str], *, disclosed: bool
         raise ConfigError(problem)
     strange = [n for n in nouns if not any(_has_classes(one, [n]) for one in models.values())]
     what = " and ".join(map(repr, strange or nouns))
-    known = "; ".join(f"{name} has {', '.join(one.classes)}" for name, one in models.items())
+    vocabulary = "; ".join(f"{name} has {', '.join(one.classes)}" for name, one in models.items())
     raise ConfigError(
         f"of the segmenters that ship, {'none' if strange else 'no one'} has a class for "
-        f"{what}: {known}. Call objects by these, or name another segmenter: --segmenter"
+        f"{what}: {vocabulary}. Call objects by these, or name another segmenter: --segmenter"
     )
 
 

@@ -179,7 +179,7 @@ def attack_trained_model(
         losses.append(by_loss(model, few.values, labels))
         values.append(_small(few.values))
         class_columns.append(np.eye(len(classes))[labels])
-    blind = Blind.of(*values, known=np.concatenate(class_columns))
+    blind = Blind.of(*values, side_information=np.concatenate(class_columns))
     name = LOSS_AUC.subject
     comparison = _BlindComparison(blind, measured, f"{BLIND_AUC.subject} for the loss")
     curve, gain = comparison.judge(np.concatenate(losses))

@@ -123,8 +123,8 @@ def _declared(
 
 def _smallest(ratios: Vector, rows: int) -> Labels:
     """Where the smallest ratios are, among so many of them."""
-    chosen = np.arange(len(ratios))[some(len(ratios), rows)]
-    return np.asarray(chosen[np.argsort(ratios[chosen], kind="stable")[:PAIRS]])
+    sample = np.arange(len(ratios))[some(len(ratios), rows)]
+    return np.asarray(sample[np.argsort(ratios[sample], kind="stable")[:PAIRS]])
 
 
 def _images(side: EmbeddedDataset, at: Labels) -> Images:

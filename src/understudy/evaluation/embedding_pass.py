@@ -107,9 +107,9 @@ def load_features(name: str | None, shape: Shape) -> FeatureExtractor:
         encoder = load_encoder(name, shape=shape)
         return FeatureExtractor(encoder.name, encoder)
     small = (min(shape[0], _FEATURE_SIDE), min(shape[1], _FEATURE_SIDE), shape[2])
-    chosen = SCATTERING if installed("torch") and min(small[:2]) >= 4 else DCT
-    encoder = load_encoder(chosen, shape=small)
-    short = chosen.partition("?")[0]
+    default = SCATTERING if installed("torch") and min(small[:2]) >= 4 else DCT
+    encoder = load_encoder(default, shape=small)
+    short = default.partition("?")[0]
     return FeatureExtractor(encoder.name, encoder, None if small == shape else small, short)
 
 
@@ -191,9 +191,9 @@ def embed_dataset(
         bar: Told of rows.
     """
     count = len(source)
-    chosen = np.zeros(count, dtype=np.bool_)
-    chosen[some(count, rows)] = True
-    chosen_columns, all_columns = _Columns(int(chosen.sum())), _Columns(count)
+    sample = np.zeros(count, dtype=np.bool_)
+    sample[some(count, rows)] = True
+    sample_columns, all_columns = _Columns(int(sample.sum())), _Columns(count)
     sums: dict[int, MomentSums] = {}
     looks: list[Looks] = []
     done = 0
@@ -203,9 +203,9 @@ def embed_dataset(
             labels = match_classes(batch.labels, source.classes, classes)
         embeddings, probabilities = features(batch.values)
         _add(sums, embeddings, labels, len(classes))
-        take = chosen[done : done + len(labels)]
+        take = sample[done : done + len(labels)]
         images = batch.values if source.kind == "images" else None
-        chosen_columns.add(
+        sample_columns.add(
             features=embeddings[take],
             labels=labels[take],
             small=None if images is None else _small(images[take]),
@@ -219,11 +219,11 @@ def embed_dataset(
     embedded = EmbeddedDataset(
         source,
         count,
-        np.flatnonzero(chosen),
-        chosen_columns["labels"],
-        chosen_columns["features"],
-        chosen_columns.get("small"),
-        chosen_columns.get("probabilities"),
+        np.flatnonzero(sample),
+        sample_columns["labels"],
+        sample_columns["features"],
+        sample_columns.get("small"),
+        sample_columns.get("probabilities"),
         sums,
     )
     if source.kind == "images":

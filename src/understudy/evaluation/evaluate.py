@@ -104,25 +104,25 @@ def evaluate(
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
     names = {option.name for option in fields(EvaluationOptions)}
-    chosen = EvaluationOptions(**{name: one for name, one in locals().items() if name in names})
+    options = EvaluationOptions(**{name: one for name, one in locals().items() if name in names})
     if folder is None and model is None:
         raise ConfigError("say what is evaluated: a run's folder, a release, or --model FILE")
     release = None if folder is None else evaluated_place(Path(folder))
     with reporting(progress) as events:
         records = source_name("real", real)
         others = None if test is None else source_name("test", test)
-        inputs = None if release is None else Inputs.open(release, records, others, chosen)
+        inputs = None if release is None else Inputs.open(release, records, others, options)
         of_model = None
         if model is not None:
-            of_model = evaluate_model(model, records, others, chosen, events)
+            of_model = evaluate_model(model, records, others, options, events)
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
-        seconds = estimated_seconds(inputs, chosen)
+        seconds = estimated_seconds(inputs, options)
         note = other_records(release, records, inputs.real)
         for sentence in (note, announced(seconds)):
             if sentence:
                 events.warning(sentence)
-        evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
+        evaluation, pairs = _Measurement(release, inputs, options, events).run()
     if note:
         evaluation = replace(evaluation, settings={**evaluation.settings, "note": note})
     if of_model is not None:

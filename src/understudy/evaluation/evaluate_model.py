@@ -97,13 +97,13 @@ def _opened(
     return private, held_out
 
 
-def _encoder(model: ClassifierFile, private: Source, asked: str | None) -> Encoder | None:
+def _encoder(model: ClassifierFile, private: Source, choice: str | None) -> Encoder | None:
     """What embeds images for a classifier of embeddings; None: rows are given as they are."""
     if model.kind == "images" and private.kind == "embeddings":
         raise ConfigError(f"{model.path}: is of images, and {private.name} holds embeddings")
     encoder = None
     if model.kind == "embeddings" and private.kind == "images":
-        name = asked or model.encoder
+        name = choice or model.encoder
         if name is None:
             raise ConfigError(
                 f"{model.path}: is of embeddings and names no encoder: say --encoder NAME"

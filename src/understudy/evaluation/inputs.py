@@ -285,9 +285,9 @@ def other_records(path: Path, name: str, real: Source) -> str | None:
     from understudy.release.run_file import read_run_file  # imports pydantic
 
     run = read_run_file(owner)
-    asked = run.spending is not None  # else its records are those of an earlier release
+    own_run = run.spending is not None  # else its records are those of an earlier release
     sizes = run.rows, run.rows + run.rows_held_out
-    if not asked or Path(name) == Path(run.dataset) or len(real) in sizes:
+    if not own_run or Path(name) == Path(run.dataset) or len(real) in sizes:
         return None
     return (
         f"the run read {run.dataset}, and --real is {name}, of another size: what is measured of "
@@ -350,15 +350,15 @@ def _encoder(path: Path, facts: dict[str, Any], name: str | None, real: Source) 
     """The release's encoder: as the owner's run named it, else as the release does."""
     if real.kind == "embeddings":
         return None
-    known = [m["name"] for m in facts.get("models", ()) if m["role"] == "encoder"]
+    names = [m["name"] for m in facts.get("models", ()) if m["role"] == "encoder"]
     owner = path.parent / "owner" / "run.json"
     if owner.is_file():
         from understudy.release.run_file import read_run_file  # imports pydantic
 
-        known = [read_run_file(owner).settings.get("encoder"), *known]
-    chosen = name or next((known_name for known_name in known if known_name), None)
-    if chosen is None:
+        names = [read_run_file(owner).settings.get("encoder"), *names]
+    choice = name or next(filter(None, names), None)
+    if choice is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")
     from understudy.backends.registry import load_encoder
 
-    return load_encoder(encoder_name(chosen), shape=real.shape)
+    return load_encoder(encoder_name(choice), shape=real.shape)

@@ -97,12 +97,12 @@ def _training(
     return each * row_passes * options.seeds
 
 
-def _epochs(network: Network, rows: int, asked: int | None) -> int:
+def _epochs(network: Network, rows: int, epochs: int | None) -> int:
     """Passes over so many rows."""
     from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES
 
-    if asked is not None:
-        return asked
+    if epochs is not None:
+        return epochs
     recipe = EMBEDDINGS if network == "two-layer" else IMAGES[network][1]
     return recipe.passes(rows)
 

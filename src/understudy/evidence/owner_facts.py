@@ -67,10 +67,10 @@ def read_facts(path: Path | None) -> OwnerFacts:
     facts = OwnerFacts(
         **{n: " ".join(str("" if v is None else v).split()) or SLOT for n, v in content.items()}
     )
-    for name, known in (("curator_type", CURATOR_TYPES), ("sector", SECTORS)):
-        if getattr(facts, name) not in (*known, SLOT):
+    for name, terms in (("curator_type", CURATOR_TYPES), ("sector", SECTORS)):
+        if getattr(facts, name) not in (*terms, SLOT):
             raise ConfigError(
-                f"{path}: {name} is one of {', '.join(known)}, not {getattr(facts, name)!r}"
+                f"{path}: {name} is one of {', '.join(terms)}, not {getattr(facts, name)!r}"
             )
     if facts.review != SLOT:
         try:

@@ -214,6 +214,6 @@ def _value_row(value: MetricValue) -> tuple[str, ...]:
             return ""
         return f"{one:.2%}" if value.unit == "%" else f"{one:.4g}"
 
-    known = value.low is not None and value.high is not None
-    between = f"{number(value.low)} to {number(value.high)}" if known else ""
+    has_interval = value.low is not None and value.high is not None
+    between = f"{number(value.low)} to {number(value.high)}" if has_interval else ""
     return value.name, value.measured, number(value.value), between, number(value.baseline)

@@ -56,10 +56,10 @@ def descend_on_records(
     ``moments``: second moments of public inputs, each with a 1 behind it. ``size``: noisy number of
     records.
     """
-    asked, bound = iter(stages), descent.clip_norm * INPUT_LENGTH
+    queue, bound = iter(stages), descent.clip_norm * INPUT_LENGTH
 
     def of_records(theta: Vector) -> Vector:
-        stage = next(asked)
+        stage = next(queue)
         theta = materials.keep(f"weights at {stage.name}", lambda: {"theta": theta})["theta"]
         query = ClippedGradients(theta, bound)
         return query.gradient(vault.release(query, stage=stage.name)) / size

@@ -257,10 +257,10 @@ def _voted_centres(
     many = _CANDIDATES * clusters
     shadow = vault.view(Projection(axes))
     middle = start @ axes
-    drawn = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))
+    candidates = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))
     centres = np.zeros((classes, clusters, start.shape[1]))
     for step, stage in enumerate(stages):
-        query = Votes(drawn)
+        query = Votes(candidates)
         votes = shadow.release(query, stage=stage.name).reshape(classes, many)
         sd = vault.noise_sd(query, stage=stage.name)
         for label in range(classes):
@@ -269,8 +269,8 @@ def _voted_centres(
             if number == 1:
                 centres[label] = start[label]
             elif step == 0:
-                drawn[label] = kmeans.redraw(drawn[label], weights, 0.35 * spread, rng)
+                candidates[label] = kmeans.redraw(candidates[label], weights, 0.35 * spread, rng)
             else:
-                means = kmeans.weighted_kmeans(drawn[label], weights, number, rng)
+                means = kmeans.weighted_kmeans(candidates[label], weights, number, rng)
                 centres[label, :number] = start[label] + (means - middle[label]) @ axes.T
     return _repeated(centres, numbers)

@@ -85,8 +85,8 @@ def require_same(keep: Store, name: str, digest: str, records: str = "candidates
     Raises:
         RunError: They have changed.
     """
-    known = keep(f"digest of the {records}", lambda: {"digest": np.array(digest)})
-    if known["digest"] != digest:
+    record = keep(f"digest of the {records}", lambda: {"digest": np.array(digest)})
+    if record["digest"] != digest:
         raise RunError(
             f"{name}: the {records} have changed since the selection was begun: start a new one "
             "in another folder"

@@ -40,8 +40,8 @@ def by_distance(candidates: NDArray[Any], release: NDArray[Any]) -> Vector:
         candidates: (n, d) embeddings, or flattened images.
         release: (m, d) of the release.
     """
-    asked, rows = clouds(candidates, release)
-    return -nearest_rows(asked, rows)[1][:, 0]
+    queries, rows = clouds(candidates, release)
+    return -nearest_rows(queries, rows)[1][:, 0]
 
 
 def by_calibrated_distance(
@@ -192,8 +192,8 @@ Trainer = Callable[[NDArray[Any], Labels, int], Trained]
 
 def by_loss(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
     """Minus the loss of a model on each row (Yeom et al. 2018): members are fitted better."""
-    chosen = model(rows)[np.arange(len(rows)), labels]
-    return np.asarray(np.log(np.maximum(chosen, 1e-12)), dtype=np.float64)
+    probabilities = model(rows)[np.arange(len(rows)), labels]
+    return np.asarray(np.log(np.maximum(probabilities, 1e-12)), dtype=np.float64)
 
 
 def confidence(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
@@ -282,8 +282,13 @@ class Shadows:
 
         A row is scored once for each model, so the area's interval takes rows as they come.
         """
-        asked = np.arange(len(self.inside)) if models is None else np.asarray(models)
-        scores = np.stack([self.score(self.confidences[at], leave_out=at) for at in asked.tolist()])
-        inside, row = self.inside[asked], np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+        targets = np.arange(len(self.inside)) if models is None else np.asarray(models)
+        scores = np.stack(
+            [self.score(self.confidences[at], leave_out=at) for at in targets.tolist()]
+        )
+        inside, row = (
+            self.inside[targets],
+            np.broadcast_to(np.arange(scores.shape[1]), scores.shape),
+        )
         area = area_by_groups(scores[inside], scores[~inside], row[inside], row[~inside])
         return replace(roc(scores[inside], scores[~inside]), auc=area)

@@ -78,8 +78,8 @@ def infer_attribute(
     """
     sets = (release, private, held_out)
     _check(sets)
-    rows, *asked = clouds(*(each for each, _ in sets))
-    guesses = [release[1][nearest_rows(each, rows)[0][:, 0]] for each in asked]
+    rows, *queries = clouds(*(each for each, _ in sets))
+    guesses = [release[1][nearest_rows(each, rows)[0][:, 0]] for each in queries]
     truths = (private[1], held_out[1])
     counts = [(int((a == b).sum()), len(b)) for a, b in zip(guesses, truths, strict=True)]
     sides = [Interval(hits / n, *clopper_pearson(hits, n)) for hits, n in counts]

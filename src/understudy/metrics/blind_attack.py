@@ -145,7 +145,7 @@ class Blind:
         non_members: NDArray[Any],
         *,
         reference: NDArray[Any] | None = None,
-        known: NDArray[Any] | None = None,
+        side_information: NDArray[Any] | None = None,
         seed: int = 0,
     ) -> Blind:
         """Train a classifier of members against non-members on four fifths, score the last fifth.
@@ -158,7 +158,7 @@ class Blind:
             members: (n, d) embeddings, or flattened images.
             non_members: (m, d).
             reference: (r, d) further real records that are no members.
-            known: (n + m, k) what else the attacker knows of each record: its class.
+            side_information: (n + m, k) what else the attacker knows of each record: its class.
             seed: Of the parts.
         """
         records = np.concatenate([members, non_members]).astype(np.float64)
@@ -167,8 +167,8 @@ class Blind:
         if reference is not None:
             near = -by_distance(records, reference)
             numbers = np.column_stack([numbers, np.log(near + _TINY)])
-        if known is not None:
-            numbers = np.column_stack([numbers, known])
+        if side_information is not None:
+            numbers = np.column_stack([numbers, side_information])
         fold = _parts(member, seed)
         # A prior under which all numbers together explain a unit or so of the logit.
         scores = _cross_fitted(numbers, member, fold, penalty=numbers.shape[1] / 4)

@@ -149,9 +149,9 @@ def frechet_interval(
     rng = np.random.default_rng(seed)
     distances = []
     for _ in range(resamples):
-        drawn: Labels = np.sort(rng.integers(0, len(rows), len(rows)))
+        resample: Labels = np.sort(rng.integers(0, len(rows), len(rows)))
         sums = MomentSums(rows.shape[1])
-        for part in np.array_split(drawn, -(-len(drawn) // _RESAMPLED)):
+        for part in np.array_split(resample, -(-len(resample) // _RESAMPLED)):
             sums.add(rows[part])
         distances.append(frechet_distance(private, sums.moments()))
     half_width = 1.96 * float(np.std(distances, ddof=1))

@@ -33,8 +33,8 @@ class Labelled:
 
     def at_most(self, rows: int | None, seed: int = 0) -> Labelled:
         """So many rows, chosen at random where there are more; None: all of them."""
-        chosen = some(len(self.labels), rows, seed)
-        return Labelled(self.values[chosen], self.labels[chosen], self.classes)
+        sample = some(len(self.labels), rows, seed)
+        return Labelled(self.values[sample], self.labels[sample], self.classes)
 
     def and_also(self, other: Labelled) -> Labelled:
         """The rows of both; the other's labels index the same classes."""

@@ -129,8 +129,8 @@ def closeness(
     Raises:
         InputError: Fewer than two private or held-out records, or embeddings that do not compare.
     """
-    chosen = np.arange(len(private))[some(len(private), WITHIN)]
-    real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
+    sample = np.arange(len(private))[some(len(private), WITHIN)]
+    real, synthetic, others, queries = clouds(private, release, held_out, private[sample])
     nearest, distances, ratios = _two_nearest(synthetic, real, progress)
     theirs, baseline, baseline_ratios = _two_nearest(others, real, progress)
     _, _, held_out_ratios = _two_nearest(synthetic, others, progress)
@@ -141,15 +141,15 @@ def closeness(
         baseline,
         theirs,
         baseline_ratios,
-        _within(asked, real, chosen),
+        _within(queries, real, sample),
         held_out_ratios,
     )
 
 
-def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
+def _within(queries: Cloud, real: Cloud, own: Labels) -> Within:
     """The two nearest of some private records, without themselves."""
     count = min(3, len(real))
-    nearest, distances = nearest_rows(asked, real, count)
+    nearest, distances = nearest_rows(queries, real, count)
     # A row is its own nearest; among many equal ones it may be none of the first.
     itself = nearest == own[:, None]
     itself[:, -1] |= ~itself.any(axis=1)

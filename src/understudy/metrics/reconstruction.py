@@ -216,22 +216,22 @@ def reconstruct(
     )
 
 
-def _matches(asked: Images, release: Images, progress: RowProgress | None) -> Matches:
-    rows = np.zeros(len(asked), dtype=np.int64)
-    for mine in row_blocks(len(asked)):
-        rows[mine] = _best(asked[mine], release)
+def _matches(images: Images, release: Images, progress: RowProgress | None) -> Matches:
+    rows = np.zeros(len(images), dtype=np.int64)
+    for mine in row_blocks(len(images)):
+        rows[mine] = _best(images[mine], release)
         if progress is not None:
             progress(mine.stop - mine.start)
     nearest = release[rows]
-    return Matches(rows, mse(asked, nearest), ssim(asked, nearest))
+    return Matches(rows, mse(images, nearest), ssim(images, nearest))
 
 
-def _best(asked: Images, release: Images) -> Labels:
+def _best(images: Images, release: Images) -> Labels:
     """The nearest synthetic image of each, the first of equals."""
-    flat = asked.reshape(len(asked), -1)
+    flat = images.reshape(len(images), -1)
     part = max(1, _NUMBERS // flat.shape[1])
-    rows = np.zeros(len(asked), dtype=np.int64)
-    least = np.full(len(asked), np.inf)
+    rows = np.zeros(len(images), dtype=np.int64)
+    least = np.full(len(images), np.inf)
     for start in range(0, len(release), part):
         there, mine = clouds(release[start : start + part].reshape(-1, flat.shape[1]), flat)
         nearest, distances = (each[:, 0] for each in nearest_rows(mine, there))

@@ -72,8 +72,8 @@ def _weights(model: str, folder: Path) -> Check:
 
 
 def _noise() -> Check:
-    drawn = noise.add_discrete_gaussian(np.zeros(1000, dtype=np.int64), float(MIN_SCALE))
-    spread = float(np.std(drawn)) / MIN_SCALE
+    draws = noise.add_discrete_gaussian(np.zeros(1000, dtype=np.int64), float(MIN_SCALE))
+    spread = float(np.std(draws)) / MIN_SCALE
     # Five standard errors of 1000 draws: a sound sampler fails once in two million.
     return Check("noise", f"spread {spread:.2f} of 1 expected", abs(spread - 1) < 5 / np.sqrt(2000))
 

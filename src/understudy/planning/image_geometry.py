@@ -192,10 +192,10 @@ class ImageGeometry:
             return f"nothing is cut off, and {black} (with crop {cut})"
         if fit == "crop":
             return f"{cut} (with pad nothing is, and {black})"
-        drawn = f"images are distorted, one side by up to {ratio:.2g} times"
+        effect = f"images are distorted, one side by up to {ratio:.2g} times"
         if self._one_ratio:
-            drawn = f"all images are distorted alike, one side {ratio:.2g} times, and none is cut"
-        return f"{drawn} (with crop {cut}; with pad {black})"
+            effect = f"all images are distorted alike, one side {ratio:.2g} times, and none is cut"
+        return f"{effect} (with crop {cut}; with pad {black})"
 
 
 def _ratio(size: tuple[int, int]) -> float:

@@ -158,8 +158,8 @@ def describe(
         detail: How much is said: 0 only the target and its status, 1 everything; None: at random.
     """
     if detail is None:
-        drawn = rng.random()
-        detail = 0.1 if drawn < 0.25 else 0.45 if drawn < 0.7 else 0.85
+        chance = rng.random()
+        detail = 0.1 if chance < 0.25 else 0.45 if chance < 0.7 else 0.85
 
     def choose(phrases: Sequence[str]) -> str:
         return phrases[int(rng.random() * len(phrases))]

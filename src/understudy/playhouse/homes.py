@@ -80,14 +80,14 @@ class Home:
             ConfigError: The home's target has no such status.
         """
         if status not in self.classes:
-            known = ", ".join(self.classes) or "none"
-            raise ConfigError(f"status of {self.task} is one of {known}, not {status!r}")
+            names = ", ".join(self.classes) or "none"
+            raise ConfigError(f"status of {self.task} is one of {names}, not {status!r}")
         return self._draw(seed, {"status": status})
 
-    def _draw(self, seed: int, asked: Mapping[str, str]) -> DrawnImage:
+    def _draw(self, seed: int, conditions: Mapping[str, str]) -> DrawnImage:
         vary = Dice(self._name, "picture", seed)
         household = self._household
-        scene = sample_scene(self.target, asked, Dice(self._name), vary, household.places)
+        scene = sample_scene(self.target, conditions, Dice(self._name), vary, household.places)
         if self.gap:
             scene = estranged(scene, household.strangeness, self.gap, vary.below(2**32))
         caption = describe(scene.attributes, vary)

@@ -195,12 +195,12 @@ def open_playhouse(
     """
     kind, _, query = name.removeprefix(PLAYHOUSE_PREFIX).partition("?")
     if kind not in PLAYHOUSE_NAMES:
-        known = ", ".join(PLAYHOUSE_PREFIX + task for task in PLAYHOUSE_NAMES)
-        raise ConfigError(f"there is no {PLAYHOUSE_PREFIX}{kind}; there are {known}")
+        names = ", ".join(PLAYHOUSE_PREFIX + task for task in PLAYHOUSE_NAMES)
+        raise ConfigError(f"there is no {PLAYHOUSE_PREFIX}{kind}; there are {names}")
     settings = _read(name, query, _OF_WORLD if kind == "world" else _OF_HOMES, split)
     if unit is not None and (unit != UNIT or kind == "world"):
-        known = "none" if kind == "world" else f"only {UNIT!r}"
-        raise SourceError(f"has no column {unit!r} that says whose row it is; it has {known}", name)
+        names = "none" if kind == "world" else f"only {UNIT!r}"
+        raise SourceError(f"has no column {unit!r} that says whose row it is; it has {names}", name)
     source = PlayhouseSource(name, kind, settings, size)
     source.drawn_image(0)  # a package that is missing is missed now, not in the middle of a run
     return source

@@ -33,7 +33,7 @@ _TRIES = 6
 
 def sample_scene(
     target: str,
-    asked: Mapping[str, str],
+    conditions: Mapping[str, str],
     look: Dice,
     vary: Dice,
     places: frozenset[str] | None = None,
@@ -42,19 +42,19 @@ def sample_scene(
 
     Args:
         target: One of the targets, or ``"empty"``.
-        asked: Attributes that are settled.
+        conditions: Attributes that are settled.
         look: Chooses what a home keeps: the target's look, the room.
         vary: Chooses the rest: status, place, light, camera.
         places: Where a target can be in this home; None: everywhere.
     """
-    attributes = choose(target, asked, look, vary, places)
+    attributes = choose(target, conditions, look, vary, places)
     plan = plan_room(look)
     if target == EMPTY:
         return _empty(attributes, plan, look, vary)
     targets = ("bottle", "frame") if target == "two-objects" else (target,)
     looks = {kind: look_of(kind, attributes, look) for kind in targets}
     key = main_colour(looks[targets[0]])
-    wall = _wall(attributes, "wall" in asked, key, look)
+    wall = _wall(attributes, "wall" in conditions, key, look)
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)
     stage, actors = _cast(_Staging(attributes, plan, vary, (wall, ground)), looks)

@@ -48,14 +48,14 @@ class World:
         """
         return self._draw(seed, {key.replace("_", " "): value for key, value in attributes.items()})
 
-    def _draw(self, seed: int, asked: dict[str, str]) -> DrawnImage:
+    def _draw(self, seed: int, conditions: dict[str, str]) -> DrawnImage:
         dice = Dice("world", seed)
         target = dice.of(self.classes)
-        if "target" in asked:
-            target = asked["target"]
-        if asked:
-            check(target, asked)
-        scene = sample_scene(target, asked, dice, dice)
+        if "target" in conditions:
+            target = conditions["target"]
+        if conditions:
+            check(target, conditions)
+        scene = sample_scene(target, conditions, dice, dice)
         caption = describe(scene.attributes, dice)
         label = self.classes.index(target) if target in self.classes else None
         return render(scene, self.size, caption=caption, label=label)

@@ -422,8 +422,8 @@ class CandidateAccount(Account):
         chosen: Whether it was chosen: its answers are read, and none is ever drawn again.
     """
 
-    def __init__(self, tuning: Account, plan: Plan, folder: Path, *, chosen: bool = False) -> None:
-        self._tuning, self._chosen = tuning, chosen
+    def __init__(self, tuning: Account, plan: Plan, folder: Path, *, final: bool = False) -> None:
+        self._tuning, self._final = tuning, final
         super().__init__(tuning._ledger, tuning._dataset, tuning.unit, plan, folder)
 
     def reserve(self) -> None:
@@ -432,7 +432,7 @@ class CandidateAccount(Account):
         Raises:
             RunError: The selection is over: noise that is drawn again would be another choice.
         """
-        if self._chosen:
+        if self._final:
             raise RunError(
                 "an answer of the chosen run is missing, and it is not drawn again: another draw "
                 "would be another choice. Start a new run in another folder, which is charged anew"
@@ -494,6 +494,6 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     # Opened here, because NumPy leaves a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-    drawn = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
+    query = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
     receipt = note.get("receipt")
-    return noisy, {"drawn": dict(drawn), "attempt": int(note["attempt"]), "receipt": receipt}
+    return noisy, {"drawn": dict(query), "attempt": int(note["attempt"]), "receipt": receipt}

@@ -272,8 +272,8 @@ class PrivateVault(Sealed):
         unit, engine = inside.account.unit, inside.engine
         rows: RecordBlocks
         if isinstance(engine, DistantEngine):
-            known = None if encode is _identity else encode
-            rows = DistantBlocks(inside.source, known, unit, engine, batch)
+            encoder = None if encode is _identity else encode
+            rows = DistantBlocks(inside.source, encoder, unit, engine, batch)
             rows.embed(engine, bar)
         else:
             rows = cache_records(

@@ -21,12 +21,14 @@ SIGNATURE = "SHA256SUMS.sig"
 _PURPOSE = b"understudy/release/v1\0"
 
 
-def checksums_of(release: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def checksums_of(
+    release: Path, digests: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """The SHA-256 of every file of a release but the list and its signature, by path.
 
     Args:
         release: Its folder.
-        known: Those of files that this process wrote, which are not read again.
+        digests: Those of files that this process wrote, which are not read again.
 
     Raises:
         RunError: A name that a line cannot hold, or a link, which leads out of the folder.
@@ -36,11 +38,11 @@ def checksums_of(release: Path, known: Mapping[str, str] = MappingProxyType({}))
         if name not in (CHECKSUMS, SIGNATURE):
             if not name.isprintable() or "\\" in name:
                 raise RunError(f"{name!r} cannot stand in {CHECKSUMS}: rename the file")
-            if name not in known:
+            if name not in digests:
                 with (release / name).open("rb") as file:
                     sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
             else:
-                sums[name] = known[name]
+                sums[name] = digests[name]
     return sums
 
 
@@ -49,10 +51,10 @@ def checksums_text(sums: dict[str, str]) -> str:
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
 
 
-def write_checksums(release: Path, known: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Write the list of a release, which has no signature then; ``known`` as in `checksums_of`."""
+def write_checksums(release: Path, digests: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write the list of a release, unsigned then; ``digests`` as in `checksums_of`."""
     (release / SIGNATURE).unlink(missing_ok=True)
-    text = checksums_text(checksums_of(release, known))
+    text = checksums_text(checksums_of(release, digests))
     (release / CHECKSUMS).write_text(text, encoding="utf-8")
 
 
@@ -116,7 +118,7 @@ def signature_faults(release: Path, key: str | None) -> tuple[str | None, list[s
         ConfigError: ``key`` is neither.
         MissingExtra: The package of signatures is not installed, and there is a signature.
     """
-    path, wanted = release / SIGNATURE, None if key is None else _public_key(key)
+    path, owner_key = release / SIGNATURE, None if key is None else _public_key(key)
     if not path.is_file():
         return None, [] if key is None else [f"{SIGNATURE} is missing: nobody signed this release"]
     from understudy.methods.sanitize.ed25519 import signature_fits
@@ -129,7 +131,7 @@ def signature_faults(release: Path, key: str | None) -> tuple[str | None, list[s
     canonical = f"ed25519 {public} {signature}\n" == text and text == text.lower()
     if not canonical or not signature_fits(public, signature, signed):
         return None, [f"{SIGNATURE}: does not fit: it or {CHECKSUMS} was changed after signing"]
-    if wanted is not None and public != wanted:
+    if owner_key is not None and public != owner_key:
         return public, [f"{SIGNATURE}: another key signed this release: {public}"]
     return public, []
 

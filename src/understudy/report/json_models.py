@@ -94,8 +94,10 @@ class MetricValueEntry(_StrictModel):
 
     def metric_value(self, metrics: dict[str, Metric]) -> MetricValue:
         """The value; of a metric that is not declared, what stands here is all that is known."""
-        known = metrics.get(self.metric)
-        metric = known or Metric("", self.group, self.name, "", better=self.better, unit=self.unit)
+        declaration = metrics.get(self.metric)
+        metric = declaration or Metric(
+            "", self.group, self.name, "", better=self.better, unit=self.unit
+        )
         return MetricValue(
             metric,
             math.nan if self.value is None else float(self.value),
@@ -105,7 +107,7 @@ class MetricValueEntry(_StrictModel):
             None if self.baseline is None else float(self.baseline),
             self.measured,
             self.label,
-            self.subject if known else "",
+            self.subject if declaration else "",
         )
 
 

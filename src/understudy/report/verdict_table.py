@@ -172,11 +172,11 @@ def quality_card(record: RunRecord) -> Card:
 
 def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
     """The four verdicts, and those on attacks, the audit and the published quality, if any."""
-    known = owner.evaluation.verdicts if owner.evaluation else ()
-    verdicts = {one.group: one for one in known if one.grade != "unknown"}
+    results = owner.evaluation.verdicts if owner.evaluation else ()
+    verdicts = {one.group: one for one in results if one.grade != "unknown"}
     if owner.utility is not None:  # models that the run itself trained, where nobody trained more
         verdicts.setdefault("utility", owner.utility)
-    verdicts = {one.group: one for one in known} | verdicts
+    verdicts = {one.group: one for one in results} | verdicts
     verdict_cards = [guarantee_card(record.receipt)]
     if record.quality is not None:
         verdict_cards.append(quality_card(record))

@@ -189,9 +189,9 @@ def usual_networks(release: Source) -> Sequence[Network]:
 
 def require_networks(networks: Sequence[str] | None) -> list[Network]:
     """The networks by their names, all of which exist."""
-    known: dict[str, Network] = {name: name for name in WORDS}
-    require_known("network", networks or (), known)
-    return [known[name] for name in networks or ()]
+    by_name: dict[str, Network] = {name: name for name in WORDS}
+    require_known("network", networks or (), by_name)
+    return [by_name[name] for name in networks or ()]
 
 
 def evaluation_of_scores(scores: Sequence[ModelScore]) -> Evaluation | None:

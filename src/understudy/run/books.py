@@ -187,15 +187,15 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
     Raises:
         ConfigError: The dataset has no budget, or nothing is left of it.
     """
-    asked = config.privacy.epsilon
-    if not isinstance(asked, str):
+    budget_part = config.privacy.epsilon
+    if not isinstance(budget_part, str):
         return config
     from understudy.release.outputs import RunPaths, read_start
 
     start = RunPaths(config.output.out).start
     if config.output.resume and start.exists():
         return config.changed(epsilon=float(read_start(start)["settings"]["epsilon"]))
-    share = part_of_budget(asked)
+    share = part_of_budget(budget_part)
     with Ledger(config.privacy.ledger) as book:
         dataset = book.look_up(source)[0]
         epsilon = (
@@ -206,13 +206,13 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
         address = book.address
     if epsilon is None:
         raise ConfigError(
-            f"--epsilon {asked} is a part of the dataset's budget, and the ledger at "
+            f"--epsilon {budget_part} is a part of the dataset's budget, and the ledger at "
             f"{address} knows none for {source.name}. Set one for good (understudy ledger "
             f"set-budget {shlex.quote(source.name)} --epsilon 3), or give a number (--epsilon 1)"
         )
     if epsilon == 0:
         raise ConfigError(
-            f"--epsilon {asked}: the budget of {source.name} is used up. See `understudy "
+            f"--epsilon {budget_part}: the budget of {source.name} is used up. See `understudy "
             f"ledger show {shlex.quote(source.name)}`; its owner may raise the total"
         )
     return config.changed(epsilon=epsilon)

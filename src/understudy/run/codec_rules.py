@@ -128,8 +128,8 @@ def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[st
         return {"encoder": encoder, "decoder": own if own in CODECS else None}
     if decoder is not None and (own := decoder.partition("?")[0]) in CODECS:
         return {"encoder": own, "decoder": decoder}
-    chosen = choose_codec(shape, images=decoder != "none").codec
-    return {"encoder": chosen, "decoder": chosen}
+    codec = choose_codec(shape, images=decoder != "none").codec
+    return {"encoder": codec, "decoder": codec}
 
 
 def rules_in_words() -> str:

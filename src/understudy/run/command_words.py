@@ -41,8 +41,8 @@ def command_line(
     """
     words = ["understudy", "synthesize", shlex.quote(config.data.source)]
     values = config.as_options()
-    asked = {name: values[name] for name in _READING}
-    for name, value in (asked | dict(options)).items():
+    reading = {name: values[name] for name in _READING}
+    for name, value in (reading | dict(options)).items():
         if value in (None, False) or (name == "fit" and value == "stretch"):
             continue
         words += option_words(name, public_address(value) if name == "ledger" else value)
@@ -71,9 +71,9 @@ def same_command(config: RunConfig, **changes: Any) -> str:
     """The command line of a run as it was asked, with some options changed."""
     defaults = option_defaults()
     values = config.as_options()
-    asked = {
+    options = {
         name: values[name]
         for name in run_options()
         if name not in _STATED and values[name] not in (defaults.get(name), {})
     }
-    return command_line(config, asked | changes, config.privacy.epsilon, str(config.output.out))
+    return command_line(config, options | changes, config.privacy.epsilon, str(config.output.out))

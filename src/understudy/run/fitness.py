@@ -77,11 +77,11 @@ def _features(
 ) -> tuple[NDArray[Any], Labels]:
     """Samples of a release as the classifier takes them, with the private dataset's labels."""
     dim = release.shape[0] if encoder is None or release.kind == "embeddings" else encoder.dim
-    chosen = np.zeros(len(release), dtype=bool)
-    chosen[some(len(release), min(_ROWS, max(1, _NUMBERS // dim)))] = True
+    sample = np.zeros(len(release), dtype=bool)
+    sample[some(len(release), min(_ROWS, max(1, _NUMBERS // dim)))] = True
     features, labels, start = [], [], 0
     for batch in release.batches(_BATCH):
-        some_of_batch = chosen[start : start + len(batch.labels)]
+        some_of_batch = sample[start : start + len(batch.labels)]
         start += len(batch.labels)
         values = batch.values[some_of_batch]
         if encoder is not None and release.kind == "images" and len(values):
@@ -90,5 +90,5 @@ def _features(
         if len(values):
             features.append(values)
             labels.append(batch.labels[some_of_batch])
-    known = match_classes(np.concatenate(labels), release.classes, private.classes)
-    return np.concatenate(features), known
+    classes = match_classes(np.concatenate(labels), release.classes, private.classes)
+    return np.concatenate(features), classes

@@ -19,15 +19,15 @@ _MOST = 0.5
 _HOW = "such as --hold-out 5%"
 
 
-def check_hold_out(asked: float | str, unit: Unit) -> None:
+def check_hold_out(amount: float | str, unit: Unit) -> None:
     """Refuse what is neither a share nor a number that may be asked for."""
-    number = read_share("--hold-out", asked)
+    number = read_share("--hold-out", amount)
     if number < 1:
         if not 0 < number <= _MOST:
-            raise ConfigError(f"hold out a share above 0 and up to {_MOST:.0%}, found {asked}")
+            raise ConfigError(f"hold out a share above 0 and up to {_MOST:.0%}, found {amount}")
         return
     if number != int(number):
-        raise ConfigError(f"hold out a share, {_HOW}, or a whole number of images, found {asked}")
+        raise ConfigError(f"hold out a share, {_HOW}, or a whole number of images, found {amount}")
     if unit.adjacency != "replace-one" or unit.column is not None:
         raise ConfigError(
             f"--hold-out {number:,.0f} asks for a number of images, and whether one takes part "
@@ -36,25 +36,30 @@ def check_hold_out(asked: float | str, unit: Unit) -> None:
         )
 
 
-def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -> HoldOut:
+def keep_hold_out(owner: Path, source: Source, amount: float | str, unit: Unit) -> HoldOut:
     """Who is held out of a run: drawn when it begins, and read back by a resumed one.
 
     Raises:
         ConfigError: More images are asked for than half of all.
         RunError: What was kept is damaged.
     """
-    known = read_hold_out(owner)
-    if known is not None:
-        return known
-    number = read_share("--hold-out", asked)
+    former = read_hold_out(owner)
+    if former is not None:
+        return former
+    number = read_share("--hold-out", amount)
     share = number if number < 1 else number / len(source)
     if share > _MOST:
-        raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {asked}")
-    drawn = HoldOut.draw(share, unit.column)
+        raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {amount}")
+    hold_out = HoldOut.draw(share, unit.column)
     path = owner / FILE
-    content = {"key": drawn.key.hex(), "share": share, "unit": drawn.unit, "kind": "owner-only"}
+    content = {
+        "key": hold_out.key.hex(),
+        "share": share,
+        "unit": hold_out.unit,
+        "kind": "owner-only",
+    }
     write_json(path, content)
-    return drawn
+    return hold_out
 
 
 def read_hold_out(owner: Path) -> HoldOut | None:

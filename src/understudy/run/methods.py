@@ -45,14 +45,14 @@ def method(name: str) -> Method:
     return loaded
 
 
-def method_as_dict(chosen: Method) -> dict[str, Any]:
+def method_as_dict(method: Method) -> dict[str, Any]:
     """A method with its settings and the models and datasets that it takes, as JSON values."""
-    declared = declared_options(chosen.params)
+    declared = declared_options(method.params)
     return {
-        "name": chosen.name,
-        "summary": chosen.summary,
-        "source": chosen.source,
-        "takes": dict(takes := chosen.roles(chosen.params(), frozenset())),
+        "name": method.name,
+        "summary": method.summary,
+        "source": method.source,
+        "takes": dict(takes := method.roles(method.params(), frozenset())),
         "auto": rules_in_words() if AUTO in takes.values() else None,
         "settings": [
             {
@@ -61,6 +61,6 @@ def method_as_dict(chosen: Method) -> dict[str, Any]:
                 "meaning": option_of(declared[field.name]).help,
                 "range": option_of(declared[field.name]).range,
             }
-            for field in dataclasses.fields(chosen.params)
+            for field in dataclasses.fields(method.params)
         ],
     }

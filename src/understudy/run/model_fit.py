@@ -67,7 +67,7 @@ def _called(prepared: Prepared) -> tuple[str, ...]:
 
 def _knows(words: frozenset[str], name: str) -> bool:
     """Whether every word of a name is known, in the singular or the plural."""
-    asked = re.findall(r"\w+", name.lower())
-    return bool(asked) and all(
-        word in words or word.removesuffix("s") in words or f"{word}s" in words for word in asked
+    tokens = re.findall(r"\w+", name.lower())
+    return bool(tokens) and all(
+        word in words or word.removesuffix("s") in words or f"{word}s" in words for word in tokens
     )

@@ -79,14 +79,14 @@ def quality_of(
         )
     score = _score(models.quality, shape, public)
     measure = models.quality.partition(":")[0]
-    chosen = QualityFilter(
+    quality = QualityFilter(
         measure,
         score,
         models.quality_threshold,
         (_TWO if stochastic else 1) if several is None else several,
     )
     score(np.random.default_rng(0).integers(0, 256, (1, *shape), dtype=np.uint8))
-    return chosen
+    return quality
 
 
 def _score(quality: str, shape: Shape, public: Source | None) -> Score:

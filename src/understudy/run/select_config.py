@@ -180,8 +180,8 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     """
     from understudy.backends.option_reading import read_value
 
-    known = select_options()
-    require_known("option", options, known)
+    annotations = select_options()
+    require_known("option", options, annotations)
     for name in ("candidates", "out", "keep"):
         if options.get(name) is None:
             raise ConfigError(f"{name} is missing: understudy select CANDIDATES --keep 50% --out D")
@@ -191,7 +191,7 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
         if value is not None
     }
     own = {
-        name: read_value(name, values.pop(name), known[name])
+        name: read_value(name, values.pop(name), annotations[name])
         for name in _own_options()
         if name in values
     }

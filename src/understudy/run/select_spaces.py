@@ -144,10 +144,10 @@ class EmbeddedRows:
         """The rows in the proxy's space, and the class of each."""
         return self.proxy, self.labels
 
-    def at(self, chosen: NDArray[np.int64]) -> EmbeddedRows:
+    def at(self, indices: NDArray[np.int64]) -> EmbeddedRows:
         """Some of them: (k,) indices."""
-        parts = self.proxy[chosen], self.distance[chosen], self.labels[chosen]
-        return EmbeddedRows(*parts, self.source, self.rows[chosen])
+        parts = self.proxy[indices], self.distance[indices], self.labels[indices]
+        return EmbeddedRows(*parts, self.source, self.rows[indices])
 
 
 def nearest_distances(
@@ -165,8 +165,8 @@ def nearest_distances(
     if perceptual is None:
         return -by_distance(candidates.distance, records.distance)
     few = min(_COMPARED, len(records.labels))
-    asked, known = clouds(candidates.distance, records.distance)
-    nearest, _ = nearest_rows(asked, known, few)
+    queries, references = clouds(candidates.distance, records.distance)
+    nearest, _ = nearest_rows(queries, references, few)
     compared, positions = np.unique(nearest, return_inverse=True)
     positions = positions.reshape(-1, few)
     images = images_at(records.source, records.rows[compared])

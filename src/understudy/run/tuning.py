@@ -89,14 +89,14 @@ def _space(name: str, prepared: Prepared) -> dict[str, Sequence[Any]]:
     return {str(key): values for key, values in content.items()}
 
 
-def _alternative(prepared: Prepared, chosen: Mapping[str, Any]) -> Prepared:
-    config = prepared.config.changed(settings={**prepared.config.models.settings, **chosen})
+def _alternative(prepared: Prepared, choice: Mapping[str, Any]) -> Prepared:
+    config = prepared.config.changed(settings={**prepared.config.models.settings, **choice})
     method = prepared.method
     raw = make_params(method.params, config.models.settings)
     if names_of_roles(config.models, method, raw) != names_of_roles(
         prepared.config.models, method, make_params(method.params, prepared.config.models.settings)
     ):
-        words = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        words = ", ".join(f"{name}={value}" for name, value in choice.items())
         raise ConfigError(f"{words} takes other models than the run: name the encoder and decoder")
     params = method.settle(raw, prepared.context)
     plan = planned_stages(config, method.stages(params, prepared.context))
@@ -118,7 +118,7 @@ class TunedSession(Session):
             self._choose(dataset)
         settings = read_json(record)["settings"]
         self.prepared = _alternative(self.prepared, settings)
-        self.account = CandidateAccount(tuning, self.prepared.plan, self.folder.stages, chosen=True)
+        self.account = CandidateAccount(tuning, self.prepared.plan, self.folder.stages, final=True)
         return super()._fitted(None, dataset)
 
     def _choose(self, dataset: Dataset) -> None:

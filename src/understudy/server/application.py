@@ -174,9 +174,9 @@ class _Endpoints:
         return _answer(await run_in_threadpool(self._service.about))
 
     async def pair(self, request: Request) -> Response:
-        wanted = _message(wire.PairingRequest, await _body(request, PAIRING_SECONDS))
+        pairing = _message(wire.PairingRequest, await _body(request, PAIRING_SECONDS))
         async with self._pairings:
-            result = await run_in_threadpool(self._service.pair, wanted.secret)
+            result = await run_in_threadpool(self._service.pair, pairing.secret)
         if result is None:
             raise _RefusedError("unknown", "the pairing code does not hold: ask for a new one")
         return _answer(result)
@@ -231,9 +231,9 @@ class _Endpoints:
     async def _access(self, request: Request) -> tuple[str | None, JobRow | None]:
         stated = _TOKEN.fullmatch(request.headers.get("authorization", ""))
         token = bytes.fromhex(stated.group(1)) if stated else _NO_TOKEN
-        asked = _JOB.fullmatch(request.path_params.get("job", ""))
+        job = _JOB.fullmatch(request.path_params.get("job", ""))
         device, row = await run_in_threadpool(
-            self._service.access, token, asked.group() if asked else _NO_JOB
+            self._service.access, token, job.group() if job else _NO_JOB
         )
         connection = request.scope.get("state", {}).get("connection")
         if device is not None and connection is not None and not connection.admit(device):

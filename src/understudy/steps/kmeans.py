@@ -46,23 +46,23 @@ def _plus_plus(
     distances: Vector, weights: Vector, clusters: int, rng: np.random.Generator
 ) -> list[int]:
     """Greedy k-means++ (Arthur and Vassilvitskii 2007): the best of five draws each time."""
-    chosen = [int(rng.choice(len(weights), p=weights / weights.sum()))]
-    closest = distances[chosen[0]]
-    while len(chosen) < clusters:
+    indices = [int(rng.choice(len(weights), p=weights / weights.sum()))]
+    closest = distances[indices[0]]
+    while len(indices) < clusters:
         mass = closest * weights
         flat = mass.sum() <= 0
         draws = rng.choice(len(weights), size=5, p=None if flat else mass / mass.sum())
         after = np.minimum(closest, distances[draws])
         best = int((after @ weights).argmin())
         closest = after[best]
-        chosen.append(int(draws[best]))
-    return chosen
+        indices.append(int(draws[best]))
+    return indices
 
 
 def redraw(candidates: Vector, weights: Vector, spread: Vector, rng: np.random.Generator) -> Vector:
     """As many candidates (m, d) again, about those with weights (m,), and a ``spread`` (d,)."""
-    chosen = rng.choice(len(candidates), size=len(candidates), p=weights / weights.sum())
-    return np.asarray(candidates[chosen] + spread * rng.standard_normal(candidates.shape))
+    indices = rng.choice(len(candidates), size=len(candidates), p=weights / weights.sum())
+    return np.asarray(candidates[indices] + spread * rng.standard_normal(candidates.shape))
 
 
 def popular(votes: Vector, sd: float, least: int) -> Vector:

@@ -168,19 +168,19 @@ def _asymmetric_gaussian(values: NDArray[np.float64]) -> tuple[Vector, Vector, V
         right = np.sqrt(right / (above > 0).sum(axis=2))
         left = np.sqrt(left / (below > 0).sum(axis=2))
         skew = left / right
-        wanted = ratio * (skew**3 + 1) * (skew + 1) / (skew**2 + 1) ** 2
+        target = ratio * (skew**3 + 1) * (skew + 1) / (skew**2 + 1) ** 2
     grid, ratios, scale, spread = _table()
-    index = np.asarray(np.searchsorted(ratios, wanted)).clip(1, len(grid) - 1)
-    index -= wanted - ratios[index - 1] <= ratios[index] - wanted
-    index[np.isnan(wanted)] = 0
+    index = np.asarray(np.searchsorted(ratios, target)).clip(1, len(grid) - 1)
+    index -= target - ratios[index - 1] <= ratios[index] - target
+    index[np.isnan(target)] = 0
     return grid[index], left * scale[index], right * scale[index], spread[index]
 
 
 def _distances(features: Vector, model: NiqeModel) -> Vector:
     """Eq. 10, of the (n, k, 36) features of each image's blocks."""
     finite = np.isfinite(features)
-    known = finite.sum(axis=1)
-    mean = np.where(finite, features, 0).sum(axis=1) / np.maximum(known, 1)
+    counts = finite.sum(axis=1)
+    mean = np.where(finite, features, 0).sum(axis=1) / np.maximum(counts, 1)
     whole = np.asarray(finite.all(axis=2))
     count = whole.sum(axis=1)
     some = np.maximum(count, 1)[:, None]
@@ -191,4 +191,4 @@ def _distances(features: Vector, model: NiqeModel) -> Vector:
     inverse = np.linalg.pinv((model.cov + covariance) / 2, hermitian=True)
     apart = mean - model.mu
     squared = np.einsum("ni,nij,nj->n", apart, inverse, apart)
-    return np.where(known.all(axis=1), np.sqrt(np.maximum(squared, 0)), np.inf)
+    return np.where(counts.all(axis=1), np.sqrt(np.maximum(squared, 0)), np.inf)

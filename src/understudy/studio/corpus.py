@@ -66,9 +66,9 @@ class Corpus:
         if self.segments is None:
             return np.zeros((len(rows), *self.images.shape[1:3]), dtype=bool)
         names = (*_TARGETS, _BELONGINGS) if belongings else _TARGETS
-        wanted = np.zeros(256, dtype=bool)
-        wanted[[at for at, name in enumerate(self.classes) if name in names]] = True
-        return wanted[self.segments[rows]]
+        mask = np.zeros(256, dtype=bool)
+        mask[[at for at, name in enumerate(self.classes) if name in names]] = True
+        return mask[self.segments[rows]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,10 @@ def playhouse_row(side: int, seed: int) -> CorpusRow:
     poses = np.zeros_like(image.image)
     for instance in image.instances:
         if instance.name in LIMBS and instance.keypoints is not None:
-            drawn = skeleton(
+            stick_figure = skeleton(
                 instance.keypoints, instance.names, instance.name, image.image.shape[:2]
             )
-            poses = np.maximum(poses, drawn)
+            poses = np.maximum(poses, stick_figure)
     return CorpusRow(
         image=image.image,
         captions=[image.caption, *more],

@@ -92,7 +92,7 @@ def _photographed(
 ) -> Iterator[tuple[Images, NDArray[np.bool_], NDArray[np.float32]]]:
     """Persons whom a segmenter finds, with the keypoints that a teacher finds about them."""
     numbers = [segmenter.classes.index(name) for name in classes_of("person", segmenter.classes)]
-    asked = PoseSanitizer(teacher, "person", 0.0)
+    sanitizer = PoseSanitizer(teacher, "person", 0.0)
     for row in labelled_rows(images, count, segmenter):
         mask = np.isin(np.asarray(row.segments), numbers)
         if mask.mean() < _LEAST_PART:
@@ -101,10 +101,10 @@ def _photographed(
         down, across = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
         box = np.zeros_like(mask)
         box[down[0] : down[-1] + 1, across[0] : across[-1] + 1] = True
-        (people,) = asked.people(PhotoPart(row.image[None], box[None], "person"))
+        (people,) = sanitizer.people(PhotoPart(row.image[None], box[None], "person"))
         if not len(people):
             continue
-        points = asked.surest(people)
+        points = sanitizer.surest(people)
         score, inside = points[:, 2], ((points[:, :2] >= 0) & (points[:, :2] < PHOTO_SIDE)).all(1)
         points[:, 2] = np.where(score >= _SEEN, 1, np.where(score <= _UNSEEN, 0, -1))
         points[~inside, 2] = 0
@@ -160,8 +160,8 @@ class PoseStage:
         pixels = relit(pixels, random).contiguous(memory_format=torch.channels_last)
         maps = self.network.decode_head(self.network.backbone(pixels).feature_maps)
         errors = (maps - heatmaps(points)).square().sum(dim=(2, 3))
-        known = (points[..., 2] >= 0).float()
-        return {"keypoints": (errors * known).sum() / known.sum().clamp(min=1)}
+        mask = (points[..., 2] >= 0).float()
+        return {"keypoints": (errors * mask).sum() / mask.sum().clamp(min=1)}
 
     def _shown(
         self, rows: NDArray[np.int64], rng: np.random.Generator

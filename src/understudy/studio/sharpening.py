@@ -62,12 +62,12 @@ def game(
         _, true = discriminator(pixels)
     discriminator.requires_grad_(True)
     verdicts, _ = discriminator(torch.cat([pixels, decoded.detach()]))
-    real, drawn = verdicts.chunk(2)
+    real, fake = verdicts.chunk(2)
     apart = [functional.l1_loss(a, b) for a, b in zip(features, true, strict=True)]
     return {
         "features": share * _FEATURES * torch.stack(apart).sum(),
         "adversarial": -share * _ADVERSARIAL * verdict.mean(),
-        "discriminator": functional.relu(1 - real).mean() + functional.relu(1 + drawn).mean(),
+        "discriminator": functional.relu(1 - real).mean() + functional.relu(1 + fake).mean(),
     }
 
 

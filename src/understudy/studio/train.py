@@ -294,14 +294,14 @@ def export_studio(folder: Path, studio: Path | None) -> None:
 
 def _reporting(events: Events) -> LossReport:
     """A step for each stage, and its losses now and then."""
-    known: dict[str, tuple[Step, int]] = {}
+    bars: dict[str, tuple[Step, int]] = {}
     last_line = 0.0
 
     def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
         nonlocal last_line
-        bar, before = known.get(stage) or (events.step(stage, steps), 0)
+        bar, before = bars.get(stage) or (events.step(stage, steps), 0)
         bar(step - before)
-        known[stage] = (bar, step)
+        bars[stage] = (bar, step)
         if step == steps or time.monotonic() - last_line > 60:
             last_line = time.monotonic()
             parts = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
@@ -359,12 +359,12 @@ def _copied(order: Order, continued: Sequence[str]) -> Path:
 
 def _stages(order: Order, possible: tuple[str, ...]) -> tuple[str, ...]:
     """The stages that were asked for; every possible one by default."""
-    wanted = possible if order.stages is None else tuple(order.stages)
-    if wrong := [stage for stage in wanted if stage not in possible]:
+    names = possible if order.stages is None else tuple(order.stages)
+    if wrong := [stage for stage in names if stage not in possible]:
         raise ConfigError(
             f"cannot train {', '.join(wrong)} from these data; possible: {', '.join(possible)}"
         )
-    return wanted
+    return names
 
 
 def _studio_rows(order: Order, plan: StudioPlan) -> Iterator[CorpusRow]:

@@ -84,12 +84,12 @@ class EncoderSuite(_EmbeddingSuite):
             axis[..., None]
             for axis in np.meshgrid(*(np.arange(size) for size in images.shape[1:3]), indexing="ij")
         )
-        drawn = []
+        samples = []
         for _ in range(40):  # soft coloured spots of many positions and sizes
             y, x, size = random.uniform(0.2, 0.8, 3) * (*images.shape[1:3], max(images.shape[1:3]))
             soft = np.exp(-((row - y) ** 2 + (column - x) ** 2) / (0.1 * size**2))
-            drawn.append(soft * random.uniform(0, 255, images.shape[3]))
-        spread = encoder.encode(np.stack(drawn).astype(np.uint8)).var(axis=0)
+            samples.append(soft * random.uniform(0, 255, images.shape[3]))
+        spread = encoder.encode(np.stack(samples).astype(np.uint8)).var(axis=0)
         half = encoder.dim // 2
         assert spread[:half].sum() > 1.5 * spread[half:].sum()
 
@@ -306,13 +306,13 @@ class PromptedDecoderSuite:
     def test_the_same_embedding_has_an_image_for_each_seed(self, decoder: PromptedDecoder) -> None:
         rows = np.repeat(unit_embeddings(decoder)[:1], PROMPTED, axis=0)
         seeds = np.array([3, 5, 3, 7, 2**64 - 1], dtype=np.uint64)
-        for drawn in (
+        for results in (
             decoder.decode(rows, seeds=seeds),
             decoder.decode_prompted(rows, DECODER_PROMPTS[:1] * PROMPTED, seeds=seeds),
         ):
-            assert largest_difference(drawn[2], drawn[0]) <= CLOSE
+            assert largest_difference(results[2], results[0]) <= CLOSE
             for other in (1, 3, 4):
-                assert largest_difference(drawn[other], drawn[0]) > CLOSE
+                assert largest_difference(results[other], results[0]) > CLOSE
 
     def test_an_embedding_and_a_seed_count_for_their_own_row_only(
         self, decoder: PromptedDecoder

@@ -92,10 +92,10 @@ class GeneratorSuite:
 
     def test_each_task_gives_an_image_a_row(self, generator: Generator) -> None:
         for task in sorted(generator.tasks):
-            drawn = task_images(generator, task)
-            assert drawn.shape == (DRAWN_IMAGES, *generator.shape)
-            assert drawn.dtype == np.uint8
-            assert largest_difference(drawn[0], drawn[1]) > CLOSE
+            results = task_images(generator, task)
+            assert results.shape == (DRAWN_IMAGES, *generator.shape)
+            assert results.dtype == np.uint8
+            assert largest_difference(results[0], results[1]) > CLOSE
             assert run_task(generator, task, slice(0)).shape == (0, *generator.shape)
 
     def test_a_seed_gives_the_same_images_again_and_another_seed_others(
@@ -110,9 +110,9 @@ class GeneratorSuite:
 
     def test_rows_of_one_prompt_differ(self, generator: Generator) -> None:
         for task in sorted(generator.tasks - {"inpainting"}):
-            drawn = task_images(generator, task)
+            results = task_images(generator, task)
             assert GENERATOR_PROMPTS[0] == GENERATOR_PROMPTS[2]
-            assert largest_difference(drawn[0], drawn[2]) > CLOSE
+            assert largest_difference(results[0], results[2]) > CLOSE
 
     def test_a_row_depends_on_its_own_inputs_and_place_only(self, generator: Generator) -> None:
         for task in sorted(generator.tasks):
@@ -131,10 +131,10 @@ class GeneratorSuite:
         if "inpainting" not in generator.tasks:
             pytest.skip("does not inpaint")
         images, masks = smooth_images(generator), hole_masks(generator)
-        drawn = task_images(generator, "inpainting")
-        np.testing.assert_array_equal(drawn[~masks], images[~masks])
-        np.testing.assert_array_equal(drawn[4], images[4])
-        assert (drawn[masks] != images[masks]).mean() > 0.5
+        results = task_images(generator, "inpainting")
+        np.testing.assert_array_equal(results[~masks], images[~masks])
+        np.testing.assert_array_equal(results[4], images[4])
+        assert (results[masks] != images[masks]).mean() > 0.5
         np.testing.assert_array_equal(
             generator.inpaint(images, masks, GENERATOR_PROMPTS, strength=0.0, seed=1), images
         )
@@ -154,17 +154,17 @@ class GeneratorSuite:
         assert largest_difference(guided, plain) == 0 or largest_difference(guided, other) > 0
         kinds = [task.removeprefix("control:") for task in generator.tasks if ":" in task]
         for kind in kinds:
-            drawn = [
+            results = [
                 generator.inpaint(images, masks, ["a dog"], seed=1, control=(kind, hints))
                 for hints in (images, 255 - images)
             ]
-            assert drawn[0].shape == images.shape
+            assert results[0].shape == images.shape
             alone = [
                 generator.control(kind, hints, ["a dog"], seed=1)
                 for hints in (images, 255 - images)
             ]
             counts = largest_difference(alone[0], alone[1]) > 0  # an untrained ControlNet's do not
-            assert (largest_difference(drawn[0], drawn[1]) > 0) == counts
+            assert (largest_difference(results[0], results[1]) > 0) == counts
             two = np.repeat(images, 2, axis=0)
             with pytest.raises(BackendError, match="2 hints for 1 images"):
                 generator.inpaint(images, masks, ["a dog"], control=(kind, two))
@@ -278,13 +278,13 @@ class TunerSuite:
         assert tuned.name != tuner.name
         assert tuned.licence
         assert (tuned.shape, tuned.tasks) == (base.shape, base.tasks)
-        drawn = tuned.generate([PROMPT], seed=1)
-        assert not np.array_equal(drawn, before)
+        samples = tuned.generate([PROMPT], seed=1)
+        assert not np.array_equal(samples, before)
         files = [path for path in (tmp_path / "tuned").rglob("*") if path.is_file()]
         assert any(path.suffix == ".safetensors" for path in files)
         assert not [path for path in files if path.suffix in PICKLED]
         again = load_model(Generator, tuned.name).generate([PROMPT], seed=1)
-        assert np.abs(again.astype(int) - drawn).max() <= 1
+        assert np.abs(again.astype(int) - samples).max() <= 1
 
     def test_the_seed_decides_what_is_learned_and_the_base_stays(self, tuner: Tuner) -> None:
         settings = {"steps": 1, "rate": 1e-2, "full": True}
@@ -300,11 +300,11 @@ class TunerSuite:
         images = subject_images()
         masks = np.ones(images.shape[:3], dtype=np.bool_)
         tuned = tuner.tune(images, [PROMPT] * len(images), settings=settings, masks=masks)
-        drawn = tuned.generate([PROMPT], seed=1)
+        samples = tuned.generate([PROMPT], seed=1)
         restored = tuner.restore(tuner.changes(tuned))
-        np.testing.assert_array_equal(restored.generate([PROMPT], seed=1), drawn)
+        np.testing.assert_array_equal(restored.generate([PROMPT], seed=1), samples)
         again = tuner.of(tuned).tune(images, PROMPT, settings=settings)
-        assert not np.array_equal(again.generate([PROMPT], seed=1), drawn)
+        assert not np.array_equal(again.generate([PROMPT], seed=1), samples)
 
     def test_grey_images_of_any_size_are_learned_from(self, tuner: Tuner) -> None:
         settings = {"steps": 1, "full": True}

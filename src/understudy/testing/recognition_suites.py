@@ -87,21 +87,21 @@ class ScoringSegmenterSuite(SegmenterSuite):
 
     def test_a_score_is_of_a_class_and_a_pixel(self, segmenter: Segmenter) -> None:
         assert isinstance(segmenter, ScoringSegmenter)
-        chosen = segmenter.classes[-1:] + segmenter.classes[:1]
+        classes = segmenter.classes[-1:] + segmenter.classes[:1]
         for images in (striped_images(), striped_images((30, 50, 1), 3)):
-            scores = segmenter.score(images, chosen)
+            scores = segmenter.score(images, classes)
             assert scores.shape == (len(images), 2, *images.shape[1:3])
             assert scores.dtype == np.float32
             assert ((scores >= 0) & (scores <= 1)).all()
-        assert segmenter.score(striped_images()[:0], chosen).shape == (0, 2, 40, 56)
+        assert segmenter.score(striped_images()[:0], classes).shape == (0, 2, 40, 56)
         assert segmenter.score(striped_images(), ()).shape == (6, 0, 40, 56)
 
     def test_the_largest_score_is_the_class_of_a_pixel(self, segmenter: Segmenter) -> None:
         assert isinstance(segmenter, ScoringSegmenter)
         images = striped_images()
         scores = segmenter.score(images, segmenter.classes)
-        chosen = np.take_along_axis(scores, segmenter.segment(images)[:, None], axis=1)
-        assert (chosen[:, 0] >= scores.max(axis=1) - 1e-4).all()
+        class_scores = np.take_along_axis(scores, segmenter.segment(images)[:, None], axis=1)
+        assert (class_scores[:, 0] >= scores.max(axis=1) - 1e-4).all()
 
     def test_scores_come_in_the_order_of_the_classes(self, segmenter: Segmenter) -> None:
         assert isinstance(segmenter, ScoringSegmenter)

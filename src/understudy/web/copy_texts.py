@@ -56,14 +56,14 @@ def _parsed(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     places: list[str] = []
     texts: dict[str, str] = {}
     settings: dict[str, str] = {}
-    known, rest = run_options(), list(words)
+    annotations, rest = run_options(), list(words)
     while rest:
         word, equals, value = rest.pop(0).partition("=")
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--"):
             places.append(word + equals + value)
             continue
-        if name in _FLAGS or (name in known and kinds_of(known[name]) == (bool,)):
+        if name in _FLAGS or (name in annotations and kinds_of(annotations[name]) == (bool,)):
             texts[name] = "true"
             continue
         value = value if equals else rest.pop(0)
@@ -74,7 +74,7 @@ def _parsed(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
             texts[name] = value
     for name in _OF_THE_COMMAND_LINE:
         texts.pop(name, None)
-    options = {name: _typed(name, text, known.get(name)) for name, text in texts.items()}
+    options = {name: _typed(name, text, annotations.get(name)) for name, text in texts.items()}
     if settings:
         params = declared_options(method(texts.get("method") or option_defaults()["method"]).params)
         options["settings"] = {

@@ -85,10 +85,10 @@ class ExportPages:
         """A figure of the owner's as SVG, or its points as CSV."""
         path = self.studio.roots.dataset(run)
         loaded = reports.load(path)
-        drawn = figures(path, loaded.record, loaded.owner)
-        if number >= len(drawn):
+        plots = figures(path, loaded.record, loaded.owner)
+        if number >= len(plots):
             raise ConfigError("this result has no such figure")
-        one, name = drawn[number], f"{path.name}-{drawn[number].key}.{form}"
+        one, name = plots[number], f"{path.name}-{plots[number].key}.{form}"
         if form == "svg":
             return _file(plot_svg(one), name, "image/svg+xml")
         text = io.StringIO()

@@ -77,8 +77,8 @@ def run_fields(values: Mapping[str, str]) -> dict[str, list[FormField]]:
 
 def reading_fields(values: Mapping[str, str]) -> list[FormField]:
     """The options that say how a dataset is read."""
-    known, defaults = run_options(), option_defaults()
-    return [_field(name, name, known[name], defaults.get(name), values) for name in READING]
+    annotations, defaults = run_options(), option_defaults()
+    return [_field(name, name, annotations[name], defaults.get(name), values) for name in READING]
 
 
 def _field(name: str, label: str, hint: Any, default: Any, values: Mapping[str, str]) -> FormField:
@@ -111,11 +111,11 @@ def form_options(
 
     ``names``: those that are taken; None: every option of a run that a page has a field for.
     """
-    known = set(run_options()) - _ELSEWHERE if names is None else set(names)
+    option_names = set(run_options()) - _ELSEWHERE if names is None else set(names)
     values: dict[str, str] = {}
     for name, value in pairs:
         setting = names is None and name.startswith(SETTING)
-        if value.strip() and (name in known or setting) and len(value) <= _MOST_LETTERS:
+        if value.strip() and (name in option_names or setting) and len(value) <= _MOST_LETTERS:
             values[name] = value.strip()
     return values
 
@@ -127,11 +127,11 @@ def words_of(roots: FolderRoots, values: Mapping[str, str]) -> list[str]:
         OutsideRoots: A file elsewhere.
         ConfigError: A model that a page does not take.
     """
-    known, words = run_options(), []
+    annotations, words = run_options(), []
     for name, value in values.items():
         if name.startswith(SETTING):
             words.append(f"--set={name.removeprefix(SETTING)}={value}")
-        elif kinds_of(known[name]) == (bool,):
+        elif kinds_of(annotations[name]) == (bool,):
             words.append("--" + name.replace("_", "-"))
         else:
             words.append(f"--{name.replace('_', '-')}={roots.named(name, value)}")

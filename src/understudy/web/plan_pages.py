@@ -143,11 +143,11 @@ class PlanPages:
             out=out or f"{new_name(path.stem)}-{date.today().isoformat()}",
             out_folder=self._folder(source),
             command_words=(plan or {}).get("command") or command_line_of(words),
-            **self._forecast(words, path, stamp, source, wanted=bool(forecast)),
+            **self._forecast(words, path, stamp, source, shows_sheet=bool(forecast)),
         )
 
     def _forecast(
-        self, words: list[str], path: Path, stamp: str, source: str, *, wanted: bool
+        self, words: list[str], path: Path, stamp: str, source: str, *, shows_sheet: bool
     ) -> dict[str, Any]:
         """The sheet of what the plan makes of public images, where it was asked for."""
         studio = self.studio
@@ -156,7 +156,7 @@ class PlanPages:
         empty = {"forecast_image": "", "forecast_job": None, "forecast_report": None}
         if sheet.is_file():
             return empty | {"forecast_image": link("/plan/forecast", source=source, sheet=id)}
-        if not wanted:
+        if not shows_sheet:
             return empty
         sheet.parent.mkdir(mode=0o700, exist_ok=True)
         ask = [*words, f"--forecast={sheet}", "--json", "--progress=json"]

@@ -61,11 +61,11 @@ class MalformedAnswer(ValueError):
 
 
 def read_answer(
-    answer: str, words: tuple[int, int], *, asked: str = "", given: str | None = None
+    answer: str, words: tuple[int, int], *, prompt: str = "", original: str | None = None
 ) -> str:
     """The caption in an answer: one line, no quotes, of ``words[0]`` to ``words[1]`` words.
 
-    ``asked`` is what the model was asked and ``given`` the text it was to vary: an answer that
+    ``prompt`` is what the model was asked and ``original`` the text it was to vary: an answer that
     repeats either is malformed.
 
     Raises:
@@ -75,13 +75,13 @@ def read_answer(
     line = _first_line(text)
     _check(line, words)
     plain = _plain(line)
-    if given is not None:
-        asked = asked.replace(given, "")
-        if plain == _plain(given):
+    if original is not None:
+        prompt = prompt.replace(original, "")
+        if plain == _plain(original):
             raise MalformedAnswer("unchanged")
-    if any(_plain(piece) == plain for piece in asked.splitlines()):
+    if any(_plain(piece) == plain for piece in prompt.splitlines()):
         raise MalformedAnswer("repeats the question")
-    if len(plain.split()) >= 8 and plain in _plain(asked):
+    if len(plain.split()) >= 8 and plain in _plain(prompt):
         raise MalformedAnswer("repeats the question")
     return line
 

@@ -155,9 +155,9 @@ class ChatWriter:
             self.asked += len(answers)
             for row, question_of, answer in zip(pending, questions, answers, strict=True):
                 messages, words, given = question_of
-                asked = "\n".join(message["content"] for message in messages)
+                prompt = "\n".join(message["content"] for message in messages)
                 try:
-                    texts[row] = read_answer(answer, words, asked=asked, given=given)
+                    texts[row] = read_answer(answer, words, prompt=prompt, original=given)
                     last.pop(row, None)
                 except MalformedAnswer as fault:
                     self.faults[str(fault)] += 1

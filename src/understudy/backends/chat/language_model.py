@@ -179,8 +179,8 @@ class RowSampler(LogitsProcessor):  # type: ignore[misc]  # its base is Any
         ends = chances.cumsum(-1)
         step = input_ids.shape[1] - self._start
         draw = self._draws[:, step : step + 1].to(scores.device) * ends[:, -1:]
-        chosen = order.gather(-1, (ends <= draw).sum(-1, keepdim=True).clamp(max=ends.shape[1] - 1))
-        return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
+        tokens = order.gather(-1, (ends <= draw).sum(-1, keepdim=True).clamp(max=ends.shape[1] - 1))
+        return torch.full_like(scores, -torch.inf).scatter(-1, tokens, 0.0)
 
 
 def _merged(messages: Messages) -> Messages:

@@ -180,8 +180,8 @@ def _read(name: str, document: Any) -> WriterPrompts:
         raise ValueError(f"not a mapping, but {type(document).__name__}")
     unknown = sorted(str(key) for key in document if key not in (*_PARTS, *_PLAIN))
     if unknown:
-        known = ", ".join((*_PLAIN, *_PARTS))
-        raise ValueError(f"unknown entry {', '.join(unknown)}; there are {known}")
+        entries = ", ".join((*_PLAIN, *_PARTS))
+        raise ValueError(f"unknown entry {', '.join(unknown)}; there are {entries}")
     parts = {key: _part(key, document[key]) for key in _PARTS if key in document}
     if "write" not in parts or len(parts) < 2:
         raise ValueError("they need write, and rephrase or blanks")
@@ -217,8 +217,8 @@ def _part(key: str, document: Any) -> RequestTemplates:
         for variable in find_undeclared_variables(_JINJA.parse(text))
     )
     if not uses <= _PARTS[key]:
-        unknown, known = ", ".join(sorted(uses - _PARTS[key])), ", ".join(sorted(_PARTS[key]))
-        raise ValueError(f"{key} mentions {unknown}; it may mention {known}")
+        unknown, parts = ", ".join(sorted(uses - _PARTS[key])), ", ".join(sorted(_PARTS[key]))
+        raise ValueError(f"{key} mentions {unknown}; it may mention {parts}")
     if key != "write" and "text" not in uses:
         raise ValueError(f"{key} must mention {{{{ text }}}}, the text to vary")
     system = _JINJA.from_string(texts["system"]) if "system" in texts else None

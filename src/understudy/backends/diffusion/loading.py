@@ -85,18 +85,18 @@ def split_revision(model: str) -> tuple[str, str | None]:
     return (model, None) if not at or Path(model).exists() else (source, revision)
 
 
-def use_scheduler(pipeline: Any, wanted: str | None, name: str) -> None:
+def use_scheduler(pipeline: Any, scheduler: str | None, name: str) -> None:
     """Change a pipeline's scheduler, keeping its noise schedule."""
-    if wanted is None:
+    if scheduler is None:
         return
-    known = schedulers()
-    key = wanted if wanted.endswith("Scheduler") else f"{wanted}Scheduler"
-    if key not in known:
+    classes = schedulers()
+    key = scheduler if scheduler.endswith("Scheduler") else f"{scheduler}Scheduler"
+    if key not in classes:
         raise BackendError(
-            f"{name}: diffusers has no scheduler {wanted!r}; it has {', '.join(sorted(known))}"
+            f"{name}: diffusers has no scheduler {scheduler!r}; it has {', '.join(sorted(classes))}"
         )
     with loading(name):
-        pipeline.scheduler = known[key].from_config(pipeline.scheduler.config)
+        pipeline.scheduler = classes[key].from_config(pipeline.scheduler.config)
 
 
 def schedulers() -> dict[str, Any]:

@@ -47,8 +47,8 @@ def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:
 
 def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
     """Call a pipeline: (n, height, width, 3) uint8."""
-    known = taken(pipeline)
-    accepted = {key: value for key, value in arguments.items() if key in known}
+    parameters = taken(pipeline)
+    accepted = {key: value for key, value in arguments.items() if key in parameters}
     try:
         with quiet():
             images = pipeline(**accepted, output_type="np", return_dict=True).images

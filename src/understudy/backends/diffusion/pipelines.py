@@ -158,8 +158,8 @@ class Pipelines:
         self._prepare(plain)
         self._derive(f"control:{kind}", _TEXT, controlnet=plain)
         pipeline = self._by_task.get(f"control:{kind}")
-        wanted = () if pipeline is None else pipeline._get_signature_types().get("controlnet", ())
-        if type(network) not in wanted:
+        types = () if pipeline is None else pipeline._get_signature_types().get("controlnet", ())
+        if type(network) not in types:
             raise BackendError(
                 f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
                 f"a {type(network).__name__}"
@@ -293,8 +293,8 @@ def native_size(text: Any, network: Any) -> tuple[int, int]:
     if sample is not None and len(sample) == 2:
         return sample[0] * scale, sample[1] * scale
     side = taken(text).get("height")
-    known = 1024 if side is None or not side.default else int(side.default)
-    return known, known
+    pixels = 1024 if side is None or not side.default else int(side.default)
+    return pixels, pixels
 
 
 def _scale(pipeline: Any) -> int:

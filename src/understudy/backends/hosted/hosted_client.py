@@ -281,10 +281,10 @@ class HostedClient:
         if error.code in _FILTERED or "safety system" in said:
             raise RefusedReply(said)
         if status in _FOR_A_WHILE or (status >= 500 and status not in _NOT_OFFERED):
-            asked = _retry_after(error.response.headers.get("retry-after"))
-            if asked is not None and asked > _LONGEST_WAIT:
-                raise self.failed(f"asks to wait for {asked:.0f} s ({status}: {said})")
-            return f"answers {status} ({said})", pause if asked is None else asked
+            wait = _retry_after(error.response.headers.get("retry-after"))
+            if wait is not None and wait > _LONGEST_WAIT:
+                raise self.failed(f"asks to wait for {wait:.0f} s ({status}: {said})")
+            return f"answers {status} ({said})", pause if wait is None else wait
         if 300 <= status < 400:
             place = error.response.headers.get("location", "nowhere")
             raise self.failed(

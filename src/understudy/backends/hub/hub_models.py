@@ -72,14 +72,14 @@ class HubOptions:
         """The device and the number format to run with."""
         import torch
 
-        asked = self.device
-        if asked == "auto":
-            asked = "cuda" if torch.cuda.is_available() else "cpu"
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            device = torch.device(asked)
+            device = torch.device(name)
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
-            raise BackendError(f"device {asked!r} cannot be used here: {error}") from error
+            raise BackendError(f"device {name!r} cannot be used here: {error}") from error
         if device.type == "cuda" and self.exact:
             # cuBLAS reads it when it begins, and adds in one order only where it is set.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -192,8 +192,8 @@ def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
     """The network, of the class that its files name."""
     family = config.get("model_type", "")
     built = str(next(iter(config.get("architectures") or []), ""))
-    known = family in CONTRASTIVE | _DINO | {"clip_vision_model", "siglip_vision_model"}
-    if not known and built not in _TOWERS:
+    standard = family in CONTRASTIVE | _DINO | {"clip_vision_model", "siglip_vision_model"}
+    if not standard and built not in _TOWERS:
         raise wrong_kind(f"hf:{model}", "encoder of images", config)
     import transformers
 

@@ -56,20 +56,20 @@ class ZeroShotCaptioner:
                     attributes[row][slot.name] = values[best]
         return attributes
 
-    def _alike(self, slot: Slot, known: Sequence[AttributeValues]) -> list[list[int]]:
+    def _alike(self, slot: Slot, captions: Sequence[AttributeValues]) -> list[list[int]]:
         """Rows that a slot is asked for, together where its phrases say the same."""
         needs = sorted(slot.needs)
         groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
-        for row, attributes in enumerate(known):
+        for row, attributes in enumerate(captions):
             if self._grammar.asks(slot, attributes):
                 groups[tuple(attributes[name] for name in needs)].append(row)
         return list(groups.values())
 
-    def _values(self, slot: Slot, known: AttributeValues) -> Vector:
+    def _values(self, slot: Slot, attributes: AttributeValues) -> Vector:
         """(values, d): the mean of the embeddings of each value's phrases, of unit norm."""
         sentences = [
             tuple(
-                prompt.replace("{}", self._grammar.fill(phrase, known))
+                prompt.replace("{}", self._grammar.fill(phrase, attributes))
                 for prompt in self._grammar.prompts
                 for phrase in phrases
             )

@@ -191,8 +191,8 @@ class DreamBooth:
         each = prompts if len(prompts) == 1 else prompts * (len(crops) // len(images))
         lessons = [Lesson(latents, each, pixel_weights=cells)]
         if class_prompt is not None and settings.prior_weight > 0:
-            known = self._class_latents(class_prompt, size, settings)
-            lessons.append(Lesson(known, (class_prompt,), settings.prior_weight))
+            class_latents = self._class_latents(class_prompt, size, settings)
+            lessons.append(Lesson(class_latents, (class_prompt,), settings.prior_weight))
         return lessons
 
     def _generator(self, text: Any, inpainting: Any, name: str) -> DiffusionGenerator:

@@ -174,9 +174,9 @@ class ChatCaptioner(WritingCaptioner):
         greedy.do_sample, greedy.temperature, greedy.top_p, greedy.top_k = False, None, None, None
         if greedy.pad_token_id is None:
             greedy.pad_token_id = tokenizer.pad_token_id or tokenizer.eos_token_id
-        asked = [{"type": "image"}, {"type": "text", "text": options.prompt}]
+        content = [{"type": "image"}, {"type": "text", "text": options.prompt}]
         self._prompt: str = self._processor.apply_chat_template(
-            [{"role": "user", "content": asked}], add_generation_prompt=True, tokenize=False
+            [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
         )
 
     def _write(self, images: Images, fewest: int) -> list[str]:

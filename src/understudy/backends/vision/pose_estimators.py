@@ -109,16 +109,16 @@ class HubPoseEstimator:
     def _of_boxes(self, images: Images, boxes: list[Boxes]) -> NDArray[np.float32]:
         """(n, keypoints, 3) for one box of each image."""
         device, dtype = self._options.placement()
-        asked = [[box.tolist()] for box in boxes]
+        corners = [[box.tolist()] for box in boxes]
         rows = [Image.fromarray(image) for image in with_channels(images, 3)]
-        pixels = self._processor(rows, boxes=asked, return_tensors="pt")["pixel_values"]
+        pixels = self._processor(rows, boxes=corners, return_tensors="pt")["pixel_values"]
         more = {}
         if self._experts:
             more["dataset_index"] = torch.full((len(rows),), self._options.dataset, device=device)
         with running(self._network, self._options):
             outputs = self._forward(pixels.to(device, dtype), **more)
         outputs.heatmaps = outputs.heatmaps.float()
-        poses = self._processor.post_process_pose_estimation(outputs, boxes=asked)
+        poses = self._processor.post_process_pose_estimation(outputs, boxes=corners)
         places = np.stack([pose["keypoints"].numpy() for (pose,) in poses])
         scores = np.stack([pose["scores"].numpy() for (pose,) in poses])
         return np.concatenate([places, np.clip(scores, 0, 1)[..., None]], axis=2)

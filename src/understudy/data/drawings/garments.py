@@ -249,20 +249,20 @@ def _with_lines(
         handle = np.array([(-0.4, -0.2), (-0.36, -0.2 - high), (0.36, -0.2 - high), (0.4, -0.2)])
         lines = [(spline(handle, 5) @ turned + place, np.full(16, 0.03), 1.0)]
         return over(pixels, darker, plane.curves(lines))
-    drawn = []
+    curves = []
     sides = (1.0, -1.0) if garment.mirrored else (1.0,)
     for line in garment.lines:
         for side in sides:
             points = spline(np.array(line) * np.array([side, 1.0]), 4) @ turned + place
             width = plane.uniform(0.008, 0.02) if kind != "sandal" else plane.uniform(0.02, 0.05)
-            drawn.append((points, np.full(len(points), width), 1.0))
+            curves.append((points, np.full(len(points), width), 1.0))
     if kind in ("shirt", "coat") and plane.chance(0.7):
         for y in np.arange(-0.6, 0.9, 0.25):
             button = (np.array([[0.03, y], [0.031, y]]) @ turned) + place
-            drawn.append((button, np.full(2, 0.025), 1.0))
-    if not drawn or plane.chance(0.2):
+            curves.append((button, np.full(2, 0.025), 1.0))
+    if not curves or plane.chance(0.2):
         return pixels
-    shown = plane.curves(drawn)
+    shown = plane.curves(curves)
     limit = 1.0 if kind == "sandal" else mask
     opacity = 1.0 if kind == "sandal" else plane.uniform(0.3, 1.0)
     thread = darker if rng.random() < 0.8 else np.ones(plane.channels)

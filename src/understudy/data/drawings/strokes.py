@@ -115,8 +115,8 @@ def _written(plane: Plane, places: list[tuple[float, float]], size: float) -> Pi
     characters = _DIGITS if plane.chance(0.5) else _LETTERS
     lines = []
     for place in places:
-        chosen = characters[int(rng.integers(0, len(characters)))]
-        for points in _strokes_of(chosen):
+        character = characters[int(rng.integers(0, len(characters)))]
+        for points in _strokes_of(character):
             moved = (points + rng.normal(0, 0.11, points.shape)) @ shear @ turn_matrix
             line = spline(moved * size + np.array(place), _STEPS)
             pressure = 1 - tapered * np.abs(np.linspace(-1, 1, len(line))) ** 2

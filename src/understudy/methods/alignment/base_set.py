@@ -142,9 +142,9 @@ def _generated(
     bar = materials.progress("drawing the base set", len(prompt_of))
     parts = []
     for number, start in enumerate(range(0, len(prompt_of), _AT_ONCE)):
-        asked = [prompts[index] for index in prompt_of[start : start + _AT_ONCE]]
-        parts.append(_drawn(materials, asked, f"{name} {number:05d}"))
-        bar(len(asked))
+        texts = [prompts[index] for index in prompt_of[start : start + _AT_ONCE]]
+        parts.append(_drawn(materials, texts, f"{name} {number:05d}"))
+        bar(len(texts))
     labels = prompt_of if params.conditional else np.zeros_like(prompt_of)
     embeddings, cluster_embeddings = _concatenated(materials.context, parts)
     return Base(

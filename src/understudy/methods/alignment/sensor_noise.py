@@ -56,8 +56,8 @@ def with_sensor_noise(images: Images, levels: Levels, rng: np.random.Generator) 
     """Images with white noise added until they have levels (n, channels); none is taken away."""
     lack = np.maximum(levels, 0.0) ** 2 - noise_levels(images) ** 2
     lack = np.sqrt(np.clip(lack, 0.0, MOST**2)).astype(np.float32)
-    drawn = rng.standard_normal(images.shape, dtype=np.float32) * lack[:, None, None, :]
-    values = images + drawn @ axes_of(images.shape[3])
+    noise = rng.standard_normal(images.shape, dtype=np.float32) * lack[:, None, None, :]
+    values = images + noise @ axes_of(images.shape[3])
     return np.asarray(values.round().clip(0, 255), dtype=np.uint8)
 
 
@@ -84,10 +84,10 @@ class SensorNoiseEncoder:
         return np.concatenate([self.inner.encode(images), levels], axis=1, dtype=np.float32)
 
 
-def with_noise_levels(context: Context, wanted: bool) -> Context:
+def with_noise_levels(context: Context, needs_noise: bool) -> Context:
     """The context with noise levels after the embeddings, where images go in and come out."""
     encoder = context.encoder
-    if not wanted or encoder is None or encoder.norm_bound is None or context.decoder is None:
+    if not needs_noise or encoder is None or encoder.norm_bound is None or context.decoder is None:
         return context
     channels = context.shape[2]
     return replace(context, encoder=SensorNoiseEncoder(encoder, channels, encoder.norm_bound))

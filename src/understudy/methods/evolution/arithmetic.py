@@ -39,11 +39,11 @@ def resampled(chances: Vector, count: int, rng: np.random.Generator) -> Labels:
     classes, candidates = chances.shape
     levels = (rng.random((classes, 1)) + np.arange(count)) / count
     ends = np.cumsum(chances, axis=1)
-    drawn = [
+    indices = [
         np.searchsorted(end / end[-1], level, side="right")
         for end, level in zip(ends, levels, strict=True)
     ]
-    return np.asarray(np.minimum(np.stack(drawn), candidates - 1), dtype=np.int64)
+    return np.asarray(np.minimum(np.stack(indices), candidates - 1), dtype=np.int64)
 
 
 def ranked(votes: Vector, count: int) -> Labels:

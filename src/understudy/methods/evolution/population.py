@@ -93,17 +93,17 @@ class RoundSettings:
             The candidates that go on, and their positions (classes, N) in the population.
         """
         if self.variations > 1:
-            chosen = arithmetic.ranked(votes, self.size)
+            indices = arithmetic.ranked(votes, self.size)
         else:
             chances = arithmetic.probabilities(votes, threshold)
             rng = self.materials.rng_of(f"round {number} resampled")
-            chosen = arithmetic.resampled(chances, self.size, rng)
-        voted = population.chosen(chosen)
+            indices = arithmetic.resampled(chances, self.size, rng)
+        voted = population.chosen(indices)
         # Not read again here: the run's folder shows each generation and its votes.
-        arrays = {"votes": votes, "chosen": chosen, "items": voted.items}
+        arrays = {"votes": votes, "chosen": indices, "items": voted.items}
         arrays["phrases"] = voted.phrase_of
         self.materials.keep(f"round {number} voted", lambda: arrays)
-        return voted, chosen
+        return voted, indices
 
     def show_owner(self, population: Population, number: int, *, vote: str) -> None:
         """Report how far a generation is from the private records, if that was asked for."""

@@ -98,16 +98,16 @@ class FinalCandidates:
 
 
 def final_candidates(
-    voted: Population, chosen: Labels, variants: list[Population], release: str, degree: float
+    voted: Population, indices: Labels, variants: list[Population], release: str, degree: float
 ) -> FinalCandidates:
     """The voted of the last round, (classes, N) positions in it, the variants of them, or both."""
     if release == "voted":
-        return FinalCandidates(voted, chosen, degree)
+        return FinalCandidates(voted, indices, degree)
     others = variants[0].extended(variants[1:])
     fresh = np.broadcast_to(np.arange(others.phrase_of.shape[1]), others.phrase_of.shape)
     if release == "variants":
         return FinalCandidates(others, fresh, degree)
-    names = np.concatenate([chosen, fresh + chosen.max() + 1], axis=1)
+    names = np.concatenate([indices, fresh + indices.max() + 1], axis=1)
     return FinalCandidates(voted.extended([others]), names, degree)
 
 

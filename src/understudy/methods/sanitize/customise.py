@@ -135,14 +135,14 @@ def along_lines(images: Images, hints: Images, objects: Masks, *, closed: bool) 
     outlines = [scipy.ndimage.binary_dilation(hint.any(axis=2), iterations=_NEAR) for hint in hints]
     inside = np.stack([scipy.ndimage.binary_fill_holes(outline) for outline in outlines])
     masks = objects & inside
-    drawn = masks.sum(axis=(1, 2)) >= _LEAST * np.maximum(1, inside.sum(axis=(1, 2)))
+    visible = masks.sum(axis=(1, 2)) >= _LEAST * np.maximum(1, inside.sum(axis=(1, 2)))
     if closed:
         pairs = zip(objects, inside, strict=True)
         masks = np.stack([_pieces_within(mask, area) for mask, area in pairs])
-        drawn &= masks.any(axis=(1, 2))
-    if drawn.mean() < _SHOWN:
-        drawn[:] = False
-    return References(images[drawn], masks[drawn])
+        visible &= masks.any(axis=(1, 2))
+    if visible.mean() < _SHOWN:
+        visible[:] = False
+    return References(images[visible], masks[visible])
 
 
 def _pieces_within(mask: NDArray[np.bool_], area: NDArray[np.bool_]) -> NDArray[np.bool_]:

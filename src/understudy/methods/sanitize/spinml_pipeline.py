@@ -174,10 +174,10 @@ class SpinmlPipeline:
             for number in request.disclosed
         }
         sets = []
-        for number, wanted in enumerate(request.preferences()):
-            above = set(wanted.disclosed)
+        for number, preference in enumerate(request.preferences()):
+            above = set(preference.disclosed)
             composer = Composer(
-                wanted,
+                preference,
                 Material(
                     {
                         part: own if part in above else self._generator

@@ -118,12 +118,12 @@ def largest_weights(gamma: Vector, labels: Labels, budgets: NDArray[np.int64]) -
 
     Of equal weights the earlier candidate is taken.
     """
-    chosen = []
+    parts = []
     for label, budget in enumerate(budgets.tolist()):
         members = np.flatnonzero(labels == label)
         order = np.argsort(-gamma[members], kind="stable")
-        chosen.append(members[order[:budget]])
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+        parts.append(members[order[:budget]])
+    return np.sort(np.concatenate(parts)).astype(np.int64)
 
 
 def robust_scores(values: Vector) -> Vector:

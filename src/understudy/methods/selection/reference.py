@@ -167,8 +167,8 @@ def moment_reference(
     size = float(groups.counts.sum())
     covariance = shrinkage.denoise_covariance(total[0] / units, sd / units)
     root = np.linalg.cholesky(covariance)
-    drawn = rng.standard_normal((classes, _PSEUDO_RECORDS, len(root))) @ root.T
-    records = (means[:, None] + drawn).reshape(-1, len(root)).astype(features.dtype)
+    deviations = rng.standard_normal((classes, _PSEUDO_RECORDS, len(root))) @ root.T
+    records = (means[:, None] + deviations).reshape(-1, len(root)).astype(features.dtype)
     weights = np.repeat(groups.counts / (size * _PSEUDO_RECORDS), _PSEUDO_RECORDS)
     return RecordReference(records, np.repeat(np.arange(classes), _PSEUDO_RECORDS), weights)
 

@@ -96,8 +96,8 @@ def _patterned(values: Tensor) -> Tensor:
     field = torch.randn(n, 1, PATTERN_CELLS, PATTERN_CELLS)
     field = functional.interpolate(field, size=sides, mode="bicubic", align_corners=False)
     inside = field > _uniform(0.3, 1.8, n, 1, 1, 1)
-    chosen = torch.rand(n, 1, 1, 1) < PATTERNED
-    cover = inside * chosen * _uniform(0, COVER, n, 1, 1, 1)
+    presence = torch.rand(n, 1, 1, 1) < PATTERNED
+    cover = inside * presence * _uniform(0, COVER, n, 1, 1, 1)
     return values * (1 - cover) + torch.rand(n, channels, 1, 1) * cover
 
 

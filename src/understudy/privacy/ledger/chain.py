@@ -153,13 +153,13 @@ def _is_sealed(key: bytes, head: Head) -> bool:
     return hmac.compare_digest(head_at(key, head.count, head.hash).seal, head.seal)
 
 
-def check_continuation(key: bytes, known: Head, links: Sequence[Link], head: Head | None) -> None:
+def check_continuation(key: bytes, start: Head, links: Sequence[Link], head: Head | None) -> None:
     """Refuse rows that do not continue the chain known so far up to its head.
 
     Raises:
         LedgerError: A row changed, missing, added or moved.
     """
-    last = known
+    last = start
     for link in links:
         if link.seq != last.count + 1 or link.previous != last.hash or not is_intact(key, link):
             raise _broken(f"row {last.count + 1} is missing or was changed")

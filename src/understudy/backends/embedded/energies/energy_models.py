@@ -308,11 +308,11 @@ class _Search:
 
     def images_of(self, targets: Embeddings, widths: Vector, seeds: Seeds) -> FloatArray:
         """Coefficients of the images: (n, c, COSINES, COSINES)."""
-        layout, wanted = self._layout, torch.from_numpy(targets.astype(np.float32))
+        layout, goal = self._layout, torch.from_numpy(targets.astype(np.float32))
         scale = torch.from_numpy(widths[:, layout.block_of_column].astype(np.float32))
         detail = torch.from_numpy(self._numbers.detail(layout, self._sizes * widths))
         detail = detail[:, :, None, None]
-        start = self._begin(wanted, detail, seeds)
+        start = self._begin(goal, detail, seeds)
         slopes = self._slopes(start)
         free = start[:, : self._free].clone().requires_grad_(True)
         fixed = start[:, self._free :]
@@ -323,7 +323,7 @@ class _Search:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
             values = torch.cat([free, fixed], dim=1)
             numbers = self._embeddings(values + values[:, :1] * slopes)
-            misses = (numbers[:, : layout.dim] - wanted) / scale @ self._metric.T
+            misses = (numbers[:, : layout.dim] - goal) / scale @ self._metric.T
             loss = misses.square().sum()
             misses = numbers[:, layout.dim :] - self._common
             loss = loss + (_COMMON_WEIGHT / _TOLERANCE) ** 2 * misses.square().sum()
@@ -351,14 +351,14 @@ class _Search:
         slopes[:, 0] = 0
         return slopes[:, :, None, None] * ~self._measured
 
-    def _begin(self, wanted: Tensor, detail: Tensor, seeds: Seeds) -> Tensor:
+    def _begin(self, goal: Tensor, detail: Tensor, seeds: Seeds) -> Tensor:
         """The wanted cosines with a random texture above them, over public deviations."""
         shape = (self._channels, COSINES, COSINES)
-        drawn = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
-        start = detail * torch.from_numpy(np.stack(drawn).astype(np.float32))
+        noise = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
+        start = detail * torch.from_numpy(np.stack(noise).astype(np.float32))
         start[:, 1:] *= _OWN_CHROMA
         flat = start.reshape(len(start), -1)
-        every = torch.cat([wanted, self._common.expand(len(wanted), -1)], dim=1)
+        every = torch.cat([goal, self._common.expand(len(goal), -1)], dim=1)
         flat[:, self._cosines] = every[:, self._cosine_targets]
         return flat.reshape(len(start), *shape)
 

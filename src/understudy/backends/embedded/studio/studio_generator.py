@@ -140,8 +140,8 @@ def studio_generator(options: Mapping[str, Any]) -> Generator:
 
         return Studio(read.folder).generator(options)
 
-    known = ("batch", "guidance", "negative", "shape", "seam", "control_scale", "device", "dtype")
-    usual = replace(StudioOptions(), **{key: getattr(read, key) for key in known})
+    names = ("batch", "guidance", "negative", "shape", "seam", "control_scale", "device", "dtype")
+    usual = replace(StudioOptions(), **{key: getattr(read, key) for key in names})
     placed = read.placement() == (torch.device("cpu"), torch.float32)
     if read != usual or read.guidance is None or not placed:
         return whole()
