@@ -155,7 +155,7 @@ def _evaluation(
     An audit that could not have refuted twice the stated epsilon with every guess right finds
     hardly anything, whatever the method does: that is no reason to call the guarantee good.
     """
-    stated = STATED_EPSILON.value(budget.epsilon, kind="public")
+    stated_epsilon = STATED_EPSILON.value(budget.epsilon, kind="public")
     within = LARGEST_BOUND.value(largest_bound)
     grade: Grade
     bounds = (EPSILON_BOUND.key, GAUSSIAN_EPSILON_BOUND.key)
@@ -188,4 +188,4 @@ def _evaluation(
         "epsilon": budget.epsilon, "delta": budget.delta, "confidence": confidence,
     }  # fmt: skip
     verdict = Verdict("audit", grade, sentence, rule)
-    return Evaluation((stated, within, *values), verdicts=(verdict,), settings=settings)
+    return Evaluation((stated_epsilon, within, *values), verdicts=(verdict,), settings=settings)

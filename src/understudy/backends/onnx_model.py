@@ -69,17 +69,17 @@ class OnnxModel:
             )
         except Exception as error:  # ONNX Runtime's errors share no base class of their own
             raise BackendError(f"{self.path}: not a readable ONNX model ({error})") from error
-        taken = self._choose("input", self._session.get_inputs(), options.input)
-        if taken.type != "tensor(float)":
+        node = self._choose("input", self._session.get_inputs(), options.input)
+        if node.type != "tensor(float)":
             raise BackendError(
-                f"{self.path}: its input {taken.name} is {taken.type}; only float32 is supported"
+                f"{self.path}: its input {node.name} is {node.type}; only float32 is supported"
             )
         self.input, self.output = (
-            taken.name,
+            node.name,
             self._choose("output", self._session.get_outputs(), options.output).name,
         )
         # A dimension that the model leaves open is None here; the first is the batch.
-        sizes = [size if isinstance(size, int) else None for size in taken.shape]
+        sizes = [size if isinstance(size, int) else None for size in node.shape]
         self.sizes: tuple[int | None, ...] = tuple(sizes[1:])
         self.batch = sizes[0] if sizes and sizes[0] else options.batch
         self._fixed = bool(sizes) and sizes[0] is not None

@@ -138,7 +138,7 @@ def _show(evaluation: Evaluation) -> None:
         _console.print(f"advice: {advice}")
     for left in evaluation.settings.get("left_out", ()):
         _console.print(f"left out: {left}")
-    seconds = ", ".join(f"{part} {taken:.0f} s" for part, taken in evaluation.seconds.items())
+    seconds = ", ".join(f"{part} {duration:.0f} s" for part, duration in evaluation.seconds.items())
     _console.print(f"took: {seconds}")
 
 

@@ -119,8 +119,8 @@ def _show_methods(methods: Mapping[str, Method]) -> None:
     for method in methods.values():
         _console.print(f"{method.name}: {method.summary} ({method.source})")
         roles = method.roles(method.params(), frozenset())
-        listed = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
-        _console.print(f"  takes, and by default works with: {', '.join(listed)}")
+        flags = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
+        _console.print(f"  takes, and by default works with: {', '.join(flags)}")
         if AUTO in roles.values():
             _console.print(f"  {AUTO}: {rules_in_words()}")
         table = _table("  --set", "default", "meaning")

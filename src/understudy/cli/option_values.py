@@ -127,13 +127,13 @@ def _parameter(name: str, hint: Any, *, advanced: bool) -> inspect.Parameter:
     declared, kind = option_of(hint), _kind_of(hint)
     flags = ["--" + name.replace("_", "-")] if kind is bool else []  # and no --no- beside it
     panel = group_of_options().get(name, "models").capitalize()
-    shown = typer.Option(
+    option = typer.Option(
         *flags,
         help=declared.help,
         metavar=declared.metavar,
         rich_help_panel=f"{ADVANCED}: {panel}" if advanced else panel,
     )
-    annotation: Any = Annotated[kind | None, shown]
+    annotation: Any = Annotated[kind | None, option]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

@@ -246,8 +246,10 @@ def _premises(premises: Sequence[Premise]) -> None:
     ):
         of_origin = [premise for premise in premises if premise.origin == origin]
         if of_origin:
-            listed = "; ".join(f"{premise.name} {_short(premise.value)}" for premise in of_origin)
-            _console.print(f"{words}: {listed}")
+            words_of_origin = "; ".join(
+                f"{premise.name} {_short(premise.value)}" for premise in of_origin
+            )
+            _console.print(f"{words}: {words_of_origin}")
 
 
 def _short(value: object) -> str:

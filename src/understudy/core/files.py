@@ -52,8 +52,8 @@ def _public_option(option: str) -> str:
     scheme, colon, _ = plain.partition(":")
     if not re.search(r"[/\\]", plain) or (key == "revision" and not _PATH.match(plain[:1])):
         return option
-    named = colon and _SCHEME.fullmatch(scheme)  # a model that this one is made of
-    return f"{key}{equals}{public_name(plain) if named else _last_part(plain)}"
+    is_model = colon and _SCHEME.fullmatch(scheme)  # a model that this one is made of
+    return f"{key}{equals}{public_name(plain) if is_model else _last_part(plain)}"
 
 
 def _is_path(text: str) -> bool:

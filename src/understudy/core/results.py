@@ -285,8 +285,8 @@ class Evaluation:
     ) -> MetricValue | None:
         """The first value of that name or of the metric of that key, and of that class; or None."""
         for value in self.values:
-            named = name in (value.name, value.metric.key)
-            if named and value.label == label and measured in (None, value.measured):
+            has_name = name in (value.name, value.metric.key)
+            if has_name and value.label == label and measured in (None, value.measured):
                 return value
         return None
 

@@ -175,8 +175,8 @@ def _frame_count(image: FileDataset) -> int:
 
 def _burnt_in(image: FileDataset) -> bool:
     """Whether text may be burnt in: the file says so, or says nothing and is of such a kind."""
-    stated = str(image.get("BurnedInAnnotation") or "").upper()
-    return stated == "YES" or (not stated and str(image.get("Modality") or "") in _DRAWN_ON)
+    annotation = str(image.get("BurnedInAnnotation") or "").upper()
+    return annotation == "YES" or (not annotation and str(image.get("Modality") or "") in _DRAWN_ON)
 
 
 def _require_decoder(image: FileDataset) -> None:
@@ -224,8 +224,8 @@ def _by_table(image: FileDataset, values: NDArray[np.float64]) -> NDArray[np.uin
     bits = int(image.VOILUTSequence[0].LUTDescriptor[2])
     if not 1 <= bits <= 16:
         raise BadImage(f"has a VOI table of {bits} bits")
-    shown = apply_voi(np.rint(values).astype(np.int64), image, index=0)
-    return bytes_of(shown.astype(np.float64) / (2**bits - 1))
+    grey = apply_voi(np.rint(values).astype(np.int64), image, index=0)
+    return bytes_of(grey.astype(np.float64) / (2**bits - 1))
 
 
 def _all_bits(image: FileDataset) -> Window:

@@ -459,9 +459,9 @@ def require_declared(names: Iterable[str], declared: Sequence[str], location: st
     """Refuse images of classes that the owner did not declare. The message is the owner's."""
     undeclared = [name for name in names if name not in set(declared)]
     if undeclared:
-        listed = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
+        examples = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
         raise SourceError(
-            f"has images of classes that --classes does not declare: {listed} "
+            f"has images of classes that --classes does not declare: {examples} "
             f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
             "Nothing was spent",
             location,

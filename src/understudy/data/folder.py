@@ -29,8 +29,8 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
     """
     require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")
-    listed = root / CLASSES_FILE
-    names = release_classes(listed.read_bytes(), listed) if listed.is_file() else None
+    file = root / CLASSES_FILE
+    names = release_classes(file.read_bytes(), file) if file.is_file() else None
     labels = {entry.name: entry.name for entry in visible(folder) if entry.is_dir()}
     if names is not None:
         labels |= {safe: name for name, safe in names.items() if safe in labels}

@@ -197,10 +197,10 @@ def _kind(data: bytes | Path) -> FileKind:
         raise BadImage("does not exist") from error
     except OSError as error:
         raise BadImage(f"cannot be read: {error.strerror}") from error
-    named = data.name.lower() if isinstance(data, Path) else ""
-    if dicom.is_dicom(start) or Path(named).suffix in dicom.DICOM_SUFFIXES:
+    name = data.name.lower() if isinstance(data, Path) else ""
+    if dicom.is_dicom(start) or Path(name).suffix in dicom.DICOM_SUFFIXES:
         return "dicom"
-    if nifti.is_nifti(start) or named.endswith(nifti.NIFTI_SUFFIXES):
+    if nifti.is_nifti(start) or name.endswith(nifti.NIFTI_SUFFIXES):
         return "nifti"
     return "pillow"
 

@@ -40,15 +40,15 @@ def label_column(
     name: str | None,
     location: object,
     *,
-    taken: Iterable[str | None] = (),
+    others: Iterable[str | None] = (),
     usual: Sequence[str] = ("label", "labels"),
 ) -> str | None:
     """The column that holds the class; None for images without labels.
 
     Where none is asked for, it is the one of a usual name, else the only one whose type declares
     its values as classes (ClassLabel, true or false). Class names become public, so the values of
-    any other column are published only when they are asked for. Columns in ``taken`` hold something
-    else: the image, the unit.
+    any other column are published only when they are asked for. Columns in ``others`` hold what
+    is no class: the image, the unit.
 
     Raises:
         SourceError: No such column, one of real numbers, or several; lists them.
@@ -57,12 +57,12 @@ def label_column(
         return None
     if name is not None:
         return _checked(columns, name, location)
-    named = [column.name for column in columns if column.name in usual]
-    if len(named) == 1:
-        return _checked(columns, named[0], location)
-    free = [c for c in columns if c.kind in _CLASSES and c.name not in set(taken)]
+    by_name = [column.name for column in columns if column.name in usual]
+    if len(by_name) == 1:
+        return _checked(columns, by_name[0], location)
+    free = [c for c in columns if c.kind in _CLASSES and c.name not in set(others)]
     declared = [column for column in free if column.kind in _DECLARED]
-    if len(declared) == 1 and not named:
+    if len(declared) == 1 and not by_name:
         return declared[0].name
     if not free:
         return None

@@ -131,11 +131,11 @@ def read_manifest(
     """
     columns, path = table.columns(), table.path
     names = [column.name for column in columns]
-    listed = ", ".join(names) or "none"
+    column_names = ", ".join(names) or "none"
     files = path_column(table, images)
     if files is None:
         raise SourceError(
-            f"a manifest needs a column 'path'; its columns are: {listed}. The names "
+            f"a manifest needs a column 'path'; its columns are: {column_names}. The names "
             f"{', '.join(PATHS[1:])} serve too, and so does the one column that names the images, "
             "with or without their folders and endings",
             path,
@@ -143,11 +143,13 @@ def read_manifest(
     of_files = unit in DICOM_UNITS and unit not in names
     column = None if of_files or rule_of(unit) is not None else unit
     if column is not None and column not in names:
-        raise SourceError(f"there is no unit column {column!r}; the columns are: {listed}", path)
+        raise SourceError(
+            f"there is no unit column {column!r}; the columns are: {column_names}", path
+        )
     twice = sorted({name for name in names if names.count(name) > 1 and name})
     if twice:
         raise SourceError(f"has the column {twice[0]!r} twice: rename one of them", path)
-    class_column = label_column(columns, label, path, taken=(files, column), usual=("label",))
+    class_column = label_column(columns, label, path, others=(files, column), usual=("label",))
     if class_column is not None and table.untyped:
         cells = (row.get(class_column) for row in table.rows([class_column]))
         if real_numbers(cells):

@@ -50,8 +50,8 @@ def folder_of_half(folders: Collection[str], split: str, location: object) -> st
     matching = [name for name, part in zip(folders, parts, strict=True) if part == split]
     if len(matching) != 1:
         count = "several folders" if matching else "no folder"
-        listed = ", ".join(sorted(folders))
-        raise SourceError(f"has {count} {split!r}; its folders are: {listed}", str(location))
+        names = ", ".join(sorted(folders))
+        raise SourceError(f"has {count} {split!r}; its folders are: {names}", str(location))
     return matching[0]
 
 
@@ -114,20 +114,20 @@ def like_persons(names: Sequence[str]) -> tuple[str, ...]:
 
 def person_words(names: Sequence[str]) -> str:
     """What is said of class names that look like persons'."""
-    listed = _first_of(names, 3)
+    examples = _first_of(names, 3)
     return (
-        f"class names are published, and {listed} looks like the name of a person. If folders are "
-        "people, say --label none --unit-from folder; else rename the class, or declare it "
+        f"class names are published, and {examples} looks like the name of a person. If folders "
+        "are people, say --label none --unit-from folder; else rename the class, or declare it "
         "(--classes)"
     )
 
 
 def lone_class_words(names: Sequence[str], *, has_units: bool) -> str:
     """What is said of classes of one image, or of one unit's, that nobody declared."""
-    listed = _first_of(names, 5)
+    examples = _first_of(names, 5)
     images = "images of one unit, which" if has_units else "one image, which"
     return (
-        f"the class {listed} has {images} alone would put its name into the release. "
+        f"the class {examples} has {images} alone would put its name into the release. "
         "Nothing was spent. Remove what it has or join classes; or declare the classes that there "
         "are whatever the images show (--classes)"
     )
@@ -162,15 +162,15 @@ def safe_names(names: Sequence[str]) -> list[str]:
     Letters and digits of every alphabet, ``-``, ``_``, ``.``, ``+`` and inner spaces stay; anything
     else becomes ``_``. At most 80 bytes each before a suffix that keeps two alike apart.
     """
-    taken: set[str] = set()
+    folded: set[str] = set()
     folders = []
     for name in names:
         stem = _safe(name)
         folder, copy = stem, 1
-        while folder.casefold() in taken:
+        while folder.casefold() in folded:
             copy += 1
             folder = f"{stem}-{copy}"
-        taken.add(folder.casefold())
+        folded.add(folder.casefold())
         folders.append(folder)
     return folders
 

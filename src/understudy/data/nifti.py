@@ -68,8 +68,8 @@ def nifti_image(data: bytes | Path, reading: Reading, number: int) -> Image.Imag
         values = _slice(volume, reading, number).astype(np.float64)
         if not np.isfinite(values).all():
             raise BadImage(f"holds values that are no numbers in slice {number}")
-        shown = _window(volume, reading).eight_bits(values)
-        return Image.fromarray(np.ascontiguousarray(shown))
+        pixels = _window(volume, reading).eight_bits(values)
+        return Image.fromarray(np.ascontiguousarray(pixels))
 
 
 def nifti_pixel_bytes(data: bytes | Path, reading: Reading, number: int) -> bytes:

@@ -123,15 +123,15 @@ def has_images(path: Path) -> bool:
 
 def image_columns(schema: pa.Schema, options: Options, location: object) -> ImageColumns:
     """The columns of a table of encoded images; an error lists those that there are."""
-    unit, listed = options.unit, ", ".join(schema.names)
+    unit, column_names = options.unit, ", ".join(schema.names)
     image = _image_column(schema)
     if image is None:
         raise SourceError(
-            f"has no column of encoded images; its columns are: {listed}", str(location)
+            f"has no column of encoded images; its columns are: {column_names}", str(location)
         )
     if unit is not None and unit not in schema.names:
         raise SourceError(
-            f"there is no unit column {unit!r}; the columns are: {listed}", str(location)
+            f"there is no unit column {unit!r}; the columns are: {column_names}", str(location)
         )
     features = _features(schema)
     classes = {name for name, kind in features.items() if kind.get("_type") == "ClassLabel"}
@@ -140,8 +140,8 @@ def image_columns(schema: pa.Schema, options: Options, location: object) -> Imag
         for field in schema
     ]
     release = RELEASE_KEY in (schema.metadata or {})
-    taken = (image, unit, *((CAPTION, LICENCE) if release else ()))
-    label = label_column(columns, options.label, location, taken=taken)
+    others = (image, unit, *((CAPTION, LICENCE) if release else ()))
+    label = label_column(columns, options.label, location, others=others)
     names = features.get(label, {}).get("names") if label is not None else None
     persons = person_columns(set(schema.names) - {image, label, unit})
     return ImageColumns(image, label, unit, tuple(names) if names else None, release, persons)

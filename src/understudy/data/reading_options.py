@@ -158,9 +158,9 @@ _CHOICES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def _choice(option: str, text: str) -> Any:
-    choices, listed = _CHOICES[option]
+    choices, words = _CHOICES[option]
     if text not in choices:
-        raise ConfigError(f"{option} is {listed}, found {text!r}")
+        raise ConfigError(f"{option} is {words}, found {text!r}")
     return choices[text]
 
 

@@ -314,10 +314,10 @@ def from_arrays(
     allow_empty: bool = False,
 ) -> ArraySource:
     """The source in a file of named arrays: images or embeddings, and perhaps labels and units."""
-    listed = f"the arrays are: {', '.join(arrays) or 'none'}"
+    names = f"the arrays are: {', '.join(arrays) or 'none'}"
     values = [arrays[name] for name in _VALUES if name in arrays]
     if len(values) != 1:
-        raise SourceError(f"needs one of {', '.join(_VALUES)}; {listed}", where)
+        raise SourceError(f"needs one of {', '.join(_VALUES)}; {names}", where)
     label = _label_array(arrays, options, where)
     if classes is not None and len(classes) < 2:  # a release without labels
         label, classes = None, None
@@ -325,7 +325,7 @@ def from_arrays(
     if options.unit is not None:
         units = arrays.get(options.unit) or arrays.get(f"{options.unit}s")
         if units is None:
-            raise SourceError(f"there is no unit column {options.unit!r}; {listed}", where)
+            raise SourceError(f"there is no unit column {options.unit!r}; {names}", where)
     source = ArraySource(
         values[0],
         None if label is None else arrays[label],
@@ -342,19 +342,19 @@ def from_arrays(
 
 def _label_array(arrays: StoredArrays, options: Options, where: str) -> str | None:
     """The name of the array that holds the class: the one asked for, else one of a usual name."""
-    listed = f"the arrays are: {', '.join(arrays) or 'none'}"
+    names = f"the arrays are: {', '.join(arrays) or 'none'}"
     if not options.labelled:
         return None
     if options.label is not None:
         if options.label not in arrays:
-            raise SourceError(f"there is no label array {options.label!r}; {listed}", where)
+            raise SourceError(f"there is no label array {options.label!r}; {names}", where)
         if arrays[options.label].dtype.kind == "f":
             raise SourceError(real_label(options.label), where)
         return options.label
     labels = [name for name in _LABELS if name in arrays]
     if len(labels) > 1:
         raise SourceError(
-            f"needs one of {', '.join(_LABELS)}; {listed}. Say which: --label {labels[0]}", where
+            f"needs one of {', '.join(_LABELS)}; {names}. Say which: --label {labels[0]}", where
         )
     return labels[0] if labels else None
 

@@ -66,8 +66,8 @@ class Table:
         """Every row in order, with some of its columns; rows of empty cells are left out."""
         if self._listed:
             for path, label in self._labels():
-                listed = {"path": path, "label": str(label)}
-                yield {name: listed.get(name) for name in columns}
+                values = {"path": path, "label": str(label)}
+                yield {name: values.get(name) for name in columns}
             return
         if not self.untyped:
             yield from self._parquet_rows(columns)

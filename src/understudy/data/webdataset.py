@@ -46,7 +46,7 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     unclear = source.classes == UNLABELLED_NAME and options.label is None
     columns = _columns(paths[0], None if unclear else _FIRST)
     if unclear:  # nothing says what the class is, and fields of the JSON could
-        label_column(columns, None, paths[0], taken=(options.unit,), usual=("label",))
+        label_column(columns, None, paths[0], others=(options.unit,), usual=("label",))
         if len(folders) > 1:
             raise SourceError(
                 f"nothing says the class of a sample, and the samples lie in {len(folders)} "

@@ -38,9 +38,9 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     flat = any("/" not in name for name in images)
     at_top = [name for name in archive.members if "/" not in name]
     tables = [name for name in at_top if name.lower().endswith(TABLE_SUFFIXES)]
-    named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
-    listed = [LABELS_FILE] if options.labelled and archive.lists_images else []
-    manifests = listed or named or (tables if flat else _naming(archive, images, tables, options))
+    by_name = [name for name in tables if PurePosixPath(name).stem == "manifest"]
+    labels = [LABELS_FILE] if options.labelled and archive.lists_images else []
+    manifests = labels or by_name or (tables if flat else _naming(archive, images, tables, options))
     if len(manifests) > 1:
         raise SourceError(f"has {len(manifests)} tables: name the manifest manifest.csv", path)
     if manifests:
@@ -97,9 +97,9 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
     """The images that a manifest in the archive lists."""
     path = archive.path
     content = archive.read(table)
-    named = Table(path / table, options.reading.encoding, content)
+    content_table = Table(path / table, options.reading.encoding, content)
     images = ImageNames(lambda: filter(archive.is_image, archive.members))
-    manifest = read_manifest(named, images, options.unit, options.label)
+    manifest = read_manifest(content_table, images, options.unit, options.label)
 
     def records() -> Iterator[Record]:
         names: set[str] = set()
@@ -162,18 +162,18 @@ class _Archive:
             listed = members.get(CLASSES_FILE, listed)
         outside = count - len(members)
         folders = {name.partition("/")[0] for name in members if "/" in name}
-        shown = {name for name in folders if not is_litter(name)}
-        half = folder_of_half(shown, options.split, path)
+        names = {name for name in folders if not is_litter(name)}
+        half = folder_of_half(names, options.split, path)
         if half is not None:
             members = _below(members, half)
-        unread = () if half is None else further_parts(shown)
+        unread = () if half is None else further_parts(names)
         return cls(path, members, outside, unread, listed)
 
     def is_image(self, name: str) -> bool:
         """Whether a member is an image by its name, or DICOM without one."""
         suffix = PurePosixPath(name).suffix
-        named = is_image_name(name) or not suffix or suffix[1:].isdecimal()
-        return named and not _is_stray(name)
+        may_be_image = is_image_name(name) or not suffix or suffix[1:].isdecimal()
+        return may_be_image and not _is_stray(name)
 
     @property
     def class_names(self) -> dict[str, str]:

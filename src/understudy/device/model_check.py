@@ -144,14 +144,14 @@ def _output_problem(
     graph: onnx.GraphProto, cost: Cost, kind: ModelKind, side: int, classes: int
 ) -> str | None:
     """What is wrong with the result: its size, its batch, or what the file states of it."""
-    output, given = graph.output[0], cost.output
-    if kind == "classifier" and given != (classes,):
+    output, shape = graph.output[0], cost.output
+    if kind == "classifier" and shape != (classes,):
         return f"its output is not (n, {classes})"
     if kind == "detector":
         channels = classes + BOX_SIDES
-        if len(given) != 3 or given[0] != channels or max(given[1:]) > side:
+        if len(shape) != 3 or shape[0] != channels or max(shape[1:]) > side:
             return f"its output is not (n, {channels}, rows, columns) of at most {side} cells"
-    if _dims(output)[1:] != list(given) or not _is_float(output):
+    if _dims(output)[1:] != list(shape) or not _is_float(output):
         return "it states another output than it has"
     if _batch(output) != _batch(graph.input[0]):
         return "its output has another batch than its input"

@@ -146,8 +146,8 @@ class ServerConnection:
             raise self._unreachable(error) from error
         if self._certificate is None:
             return connection
-        shown = connection.sock.getpeercert(binary_form=True) or b""
-        if not hmac.compare_digest(hashlib.sha256(shown).hexdigest(), self._certificate):
+        certificate = connection.sock.getpeercert(binary_form=True) or b""
+        if not hmac.compare_digest(hashlib.sha256(certificate).hexdigest(), self._certificate):
             connection.close()
             raise RunError(
                 "the server shows another certificate than that of the pairing code: somebody is "

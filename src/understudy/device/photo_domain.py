@@ -69,8 +69,8 @@ class PhotoDomain:
         which, remedy = f"the photos ({len(numbers)}) are", "Name"
         shipped = "" if _is_of_photos(segmenter) else f"{PHOTO}, "
         if not self.unknown.all():
-            listed = ", ".join(str(numbers[row]) for row in np.flatnonzero(self.unknown))
-            which, remedy = f"the photos {listed} are", f"{self.remedy}, or name"
+            photos = ", ".join(str(numbers[row]) for row in np.flatnonzero(self.unknown))
+            which, remedy = f"the photos {photos} are", f"{self.remedy}, or name"
         return (
             f"{which} outside of what {segmenter} knows, {self.reason}, and an object is hidden "
             f"only as well as it is found. {remedy} a segmenter for such photos in understudy "

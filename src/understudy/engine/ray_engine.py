@@ -290,16 +290,16 @@ class RayEngine:
             items: They are numbered in their order.
             homes: Who had the item of a number; None: as in earlier maps of private records.
         """
-        listed, homes = list(items), self._home if homes is None else homes
+        arguments, homes = list(items), self._home if homes is None else homes
         entry = self._written(function)
         common: deque[int] = deque()
-        self._distribute(range(len(listed)), common, homes)
+        self._distribute(range(len(arguments)), common, homes)
         # By the reference that is waited for: the worker, the item, and the answer so far.
         pending: dict[Any, tuple[_Member, int, bytes | None, list[Any]]] = {}
         while True:
             for member, number in self._due(common):
                 self._send(member, *entry)
-                *pieces, last = _pieces(pickle.dumps(listed[number]))
+                *pieces, last = _pieces(pickle.dumps(arguments[number]))
                 for piece in pieces:
                     member.handle.receive.remote(piece)
                 ref = member.handle.run.remote(entry[0], number, last)

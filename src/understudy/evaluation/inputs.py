@@ -97,8 +97,8 @@ class Inputs:
             test: The real test set; None: what the run held out.
             options: What is to be measured.
         """
-        stated = (path / "privacy.json").is_file()
-        outside = None if stated else _open_outside(path, options)
+        has_statement = (path / "privacy.json").is_file()
+        outside = None if has_statement else _open_outside(path, options)
         facts = _facts(path) if outside is None else _facts_of(outside)
         shape = tuple(facts["data"]["image_shape"] or ()) or None
         release = open_release(path, shape) if outside is None else outside
@@ -144,7 +144,7 @@ class Inputs:
             guarantee,
             held_out,
             facts.get("facts", {}),
-            *(_claim(path) if stated else (_NO_CLAIM, False)),
+            *(_claim(path) if has_statement else (_NO_CLAIM, False)),
         )
 
 
@@ -172,12 +172,12 @@ _NO_CLAIM = (
 def _claim(path: Path) -> tuple[str, bool]:
     """What a release states of its guarantee in words, and whether it has one that holds."""
     checked = verify(path)
-    stated = "" if checked.record is None else budget(checked.record.receipt)
+    statement = "" if checked.record is None else budget(checked.record.receipt)
     if checked.sound and checked.record is not None:
-        words = f"it states {stated}; its files and numbers add up (understudy verify)"
+        words = f"it states {statement}; its files and numbers add up (understudy verify)"
         return words, not checked.record.unprotected
     words = (
-        f"it states {stated or 'nothing that can be read'}, unverified: "
+        f"it states {statement or 'nothing that can be read'}, unverified: "
         f"{fault_words(checked.faults)}"
     )
     return words, False
@@ -310,12 +310,12 @@ def _guarantee(
     """The release's epsilon and delta, which DP-SGD is to keep."""
     if not options.trains:
         raise ConfigError("--dp-sgd is compared with trained models: add --full")
-    stated = facts.get("guarantee", {})
-    epsilon, delta = (float(stated.get(name) or math.nan) for name in ("epsilon", "delta"))
+    guarantee = facts.get("guarantee", {})
+    epsilon, delta = (float(guarantee.get(name) or math.nan) for name in ("epsilon", "delta"))
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise RunError(
             f"{path / 'privacy.json'}: states no epsilon and delta that DP-SGD could keep (found "
-            f"{stated.get('epsilon')} and {stated.get('delta')}): leave out --dp-sgd"
+            f"{guarantee.get('epsilon')} and {guarantee.get('delta')}): leave out --dp-sgd"
         )
     from understudy.backends.plugin import installed
 

@@ -85,6 +85,6 @@ def facts_text(facts: OwnerFacts) -> str:
     lines = ["# Fill in, and make the pack again with --facts. What stands here is shared."]
     for one in fields(OwnerFacts):
         value = getattr(facts, one.name)
-        stated = yaml.safe_dump("" if value == SLOT else value, allow_unicode=True, width=1000)
-        lines += [f"# {one.metadata['explanation']}", f"{one.name}: {stated.splitlines()[0]}"]
+        text = yaml.safe_dump("" if value == SLOT else value, allow_unicode=True, width=1000)
+        lines += [f"# {one.metadata['explanation']}", f"{one.name}: {text.splitlines()[0]}"]
     return "\n".join(lines) + "\n"

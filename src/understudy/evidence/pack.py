@@ -102,7 +102,7 @@ def evidence(
             shared part would hold a private number or name.
     """
     source, place = Path(folder), Path(to)
-    stated = read_facts(None if facts is None else Path(facts))
+    owner_facts = read_facts(None if facts is None else Path(facts))
     _require_free(place)
     subject, owner = open_subject(source)
     if test is not None and real is None:
@@ -116,10 +116,10 @@ def evidence(
             risk = measure_risk(source, source_name("real", real), others, events)
         notes = list(() if risk is None else risk.notes)
         with whole_folder(place, replace=True) as partial:
-            notes += _write(partial, subject, owner, risk, stated)
+            notes += _write(partial, subject, owner, risk, owner_facts)
             _require_nothing_private(partial / "shared", subject, owner, risk)
     files = tuple(sorted(files_below(place)))
-    return EvidencePack(place, subject.kind, files, stated.open_slots, tuple(notes))
+    return EvidencePack(place, subject.kind, files, owner_facts.open_slots, tuple(notes))
 
 
 def _write(

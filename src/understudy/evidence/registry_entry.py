@@ -69,7 +69,7 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
     """
     if record.guarantee != "differential privacy":
         raise ConfigError("the registry is of deployments of differential privacy: there is none")
-    stated, receipt = privacy_json(record), record.receipt
+    statement, receipt = privacy_json(record), record.receipt
     inferred = ", ".join(record.conditional_on) or "nothing"
     declared = [one.name for one in record.premises if one.origin == "declared"]
     hosts = [f"{host}, which was sent private images" for host in record.disclosed_to]
@@ -89,18 +89,18 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
                 "privacy_unit": unit_in_words(receipt.unit),
                 "privacy_unit_details": neighbours_in_words(receipt),
                 "privacy_parameters": {"epsilon": receipt.epsilon, "delta": receipt.delta},
-                "privacy_parameters_details": f"{stated['mechanism']['accounting']}.",
+                "privacy_parameters_details": f"{statement['mechanism']['accounting']}.",
             },
             "deployment_model": {
                 "model_name": "Central",
-                "trust_assumptions": " ".join(stated["assumptions"]),
+                "trust_assumptions": " ".join(statement["assumptions"]),
                 "actors": "; ".join(actors),
                 "release_type": "One release",
                 "release_type_details": NOT_COVERED[0],
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },
-            "implementation": _implementation(record, stated["mechanism"], facts),
+            "implementation": _implementation(record, statement["mechanism"], facts),
             "administrative": {"status": "Draft", "registry_authors": [facts.author], "tier": 3},
         },
     }

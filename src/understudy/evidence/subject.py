@@ -123,19 +123,19 @@ def _release(place: Path) -> tuple[Subject, OwnerSide]:
     record = checked.record
     if record is None:
         raise RunError(f"{place}: says nothing that can be read: {checked.faults[0]}")
-    listed = place / CHECKSUMS
-    digest = hashlib.sha256(listed.read_bytes()).hexdigest() if listed.is_file() else ""
+    checksums = place / CHECKSUMS
+    digest = hashlib.sha256(checksums.read_bytes()).hexdigest() if checksums.is_file() else ""
     run_file = place.parent / "owner" / "run.json"
     hosts, owner = None, OwnerSide()
     if place.name == "release" and run_file.is_file():
         hosts, owner = _of_run(run_file)
-    stated = tuple(
+    stated_hosts = tuple(
         Host(host, "private images, or what was said of them", "not known: ask the host")
         for host in record.disclosed_to
         if host not in {one.name for one in hosts or ()}
     )
-    if stated:
-        hosts = (*(hosts or ()), *stated)
+    if stated_hosts:
+        hosts = (*(hosts or ()), *stated_hosts)
     subject = Subject(
         "release",
         record.title,

@@ -232,8 +232,8 @@ def dp_kmeans(
     for stage in stages.lloyd:
         groups = group_means(vault, Cells(centres), radius, stage)
         flat = Cells(centres).flat
-        moved = flat + shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
-        centres = _repeated(moved.reshape(centres.shape), numbers)
+        means = flat + shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
+        centres = _repeated(means.reshape(centres.shape), numbers)
     return centres
 
 

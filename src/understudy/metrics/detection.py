@@ -73,11 +73,11 @@ def _matched(overlap: Vector) -> NDArray[np.bool_]:
     hits = np.zeros(len(overlap), dtype=np.bool_)
     if not overlap.size:
         return hits
-    taken = np.zeros(overlap.shape[1], dtype=np.bool_)
+    matches = np.zeros(overlap.shape[1], dtype=np.bool_)
     for box, each in enumerate(overlap):
-        best = int(np.argmax(np.where(taken, -1.0, each)))
-        hits[box] = each[best] >= _IOU and not taken[best]
-        taken[best] |= hits[box]
+        best = int(np.argmax(np.where(matches, -1.0, each)))
+        hits[box] = each[best] >= _IOU and not matches[best]
+        matches[best] |= hits[box]
     return hits
 
 

@@ -129,12 +129,12 @@ def disclosed_information(own: PartMessages, others: PartMessages) -> DisclosedI
         entropy = _entropy(x[part]) if part.any() else 0.0
         if entropy > 0:
             places = [layer.under(part) for layer in layers]
-            moved = [
+            shifts = [
                 [codes[at] for codes, at in zip(side, places, strict=True)] for side in unrelated
             ]
             information = _information(x[part], y[part])
             plain.append(information / entropy)
-            bias = _bias(x[part], y[part], *moved)
+            bias = _bias(x[part], y[part], *shifts)
             corrected.append((information - bias) / entropy)
     if not plain:
         raise InputError("the part has no pixels of more than one brightness in any photo")

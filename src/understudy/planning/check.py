@@ -259,9 +259,9 @@ def _persons(
     columns += ["PatientID"] if inspection.dicom else []
     for column in columns:
         by_unit = Inspection(reading_of(config.data.source))
-        named = config.changed(unit=column, unit_from=None, unit_from_name=None)
+        by_column = config.changed(unit=column, unit_from=None, unit_from_name=None)
         try:
-            units = open_private(named, skip_bad=True, observer=by_unit)
+            units = open_private(by_column, skip_bad=True, observer=by_unit)
             if not isinstance(units, RecordSource):
                 by_unit.count_arrays(units, units=True)
         except (SourceError, BackendError):  # of one patient, or a field that is empty
@@ -331,10 +331,10 @@ def _shape_of(run: RunConfig, shape: Shape) -> Shape:
 
 def _codec_rule(run: RunConfig, source: Source | None) -> CodecRule | None:
     """That which chooses the encoder; None where what is named may bring another one."""
-    named = named_roles(run.models)
-    if source is None or not named.keys() <= {"encoder", "decoder"}:
+    roles = named_roles(run.models)
+    if source is None or not roles.keys() <= {"encoder", "decoder"}:
         return None
-    name = codec_roles(named, source.shape)["encoder"]
+    name = codec_roles(roles, source.shape)["encoder"]
     return next((rule for rule in RULES if rule.codec == name), None)
 
 

@@ -109,9 +109,9 @@ def planned_run(
     Raises:
         InputError: What would be refused in the run too, but for its budget (`RunPlan.refused`).
     """
-    given = {**options, "settings": dict(options.get("settings") or {})}
+    values = {**options, "settings": dict(options.get("settings") or {})}
     name = source_name("source", source)
-    config = make_config({**given, "source": name, "out": "out", "epsilon": epsilon})
+    config = make_config({**values, "source": name, "out": "out", "epsilon": epsilon})
     return dry_run(config, out=False)
 
 

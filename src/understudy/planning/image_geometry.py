@@ -107,10 +107,10 @@ class ImageGeometry:
     def sizes_in_words(self) -> str:
         """The most frequent sizes, and how many images are upright or lie where they differ."""
         frequent = Counter(self.sizes).most_common(_MOST_LISTED)
-        listed = ", ".join(f"{height} x {width} ({n:,})" for (height, width), n in frequent)
+        words = ", ".join(f"{height} x {width} ({n:,})" for (height, width), n in frequent)
         more = len(self.sizes) - _MOST_LISTED
-        listed += f" and {more} more" * (more > 0)
-        return f"{listed}; {self._orientation}" if self._orientation else listed
+        words += f" and {more} more" * (more > 0)
+        return f"{words}; {self._orientation}" if self._orientation else words
 
     @property
     def _orientation(self) -> str:
@@ -119,8 +119,8 @@ class ImageGeometry:
         lying = sum(count for (height, width), count in self.sizes.items() if height < width)
         square = self.images - upright - lying
         parts = ((upright, "portrait"), (lying, "landscape"), (square, "square"))
-        listed = [f"{count:,} {name}" for count, name in parts if count]
-        return ", ".join(listed) if len(listed) > 1 else ""
+        words = [f"{count:,} {name}" for count, name in parts if count]
+        return ", ".join(words) if len(words) > 1 else ""
 
     def losses(
         self,
@@ -161,13 +161,13 @@ class ImageGeometry:
         if codec is not None and finest < side:
             words += f", as {codec.codec} looks at {finest} x {finest} pixels of any image"
         others = {one: self._scales(one, fit)[1] for one in PROPOSED_SIDES if one <= finest}
-        listed = [
+        losses = [
             f"{_short(scale)} at {one}"
             for one, scale in others.items()
             if scale >= 1.5 and scale != most
         ]
-        if listed:
-            words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(listed)})"
+        if losses:
+            words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(losses)})"
         if enlarged := self._enlarged(side, fit):
             smaller = count_words(enlarged, "smaller image is", "smaller images are")
             words += f"; {smaller} enlarged, which adds no detail"

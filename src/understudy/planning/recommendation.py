@@ -314,8 +314,8 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
         facts.append(PlanFact(check.people, f"{check.units:,}", private=True))
     if sizes:
         span = f"{sizes[0]:,}" + ("" if sizes[0] == sizes[-1] else f" to {sizes[-1]:,}")
-        listed = f"{len(sizes)} classes of {span} {check.people or 'images'}"
-        facts.append(PlanFact("class sizes", listed, private=True))
+        sizes_in_words = f"{len(sizes)} classes of {span} {check.people or 'images'}"
+        facts.append(PlanFact("class sizes", sizes_in_words, private=True))
     if check.stored:
         facts.append(PlanFact("stored as", check.stored, private=True))
     if check.shape is not None:

@@ -231,7 +231,7 @@ def _things(staging: _Staging, looks: Mapping[str, Look]) -> _Cast:
     attributes, plan, dice, behind = staging
     stage: dict[str, Piece] = {}
     actors: list[Actor] = []
-    taken: list[float] = []
+    positions: list[float] = []
     for kind, look in looks.items():
         key = "frame place" if kind == "frame" and "frame place" in attributes else "place"
         place = attributes[key]
@@ -247,10 +247,10 @@ def _things(staging: _Staging, looks: Mapping[str, Look]) -> _Cast:
             x = middle + piece.width * dice.between(-0.32, 0.32)
             y = seat_of(piece) + (0.005 if place in ("table", "shelf") else 0.02)
         x = min(0.8, max(0.2, x))
-        for other in taken:  # beside each other, not one behind the other
+        for other in positions:  # beside each other, not one behind the other
             if abs(x - other) < 0.24:
                 x = min((other - 0.25, other + 0.25), key=lambda side: abs(side - middle))
-        taken.append(x)
+        positions.append(x)
         at = (scale, 0, x, 0, scale, y)
         actors.append(Actor(kind, "", look, at, _contrast(look, behind)))
     # What stands lower stands nearer.

@@ -61,24 +61,24 @@ def write_checksums(release: Path, digests: Mapping[str, str] = MappingProxyType
 def checksum_faults(release: Path) -> list[str]:
     """What of a release is not as its list says, a sentence each."""
     try:
-        stated = (release / CHECKSUMS).read_bytes()
+        content = (release / CHECKSUMS).read_bytes()
     except OSError:
         return [f"{CHECKSUMS} is missing: it was removed, or an earlier version wrote this release"]
     actual = checksums_of(release)
-    listed = _listed(stated)
-    faults = [f"{name}: was removed" for name in listed if name not in actual]
-    faults += [f"{name}: was added" for name in actual if name not in listed]
+    sums = _listed(content)
+    faults = [f"{name}: was removed" for name in sums if name not in actual]
+    faults += [f"{name}: was added" for name in actual if name not in sums]
     faults += [
-        f"{name}: was changed" for name in actual if listed.get(name, actual[name]) != actual[name]
+        f"{name}: was changed" for name in actual if sums.get(name, actual[name]) != actual[name]
     ]
-    if not faults and stated != checksums_text(actual).encode():
+    if not faults and content != checksums_text(actual).encode():
         faults.append(f"{CHECKSUMS}: was changed")
     return sorted(faults)
 
 
-def _listed(stated: bytes) -> dict[str, str]:
+def _listed(content: bytes) -> dict[str, str]:
     """The lines of a list, as far as they can be read."""
-    lines = stated.decode("utf-8", "replace").split("\n")
+    lines = content.decode("utf-8", "replace").split("\n")
     pairs = (line.partition("  ") for line in lines if line)
     return {name: digest for digest, _, name in pairs}
 
@@ -126,8 +126,8 @@ def signature_faults(release: Path, key: str | None) -> tuple[str | None, list[s
     text = path.read_bytes().decode("utf-8", "replace")
     words = text.split(" ")
     public, signature = (words[1], words[2].rstrip("\n")) if len(words) == 3 else ("", "")
-    listed = release / CHECKSUMS
-    signed = _PURPOSE + (listed.read_bytes() if listed.is_file() else b"")
+    checksums = release / CHECKSUMS
+    signed = _PURPOSE + (checksums.read_bytes() if checksums.is_file() else b"")
     canonical = f"ed25519 {public} {signature}\n" == text and text == text.lower()
     if not canonical or not signature_fits(public, signature, signed):
         return None, [f"{SIGNATURE}: does not fit: it or {CHECKSUMS} was changed after signing"]

@@ -210,14 +210,14 @@ def origins_of(
     measure, _, file = (quality or "").partition(":")
     if measure == "niqe" and file:
         origins.append(provenance_of_role(file, measure))
-    stated = tuple(one for one in origins if one is not None)
-    for one in stated:
+    records = tuple(one for one in origins if one is not None)
+    for one in records:
         if one.role == released_role and one.guarantee != "no private data":
             raise ConfigError(
                 f"{one.name} is a release about private images ({one.guarantee}), and the samples "
                 "would be its own: name images that are public"
             )
-    return stated
+    return records
 
 
 def _of_release(name: str, role: str, place: Path, *, declared_public: bool) -> Provenance:
@@ -297,9 +297,9 @@ def _release_of(name: str, path: Path) -> Path | None:
         return None
     if len(inner) == 1 and inner[0] in halves:
         return inner[0]
-    listed = ", ".join(str(folder) for folder in inner[:3])
+    folders = ", ".join(str(folder) for folder in inner[:3])
     raise ConfigError(
-        f"{name}: holds {len(inner)} release(s) in folders of its own ({listed}): name one release"
+        f"{name}: holds {len(inner)} release(s) in folders of its own ({folders}): name one release"
     )
 
 

@@ -49,11 +49,11 @@ def page_image(images: Images, columns: int | None = None) -> PageImage:
     """A contact sheet of (n, height, width, channels) uint8 images; n may be 0."""
     if len(images) == 0:
         return PageImage("", 0)
-    shown = smaller(images, _LARGEST)
+    thumbnails = smaller(images, _LARGEST)
     columns = columns or math.ceil(math.sqrt(len(images)))
-    data = base64.b64encode(contact_sheet(shown, columns)).decode("ascii")
-    times = max(1, _SMALLEST // max(shown.shape[1:3]))
-    width = times * (min(columns, len(images)) * (shown.shape[2] + _MARGIN) - _MARGIN)
+    data = base64.b64encode(contact_sheet(thumbnails, columns)).decode("ascii")
+    times = max(1, _SMALLEST // max(thumbnails.shape[1:3]))
+    width = times * (min(columns, len(images)) * (thumbnails.shape[2] + _MARGIN) - _MARGIN)
     return PageImage(f"data:image/png;base64,{data}", len(images), width, times > 1)
 
 
@@ -132,10 +132,10 @@ def sample_strips(samples: tuple[Sample, ...]) -> list[Strip]:
 
 
 def _strip(
-    name: str, layout: tuple[int, int], shown: dict[str, Images], worst: tuple[str, Images]
+    name: str, layout: tuple[int, int], sections: dict[str, Images], worst: tuple[str, Images]
 ) -> Strip:
     most, columns = layout
-    sheets = [(words, page_image(images[:most], columns)) for words, images in shown.items()]
+    sheets = [(words, page_image(images[:most], columns)) for words, images in sections.items()]
     if len(worst[1]):
         sheets.append((worst[0], page_image(worst[1][: most // 2], columns // 2)))
     return Strip(name, tuple(sheets))

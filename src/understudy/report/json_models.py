@@ -248,17 +248,17 @@ class PrivacyFile(_Model):
         )
 
     def _receipt(self) -> Receipt:
-        stated = self.guarantee
-        if stated.epsilon is None or stated.delta is None:
+        guarantee = self.guarantee
+        if guarantee.epsilon is None or guarantee.delta is None:
             return NO_GUARANTEE
         return Receipt(
-            stated.unit,
-            stated.adjacency,
-            stated.epsilon,
-            stated.delta,
-            stated.slack,
+            guarantee.unit,
+            guarantee.adjacency,
+            guarantee.epsilon,
+            guarantee.delta,
+            guarantee.slack,
             self.stages,
-            stated.runs,
+            guarantee.runs,
         )
 
 

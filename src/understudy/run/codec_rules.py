@@ -120,9 +120,9 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
     return CodecChoice(rule.codec, reason, hint)
 
 
-def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:
+def codec_roles(models: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:
     """Encoder and decoder of a run; where one half of a codec is named, the other is its own."""
-    encoder, decoder = named.get("encoder"), named.get("decoder")
+    encoder, decoder = models.get("encoder"), models.get("decoder")
     if encoder is not None:
         own = encoder.partition("?")[0]
         return {"encoder": encoder, "decoder": own if own in CODECS else None}

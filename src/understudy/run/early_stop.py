@@ -54,8 +54,8 @@ def _following(config: RunConfig, epsilon: float | str) -> RunConfig | None:
     if config.models.otherwise is None or epsilon == 0.0:
         return None
     other = method(config.models.otherwise)
-    taken = other.roles(other.params(), frozenset())
-    datasets = taken.keys() - set(MODEL_ROLES)
+    role_names = other.roles(other.params(), frozenset())
+    datasets = role_names.keys() - set(MODEL_ROLES)
     roles = {role: name for role, name in named_roles(config.models).items() if role in datasets}
     return config.changed(
         method=other.name,

@@ -188,9 +188,9 @@ class Prepared:
     def public_inputs(self) -> tuple[tuple[str, Source], ...]:
         """The datasets besides the private one that the user named, each by its role."""
         roles = {one.role for one in self.origins}
-        named = {name: getattr(self, name) for name in PUBLIC_ROLES}
+        inputs = {name: getattr(self, name) for name in PUBLIC_ROLES}
         return tuple(
-            (role, one) for role, one in named.items() if one is not None and role in roles
+            (role, one) for role, one in inputs.items() if one is not None and role in roles
         )
 
 

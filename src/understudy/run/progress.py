@@ -171,8 +171,8 @@ class PlainEvents(LineEvents):
             parts.append(f"{duration(seconds * (1 / step.fraction - 1))} left")
         elif event == "advanced" and not step.done:
             parts.append(f"{duration(seconds)} so far")
-        stated = [part for part in (_count(step), *parts) if part]
-        self.write(f"{step.name}: {', '.join(stated)}" if stated else step.name)
+        words = [part for part in (_count(step), *parts) if part]
+        self.write(f"{step.name}: {', '.join(words)}" if words else step.name)
 
     def notice(self, message: str, *, owner_only: bool = False) -> None:
         """A line, unless it is for the owner alone."""

@@ -78,7 +78,7 @@ def run_record(
     origins = prepared.origins
     selected = ("candidates", "reference")
     released = [one for one in origins if one.record is not None or one.role in selected]
-    given = {f"{one.role}_guarantee": one.guarantee for one in released}
+    guarantees = {f"{one.role}_guarantee": one.guarantee for one in released}
     private = {one.role for one in origins if one.guarantee != "no private data"}
     public = [(role, getattr(prepared, role)) for role in ("public", "base", "contrast")]
     public += [("candidates", prepared.candidates)]
@@ -107,7 +107,7 @@ def run_record(
         dim=release.dim,
         models=tuple(models),
         public_sources=tuple(dict.fromkeys(names)),
-        facts={**release.facts, **facts, **given},
+        facts={**release.facts, **facts, **guarantees},
         how=prepared.method.summary,
         licence=licence,
         contact=contact or "",

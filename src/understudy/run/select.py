@@ -204,8 +204,8 @@ class OpenSession(Session):
         bare = prepared.private or any(one.unproven for one in prepared.origins)
         receipt = NO_GUARANTEE if bare else made_of(parts)
         record = run_record(prepared, written.release, receipt, written.facts)
-        named = {"penalty encoder": spaces.distance, "perceptual distance": spaces.perceptual}
-        models = [ModelRecord.of(role, one) for role, one in named.items() if one is not None]
+        roles = {"penalty encoder": spaces.distance, "perceptual distance": spaces.perceptual}
+        models = [ModelRecord.of(role, one) for role, one in roles.items() if one is not None]
         unproven = bare and not prepared.private
         return replace(
             record,

@@ -115,8 +115,8 @@ def first_of_rows(source: Source, rows: Sequence[int]) -> str:
     """The first of some rows of a dataset, in brackets; by their files where they are files."""
     locations = getattr(source, "locations", None)
     names = locations() if callable(locations) else None
-    listed = [f"row {row}" if names is None else names[row] for row in rows[:_LISTED]]
-    return f" (the first: {', '.join(listed)})"
+    words = [f"row {row}" if names is None else names[row] for row in rows[:_LISTED]]
+    return f" (the first: {', '.join(words)})"
 
 
 def shared_count(source: Source, other: Source) -> int:

@@ -99,8 +99,8 @@ class Gate:
             return
         limit, count, begun = self.limits.get(scope["method"], 0), 0, False
         limit = min(limit, self.path_limits.get(scope["path"], limit))
-        stated = [value for name, value in scope["headers"] if name == b"content-length"]
-        if any(not value.isdigit() or int(value[:20]) > limit for value in stated):
+        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+        if any(not value.isdigit() or int(value[:20]) > limit for value in lengths):
             await _too_large(limit)(scope, receive, send)
             return
 
@@ -229,8 +229,8 @@ class _Endpoints:
         return _answer(await _done(self._service.delete, row))
 
     async def _access(self, request: Request) -> tuple[str | None, JobRow | None]:
-        stated = _TOKEN.fullmatch(request.headers.get("authorization", ""))
-        token = bytes.fromhex(stated.group(1)) if stated else _NO_TOKEN
+        bearer = _TOKEN.fullmatch(request.headers.get("authorization", ""))
+        token = bytes.fromhex(bearer.group(1)) if bearer else _NO_TOKEN
         job = _JOB.fullmatch(request.path_params.get("job", ""))
         device, row = await run_in_threadpool(
             self._service.access, token, job.group() if job else _NO_JOB

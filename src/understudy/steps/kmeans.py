@@ -34,8 +34,8 @@ def weighted_kmeans(
         for _ in range(_ITERATIONS):
             member = np.eye(clusters)[nearest(points, centres)] * weights[:, None]
             mass = member.sum(axis=0)
-            moved = member.T @ points / np.maximum(mass, 1e-12)[:, None]
-            centres = np.where(mass[:, None] > 0, moved, centres)
+            means = member.T @ points / np.maximum(mass, 1e-12)[:, None]
+            centres = np.where(mass[:, None] > 0, means, centres)
         cost = float((square_distances(points, centres).min(axis=1) * weights).sum())
         if cost < best_cost:
             best, best_cost = centres, cost

@@ -100,10 +100,10 @@ class QualityFilter:
         """Put the better of each pair into ``best``, in place, and remember the other."""
         others = self._scores(images)
         better = others < scores[samples]
-        taken = samples[better]
+        rows = samples[better]
         lost, losing = images.copy(), others.copy()
-        lost[better], losing[better] = best[taken], scores[taken]
-        best[taken], scores[taken] = images[better], others[better]
+        lost[better], losing[better] = best[rows], scores[rows]
+        best[rows], scores[rows] = images[better], others[better]
         worst = np.argsort(-losing, kind="stable")[:_SHEET]
         self.worst += [(float(losing[index]), lost[index]) for index in worst]
         self.worst = sorted(self.worst, key=lambda pair: -pair[0])[:_SHEET]

@@ -143,5 +143,5 @@ def vote_fit(votes: Vector, sd: float) -> Fit:
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
     """``"a, b and 3 more"``."""
-    shown, more = list(names[:most]), len(names) - most
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    words, more = list(names[:most]), len(names) - most
+    return ", ".join(words) + (f" and {more} more" if more > 0 else "")

@@ -322,9 +322,9 @@ def shrink_leading(
     faint = noise <= _FAINT * float((target[:block, :block] ** 2).sum())
     if not keep or (keep < _PURE and not (clear and faint)):
         return target.copy(), 0, 0.0
-    moved = target.copy()
-    moved[:block, :block] += keep * difference[:block, :block]
-    return moved, block, keep
+    result = target.copy()
+    result[:block, :block] += keep * difference[:block, :block]
+    return result, block, keep
 
 
 def square_root(covariance: Vector) -> Vector:

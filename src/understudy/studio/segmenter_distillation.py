@@ -138,12 +138,12 @@ def _views(
     window = np.s_[..., top : top + part, left : left + part]
     views, truths = [], []
     for across, start, end in zip((1, 2, 3), (0, *ends[:-1]), ends, strict=True):
-        shown, truth = (tiled(one[start:end], across) for one in (pixels, targets))
+        image, truth = (tiled(one[start:end], across) for one in (pixels, targets))
         if across == 1:
-            shown, truth = shown[window], truth[window]
-        if len(shown):
+            image, truth = image[window], truth[window]
+        if len(image):
             size = SHOWN_SIDE // _CELL
-            views.append(functional.interpolate(shown, SHOWN_SIDE, mode="bilinear", antialias=True))
+            views.append(functional.interpolate(image, SHOWN_SIDE, mode="bilinear", antialias=True))
             truths.append(functional.interpolate(truth, size, mode="area"))
     return torch.cat(views), torch.cat(truths)
 

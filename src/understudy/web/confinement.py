@@ -150,7 +150,7 @@ class FolderRoots:
         """The folders and the archives in a place, by their names; hidden ones are left out."""
         if not place:
             return [PlaceEntry(name, name, True) for name in self.folders]
-        folder, listed = self.path(place), []
+        folder, content = self.path(place), []
         if not folder.is_dir():
             return []
         with os.scandir(folder) as entries:
@@ -161,8 +161,8 @@ class FolderRoots:
                 archive = stat.S_ISREG(mode) and entry.name.lower().endswith(ARCHIVES)
                 if stat.S_ISDIR(mode) or archive:
                     inner = f"{place.rstrip('/')}/{entry.name}" if _is_text(entry.name) else ""
-                    listed.append(PlaceEntry(escaped(entry.name), inner, stat.S_ISDIR(mode)))
-        return sorted(listed, key=lambda one: (not one.folder, one.name))[:_MOST_LISTED]
+                    content.append(PlaceEntry(escaped(entry.name), inner, stat.S_ISDIR(mode)))
+        return sorted(content, key=lambda one: (not one.folder, one.name))[:_MOST_LISTED]
 
     def named(self, option: str, value: str) -> str:
         """The value of an option of a run, as far as it names a file, with that file's path.

@@ -117,7 +117,7 @@ class DevicePages:
         stored, reviewed = stored_photos(self.home), self._reviewed()
         labels = Counter(one.label for one in stored if one.label is not None)
         count = sum(one.label is None for one in stored)
-        shown = [
+        photos = [
             ShownPhoto(number) if reviewed is None else shown_photo(reviewed, number)
             for number in range(1, count + 1)
         ]
@@ -125,7 +125,7 @@ class DevicePages:
             request,
             "device_photos.html",
             "/",
-            photos=shown,
+            photos=photos,
             labels=dict(sorted(labels.items())),
             side=self.home.settings.side if stored else 0,
             segmented=reviewed is not None,
@@ -326,7 +326,7 @@ class DevicePages:
         """The parts of a request with what may leave of them, the background last."""
         if preferences is None:
             return []
-        reviewed, listed = self._reviewed(), []
+        reviewed, parts = self._reviewed(), []
         for part in (*range(1, len(preferences.request.parts)), 0):
             noun, level = preferences.request.parts[part].noun, preferences.sanitizers[part]
             person = "person" in noun or level == "pose"
@@ -338,8 +338,8 @@ class DevicePages:
                 if reviewed is not None
                 and (example := level_picture(self.home, reviewed, preferences, part, name))
             }
-            listed.append(PartLevels(part, noun, names, examples, level))
-        return listed
+            parts.append(PartLevels(part, noun, names, examples, level))
+        return parts
 
     def _preferences(self) -> Preferences | None:
         try:
@@ -358,15 +358,15 @@ class DevicePages:
         if not stored_photos(self.home):
             return []
         names = {one.public_key: one.described() for one in paired_servers(self.home)}
-        listed = []
+        rows = []
         for one in device_disclosures(self.home):
             job = job_of(self.home, one)
             state = "deleted" if one.deleted else "withdrawn" if one.withdrawn else "sent"
             if state == "sent" and job is not None:
                 state = str(job["state"])
             receipt = receipt_path(self.home, one).is_file()
-            listed.append(Disclosed(one, names.get(one.server, one.server[:16]), state, receipt))
-        return listed
+            rows.append(Disclosed(one, names.get(one.server, one.server[:16]), state, receipt))
+        return rows
 
 
 Words = Callable[[WebStudio, Mapping[str, str]], list[str]]

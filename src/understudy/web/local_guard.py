@@ -205,10 +205,10 @@ class LocalGuard:
         """
         headers, session = Headers(scope=scope), scope["state"]["session"]
         limit = FORM_BYTES if scope["method"] == "POST" else UPLOAD_BYTES
-        stated = headers.get("content-length")
-        if stated is None:
+        length = headers.get("content-length")
+        if length is None:
             return receive, (411, "a form or a file has to say how long it is")
-        if not (stated.isascii() and stated.isdigit()) or int(stated[:20]) > limit:
+        if not (length.isascii() and length.isdigit()) or int(length[:20]) > limit:
             return receive, (413, "this is more than a form or a file may have")
         token, wrong = headers.get(FORM_HEADER), (403, "this form is not of this session: reload")
         if scope["method"] == "PUT":

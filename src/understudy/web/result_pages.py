@@ -192,10 +192,10 @@ class ResultPages:
 
     def verify(self, request: Request, file: PlaceName = "") -> Response:
         """What can be checked of a release from outside: of a folder, or of a zip."""
-        checked, named = None, "RELEASE"
+        checked, name = None, "RELEASE"
         if file:
             path = self.studio.roots.dataset(file)
-            named = str(path)
+            name = str(path)
             if path.is_file():
                 with _unpacked(path, self.studio.jobs.folder) as folder:
                     checked = verify(folder)
@@ -207,7 +207,7 @@ class ResultPages:
             file=file,
             checked=checked,
             guarantee=_guarantee(checked),
-            command_words=command_line_of(["verify", named]),
+            command_words=command_line_of(["verify", name]),
         )
 
     def _real(self, dataset: str) -> str:

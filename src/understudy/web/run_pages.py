@@ -83,28 +83,26 @@ class RunPages:
     ) -> Response:
         """A table of the runs in the roots and of those that wait, the best of a metric first."""
         studio, roots = self.studio, self.studio.roots
-        listed = [
-            _listed(studio, one) for root in roots.folders.values() for one in list_runs(root)
-        ]
-        places = {one.place for one in listed}
+        runs = [_listed(studio, one) for root in roots.folders.values() for one in list_runs(root)]
+        places = {one.place for one in runs}
         for job in studio.jobs.all():
             if job.kind == "synthesize" and not studio.jobs.report(job).is_over:
                 with suppress(OutsideRoots):  # asked for in a studio of other folders
                     place = roots.place(Path(job.about))
                     if place not in places:
-                        listed.append(ListedRun(place, studio.jobs.report(job).state))
-        shown = [
+                        runs.append(ListedRun(place, studio.jobs.report(job).state))
+        page = [
             one
-            for one in listed
+            for one in runs
             if (not state or one.state == state)
             and word.lower() in f"{one.place} {one.method} {one.epsilon}".lower()
         ]
         if order in MEASURES:
-            shown.sort(key=lambda one: _place_by(one.values.get(order)))
+            page.sort(key=lambda one: _place_by(one.values.get(order)))
         return studio.page(
             request,
             "runs.html",
-            runs=shown,
+            runs=page,
             word=word,
             state=state,
             order=order,

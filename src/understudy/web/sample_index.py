@@ -77,12 +77,12 @@ class SampleIndex:
             return []
         try:
             content = json.loads((self.release / CLASSES_FILE).read_text(encoding="utf-8"))
-            named = [(str(one["name"]), str(one["folder"])) for one in content["classes"]]
+            classes = [(str(one["name"]), str(one["folder"])) for one in content["classes"]]
         except (OSError, ValueError, LookupError, TypeError):
             return [("", train)]
         return [
             (name, train / folder)
-            for name, folder in named
+            for name, folder in classes
             if "/" not in folder and folder not in ("", ".", "..")
         ]
 

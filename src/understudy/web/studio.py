@@ -195,13 +195,13 @@ def _changed(path: Path | str) -> int:
 def command_line_of(words: Iterable[str]) -> str:
     """A command as it is typed in the folder that the studio was started in."""
     here = re.compile(f"(^|[=:]){re.escape(os.getcwd() + os.sep)}")
-    shown = [here.sub(r"\1", word, count=1) for word in words if word != "--progress=json"]
+    typed_words = [here.sub(r"\1", word, count=1) for word in words if word != "--progress=json"]
     option = "--ledger="
-    shown = [
+    typed_words = [
         option + public_address(word.removeprefix(option)) if word.startswith(option) else word
-        for word in shown
+        for word in typed_words
     ]
-    return shlex.join(["understudy", *shown])
+    return shlex.join(["understudy", *typed_words])
 
 
 def form_of(request: Request) -> dict[str, str]:

@@ -123,9 +123,9 @@ class ChatWriter:
             text, way = texts[row], self._ways[int(rng.integers(len(self._ways)))]
             length, (fewest, most) = len(text.split()), self._prompts.words
             # Blanks may well be filled with the words that stood there.
-            given = text if way == "rephrase" else None
+            original = text if way == "rephrase" else None
             messages = self._prompts.vary(text, degree, way, rng)
-            return messages, (min(fewest, length), max(most, length)), given
+            return messages, (min(fewest, length), max(most, length)), original
 
         variations, last = self._ask(rows, question, seed)
         self.unchanged += len(last)
@@ -154,10 +154,10 @@ class ChatWriter:
                 )
             self.asked += len(answers)
             for row, question_of, answer in zip(pending, questions, answers, strict=True):
-                messages, words, given = question_of
+                messages, words, original = question_of
                 prompt = "\n".join(message["content"] for message in messages)
                 try:
-                    texts[row] = read_answer(answer, words, prompt=prompt, original=given)
+                    texts[row] = read_answer(answer, words, prompt=prompt, original=original)
                     last.pop(row, None)
                 except MalformedAnswer as fault:
                     self.faults[str(fault)] += 1

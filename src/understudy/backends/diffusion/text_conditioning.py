@@ -82,9 +82,9 @@ class PromptEncoder:
             "do_classifier_free_guidance": self._guided,
             "negative_prompt": None if negative is None else [negative] * len(prompts),
         }
-        taken = inspect.signature(encode).parameters
+        parameters = inspect.signature(encode).parameters
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
-            encoding = encode(**{key: value for key, value in options.items() if key in taken})
+            encoding = encode(**{key: value for key, value in options.items() if key in parameters})
         encoding = encoding[: len(self._names or ())]
         # Each row stands alone: a view would keep the whole batch it was embedded with.
         return [

@@ -242,13 +242,13 @@ class HostedClient:
         resource, method, argument = _ROUTES[request.route]
         call = getattr(attrgetter(resource)(self._openai).with_raw_response, method)
         rest = {key: value for key, value in body.items() if key != argument}
-        named = {"model": self._model, argument: body.get(argument, openai.NOT_GIVEN)}
+        arguments = {"model": self._model, argument: body.get(argument, openai.NOT_GIVEN)}
         if method == "edit":
-            named["image"] = ("image.png", request.image, "image/png")
+            arguments["image"] = ("image.png", request.image, "image/png")
         if "encoding_format" in rest:  # else the package asks for base64
-            named["encoding_format"] = rest.pop("encoding_format")
+            arguments["encoding_format"] = rest.pop("encoding_format")
         try:
-            return json.loads(call(**named, extra_body=rest).http_response.text)
+            return json.loads(call(**arguments, extra_body=rest).http_response.text)
         except ValueError as error:
             raise UnusableReply("an answer that is no JSON") from error
 

@@ -70,8 +70,8 @@ def server_address(base_url: str | None, key: str | None, *, name: str) -> Serve
             f"(?base_url=, or the environment variable {URL_VARIABLE})"
         )
     literal = _loopback_address(host)
-    shown = f"[{literal or host}]" if ":" in (literal or host) else literal or host
-    place = shown if port is None else f"{shown}:{port}"
+    hostname = f"[{literal or host}]" if ":" in (literal or host) else literal or host
+    place = hostname if port is None else f"{hostname}:{port}"
     variable = key or (KEY_VARIABLE if base_url is None else None)
     secret = os.environ.get(variable, "") if variable else ""
     if not secret and (key is not None or host == urlsplit(PUBLIC_URL).hostname):

@@ -119,8 +119,8 @@ class DreamBooth:
             "settings": asdict(settings),
         }
         if work is not None:
-            shown = images if masks is None else np.concatenate([images, masks[..., None]], axis=3)
-            digest = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
+            planes = images if masks is None else np.concatenate([images, masks[..., None]], axis=3)
+            digest = hashlib.sha256(np.ascontiguousarray(planes).tobytes()).hexdigest()
             _begin(work, {**record, "seed": seed, "images": digest})
         lessons = self._lessons(images, prompts, class_prompt, settings, seed, masks)
         network = train_denoiser(
@@ -186,8 +186,8 @@ class DreamBooth:
         latents, cells = encode_images(self._text.vae, crops), None
         if masks is not None:  # the same crops of them: what is drawn depends on the sizes alone
             grey = masks[..., None].astype(np.uint8) * 255
-            shown = views(grey, size, settings.views, np.random.default_rng(seed))
-            cells = cell_weights(shown, latents)
+            mask_views = views(grey, size, settings.views, np.random.default_rng(seed))
+            cells = cell_weights(mask_views, latents)
         each = prompts if len(prompts) == 1 else prompts * (len(crops) // len(images))
         lessons = [Lesson(latents, each, pixel_weights=cells)]
         if class_prompt is not None and settings.prior_weight > 0:

@@ -59,11 +59,11 @@ def _hair(plane: Plane) -> Pixels:
         points = spline(np.stack([middle - step, middle + sideways, middle + step]), 6)
         widths = np.full(len(points), width * np.exp(rng.normal(0, 0.25)))
         lines.append((points, widths, plane.uniform(0.3, 1.0)))
-    shown = plane.curves(lines)
+    cover = plane.curves(lines)
     ground = plane.palette(2, plane.uniform(0, 0.4), 0.25)
     pixels = plane.graded(np.clip(0.5 + 0.3 * plane.texture(1.5, 3)[0], 0, 1), ground)
     tones = plane.palette(2, plane.uniform(0.3, 0.9), 0.35)
-    return over(pixels, plane.graded(shown, tones), np.clip(4 * shown, 0, 1))
+    return over(pixels, plane.graded(cover, tones), np.clip(4 * cover, 0, 1))
 
 
 def _tree(plane: Plane) -> Pixels:
@@ -80,7 +80,7 @@ def _tree(plane: Plane) -> Pixels:
     width = plane.uniform(0.012, 0.05)
     for _ in range(trunks):
         _grow(plane, lines, start, inward + rng.uniform(-spread, spread), width)
-    shown = plane.curves(lines)
+    cover = plane.curves(lines)
     retina = not body and plane.chance(0.35)
     light = plane.uniform(0.2, 0.9)
     hue = rng.normal(0.06, 0.03) if retina else rng.random()
@@ -92,7 +92,7 @@ def _tree(plane: Plane) -> Pixels:
         ground = over(ground, plane.colour(0.85, 0.2, 0.12), plane.cover(spot, 0.05))
     dark = light > 0.5 if plane.chance(0.9) else light < 0.5
     colour = plane.colour(light + (-1 if dark else 1) * plane.uniform(0.2, 0.5), 0.2, hue)
-    pixels = over(ground, colour, shown * plane.uniform(0.5, 1))
+    pixels = over(ground, colour, cover * plane.uniform(0.5, 1))
     if body:
         soma = plane.cover(plane.around(start[0], start[1])[0] - plane.uniform(0.04, 0.12), 0.02)
         pixels = over(pixels, colour, soma)

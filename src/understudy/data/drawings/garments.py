@@ -262,8 +262,8 @@ def _with_lines(
             curves.append((button, np.full(2, 0.025), 1.0))
     if not curves or plane.chance(0.2):
         return pixels
-    shown = plane.curves(curves)
+    cover = plane.curves(curves)
     limit = 1.0 if kind == "sandal" else mask
     opacity = 1.0 if kind == "sandal" else plane.uniform(0.3, 1.0)
     thread = darker if rng.random() < 0.8 else np.ones(plane.channels)
-    return over(pixels, thread, shown * limit * opacity)
+    return over(pixels, thread, cover * limit * opacity)

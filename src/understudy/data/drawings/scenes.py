@@ -109,11 +109,11 @@ def _blocks(plane: _Scene, pixels: Pixels) -> Pixels:
     column = column + (rng.random(211) * rng.integers(0, 2))[rows % 211]
     columns = np.floor(column).astype(np.int64)
     size, length, chance, paint = rng.random((4, 4099))[:, (columns * 7919 + rows * 104729) % 4099]
-    shown = cover & (chance < rng.uniform(0.3, 1.0))
-    shown &= np.abs(column - columns - 0.5) < 0.2 + 0.3 * size
-    shown &= np.abs(row - rows - 0.5) < 0.15 + 0.35 * length
+    windows = cover & (chance < rng.uniform(0.3, 1.0))
+    windows &= np.abs(column - columns - 0.5) < 0.2 + 0.3 * size
+    windows &= np.abs(row - rows - 0.5) < 0.15 + 0.35 * length
     colours = plane.colours(5, 1.2 * plane.spread)
-    return np.where(shown[:, :, None], colours[(paint * 5).astype(np.int64)], pixels)
+    return np.where(windows[:, :, None], colours[(paint * 5).astype(np.int64)], pixels)
 
 
 def _band(plane: _Scene, pixels: Pixels) -> Pixels:

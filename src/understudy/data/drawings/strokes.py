@@ -117,8 +117,8 @@ def _written(plane: Plane, places: list[tuple[float, float]], size: float) -> Pi
     for place in places:
         character = characters[int(rng.integers(0, len(characters)))]
         for points in _strokes_of(character):
-            moved = (points + rng.normal(0, 0.11, points.shape)) @ shear @ turn_matrix
-            line = spline(moved * size + np.array(place), _STEPS)
+            outline = (points + rng.normal(0, 0.11, points.shape)) @ shear @ turn_matrix
+            line = spline(outline * size + np.array(place), _STEPS)
             pressure = 1 - tapered * np.abs(np.linspace(-1, 1, len(line))) ** 2
             widths = pen * pressure * np.exp(rng.normal(0, 0.05, len(line)))
             lines.append((line, widths, 1.0))

@@ -165,8 +165,8 @@ def stretch(
 ) -> Embeddings:
     """Embeddings (n, d) with variances along axes times factors (m, r), about class centres."""
     along = (embeddings - centres[labels]) @ axes
-    moved = embeddings + (along * (np.sqrt(factors) - 1)[labels]) @ axes.T
-    return np.asarray(moved, dtype=np.float32)
+    stretched_embeddings = embeddings + (along * (np.sqrt(factors) - 1)[labels]) @ axes.T
+    return np.asarray(stretched_embeddings, dtype=np.float32)
 
 
 def equal_lengths(embeddings: Embeddings) -> bool:

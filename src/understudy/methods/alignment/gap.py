@@ -234,11 +234,11 @@ class Movement:
         cluster = base.labels
         if self.centroids is not None:
             cluster = _nearest_clusters(self.space, base, self.centroids)
-        moved = np.asarray(base.embeddings + self.gaps[cluster], dtype=np.float32)
+        embeddings = np.asarray(base.embeddings + self.gaps[cluster], dtype=np.float32)
         # A base set that was drawn anew may have no sample of a cluster: others stand for it.
         present = np.bincount(cluster, minlength=self.shares.size).reshape(self.shares.shape) > 0
         shares = np.where(present, np.maximum(self.shares, _LEAST_SHARE), 0.0)
-        return AlignedSamples(moved, cluster, shares)
+        return AlignedSamples(embeddings, cluster, shares)
 
 
 def movement(
@@ -406,20 +406,20 @@ def align_variances(
 
     ``clip_radius`` is in usual distances of the moved samples to the mean of their class.
     """
-    moved = aligned.embeddings
-    means = arithmetic.means_by_group(moved, labels, space.classes)
+    embeddings = aligned.embeddings
+    means = arithmetic.means_by_group(embeddings, labels, space.classes)
     axes = space.axes[:, :_SPREAD_AXES]
-    scales = np.maximum(((moved - means[labels]) @ axes).std(axis=0), 1e-9)
+    scales = np.maximum(((embeddings - means[labels]) @ axes).std(axis=0), 1e-9)
     projection = axes / scales
     radius = clip_radius * float(np.sqrt(axes.shape[1]))
     cells = Cells((means @ projection)[:, None])
     squares, sd = dp_estimators.squared_moments(
         space.embeddings.view(Projection(projection)), cells, radius, stage
     )
-    residuals = (moved - means[labels]) @ projection
+    residuals = (embeddings - means[labels]) @ projection
     clipped = clip_rows(residuals, radius, np.empty_like(residuals))
     synthetic = np.maximum(arithmetic.means_by_group(clipped**2, labels, space.classes), 1e-6)
     factors = arithmetic.variance_factors(
         squares / counts[:, None], sd / counts, synthetic, scales**2
     )
-    return replace(aligned, embeddings=arithmetic.stretch(moved, labels, means, axes, factors))
+    return replace(aligned, embeddings=arithmetic.stretch(embeddings, labels, means, axes, factors))

@@ -111,8 +111,8 @@ class Candidates:
         """Which candidates become samples: the most voted of each class, ascending."""
         order = np.argsort(-scores, kind="stable")
         mine = (order[self.labels[order] == label] for label in range(len(self.sizes)))
-        taken = [best[:size] for best, size in zip(mine, self.sizes, strict=True)]
-        return np.sort(np.concatenate(taken))
+        indices = [best[:size] for best, size in zip(mine, self.sizes, strict=True)]
+        return np.sort(np.concatenate(indices))
 
     def batches(self, samples: Labels) -> Iterator[SyntheticBatch]:
         """These candidates; images that are too poor are drawn anew of their components."""

@@ -55,11 +55,11 @@ class RoundSettings:
         ahead = max(self.lookahead, 1)
 
         def make(part: slice, seed: int) -> Arrays:
-            shown = items[part]
+            batch = items[part]
             if self.lookahead:
-                shown, phrases = np.repeat(shown, ahead, axis=0), np.repeat(phrase_of[part], ahead)
-                shown = self.candidates.vary(shown, phrases, degree, seed)
-            embeddings = self.candidates.embed(shown, seed + 1)
+                batch, phrases = np.repeat(batch, ahead, axis=0), np.repeat(phrase_of[part], ahead)
+                batch = self.candidates.vary(batch, phrases, degree, seed)
+            embeddings = self.candidates.embed(batch, seed + 1)
             shape = (-1, ahead, embeddings.shape[1])
             return {"embeddings": embeddings.reshape(shape).astype(np.float32)}
 

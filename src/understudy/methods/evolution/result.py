@@ -176,14 +176,14 @@ class _FinalImages:
             """The first image of a sample, or another: a caption drawn anew, a variation."""
             other = number > 0 or image > 0
             name = f"final {start:06d}" + (f" round {number} image {image}" if other else "")
-            seed, shown = materials.seed_of(name), items[samples]
+            seed, candidates = materials.seed_of(name), items[samples]
             if not isinstance(kind, ImageCandidates):
-                return self.renderer.generate([str(text) for text in shown], seed=seed)
+                return self.renderer.generate([str(text) for text in candidates], seed=seed)
             again = np.flatnonzero(~first[samples] | other)
             if len(again):
                 phrases = phrase_of[samples[again]]
-                shown[again] = kind.vary(shown[again], phrases, self.final.degree, seed)
-            return np.asarray(shown, dtype=np.uint8)
+                candidates[again] = kind.vary(candidates[again], phrases, self.final.degree, seed)
+            return np.asarray(candidates, dtype=np.uint8)
 
         images = materials.selected(len(labels), draw)
         captions = None if isinstance(kind, ImageCandidates) else [str(text) for text in items]

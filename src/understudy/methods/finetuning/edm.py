@@ -126,11 +126,11 @@ class Diffusion:
         images: ImageRows = (means + most * np.stack(noise)).astype(np.float32)
         for sigma, following in pairwise(sigmas):
             slope = self._slope(images, sigma, labels)
-            moved = (images + (following - sigma) * slope).astype(np.float32)
+            estimate = (images + (following - sigma) * slope).astype(np.float32)
             if following > 0:
-                slope = np.float32(0.5) * (slope + self._slope(moved, following, labels))
-                moved = (images + (following - sigma) * slope).astype(np.float32)
-            images = moved
+                slope = np.float32(0.5) * (slope + self._slope(estimate, following, labels))
+                estimate = (images + (following - sigma) * slope).astype(np.float32)
+            images = estimate
         return images
 
     def _slope(self, images: ImageRows, sigma: float, labels: Labels) -> ImageRows:

@@ -152,8 +152,8 @@ class PublicKind:
         rows = features.astype(np.float64)
         inputs = self.inputs(rows)
         # A projection, so that the sum depends on no other record.
-        taken = Projection(self.theta[:-1, None])(inputs) + self.theta[-1] > 0
-        parts = [inputs, taken, self.leading(rows - self.inputs.centre)]
+        likeness = Projection(self.theta[:-1, None])(inputs) + self.theta[-1] > 0
+        parts = [inputs, likeness, self.leading(rows - self.inputs.centre)]
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     @property

@@ -388,7 +388,12 @@ class Composer:
         for cutout in cast:
             anywhere = self._settings.mask == "random"
             placement = placed(
-                cutout, self._side, rng, support=support, taken=occupancy, anywhere=anywhere
+                cutout,
+                self._side,
+                rng,
+                support=support,
+                occupancy=occupancy,
+                anywhere=anywhere,
             )
             occupancy[placement.area] |= placement.cutout.mask
             result.append(placement)

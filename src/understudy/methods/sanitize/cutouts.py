@@ -139,7 +139,7 @@ def placed(
     rng: np.random.Generator,
     *,
     support: NDArray[np.bool_] | None = None,
-    taken: NDArray[np.bool_] | None = None,
+    occupancy: NDArray[np.bool_] | None = None,
     anywhere: bool = False,
 ) -> Placement:
     """A random place for a cutout, the foot of it on a support.
@@ -149,7 +149,7 @@ def placed(
         side: Pixels a side of the image.
         rng: Draws the place.
         support: (side, side) of pixels that things stand on; None: near the height it had.
-        taken: (side, side) of pixels of other objects, of which it is to cover few.
+        occupancy: (side, side) of pixels of other objects, of which it is to cover few.
         anywhere: Every place in the image is as likely as another, whatever bears it.
     """
     if max(cutout.mask.shape) > side:
@@ -170,7 +170,10 @@ def placed(
             foot, left = int(row) + min(height, side), int(column) - width // 2
         top = min(max(foot - height, 0), side - height)
         best = Placement(cutout, min(max(left, 0), side - width), top)
-        if taken is None or (taken[best.area] & cutout.mask).sum() <= 0.1 * cutout.mask.sum():
+        if (
+            occupancy is None
+            or (occupancy[best.area] & cutout.mask).sum() <= 0.1 * cutout.mask.sum()
+        ):
             break
     return best
 

@@ -49,12 +49,12 @@ def sign(kind: type[Signed], private: bytes, /, **fields: Any) -> Signed:
     Raises:
         WireError: The fields are not those of such a message.
     """
-    stated = {**fields, "public_key": public_key_of(private)}
+    content = {**fields, "public_key": public_key_of(private)}
     try:
-        unsigned = kind(**stated, signature=UNSIGNED)
+        unsigned = kind(**content, signature=UNSIGNED)
     except ValidationError as error:
         raise WireError(f"no {kind.__name__} can be signed: {first_problem(error)}") from None
-    return kind(**stated, signature=signature_of(private, signed_bytes(unsigned)))
+    return kind(**content, signature=signature_of(private, signed_bytes(unsigned)))
 
 
 def check_signature(message: ModelResult | DeletionReceipt, public_key: str) -> None:

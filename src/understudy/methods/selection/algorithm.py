@@ -147,9 +147,9 @@ def select_candidates(
             raise ConfigError(DIVERGED)
         scale = float(state["scale"]) if number else deviation_within(result.scores, labels)
         rate = step_size / (1 + _SLOWER * number)
-        moved = state["gamma"] + rate * (result.scores / scale - subtracted)
+        gamma = state["gamma"] + rate * (result.scores / scale - subtracted)
         return {
-            "gamma": project(moved, labels, budgets),
+            "gamma": project(gamma, labels, budgets),
             "scores": result.scores / scale,
             "scale": np.array(scale),
             "converged": np.array(result.converged),

@@ -248,8 +248,8 @@ def _augmentation(
 
     def change(rows: Tensor) -> Tensor:
         with rows.device:
-            moved = shifted(rows)
-        return as_other_cameras(moved) if camera else moved
+            shifted_rows = shifted(rows)
+        return as_other_cameras(shifted_rows) if camera else shifted_rows
 
     return change
 

@@ -127,8 +127,8 @@ def _fit(
             with device:
                 goals = boxes.rows(torch.from_numpy(index))
                 pixels = as_other_cameras(pixels, still=True) if camera else pixels
-                changed, moved = augmented(pixels, goals)
-                loss = detection_loss(model(detector.prepare(changed)), moved)
+                changed, goal = augmented(pixels, goals)
+                loss = detection_loss(model(detector.prepare(changed)), goal)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rate.step()
@@ -162,11 +162,11 @@ def augmented(images: Tensor, boxes: BoxGoals) -> tuple[Tensor, BoxGoals]:
     planes = images.permute(0, 3, 1, 2).float()
     mean = planes.mean((2, 3), keepdim=True)  # a repeated rim would draw objects out of their boxes
     grid = functional.affine_grid(matrix, list(planes.shape), align_corners=False)
-    moved = functional.grid_sample(planes - mean, grid, align_corners=False) + mean
+    views = functional.grid_sample(planes - mean, grid, align_corners=False) + mean
     light = 1 + _LIGHT * (2 * torch.rand(n, 1, 1, 1) - 1)
     tint = 1 + _LIGHT / 2 * (2 * torch.rand(n, channels, 1, 1) - 1)
-    noise = _NOISE * torch.rand(n, 1, 1, 1) * torch.randn_like(moved)
-    relit = (moved * light * tint + noise).clamp(0, 255).permute(0, 2, 3, 1)
+    noise = _NOISE * torch.rand(n, 1, 1, 1) * torch.randn_like(views)
+    relit = (views * light * tint + noise).clamp(0, 255).permute(0, 2, 3, 1)
     return relit, _moved_boxes(boxes, scale, mirror, shift)
 
 

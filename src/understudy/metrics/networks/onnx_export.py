@@ -126,17 +126,17 @@ def operations_as_onnx(
 def _model_bytes(
     nodes: Sequence[onnx.NodeProto],
     constants: Sequence[onnx.TensorProto],
-    taken: tuple[str, Shape],
-    given: Sequence[int],
+    input_row: tuple[str, Shape],
+    output_shape: Sequence[int],
     facts: Mapping[str, str] | None,
 ) -> bytes:
     """A model of rows that are taken, by a name and of a shape, and given."""
-    source, row = taken
+    source, row = input_row
     graph = helper.make_graph(
         nodes,
         "understudy",
         [helper.make_tensor_value_info(source, TensorProto.FLOAT, ["n", *row])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", *given])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", *output_shape])],
         constants,
     )
     opset = helper.make_opsetid("", OPSET)

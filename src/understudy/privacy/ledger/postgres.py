@@ -36,8 +36,8 @@ class PostgresServer:
             from psycopg.conninfo import conninfo_to_dict
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
         try:
-            parts, given = urlsplit(url), conninfo_to_dict(url)
-            ports = str(given.get("port") or 0).replace(",", "")
+            parts, options = urlsplit(url), conninfo_to_dict(url)
+            ports = str(options.get("port") or 0).replace(",", "")
             if "@" in parts.netloc.rpartition("@")[0] + parts.path or not ports.isdecimal():
                 raise ValueError("a password that is not encoded reads on as host, port or name")
         except (ValueError, psycopg.Error):
@@ -46,9 +46,9 @@ class PostgresServer:
                 "the ledger's URL cannot be read: write postgresql://USER:PASSWORD@HOST:PORT/NAME "
                 "(percent-encode special characters, %40 for @) or the path of a file"
             ) from None
-        host, port = given.get("host", "local socket"), given.get("port")
+        host, port = options.get("host", "local socket"), options.get("port")
         place = host if port is None else f"{host}:{port}"
-        self.address = f"postgresql://{place}/{given.get('dbname', '')}"
+        self.address = f"postgresql://{place}/{options.get('dbname', '')}"
         name = f"understudy, process {os.getpid()} on {socket.gethostname()}"
         self._url = url
         self._defaults: dict[str, Any] = {
@@ -57,7 +57,7 @@ class PostgresServer:
                 ("connect_timeout", _CONNECT_S),
                 ("application_name", name[:_NAME_BYTES]),
             )
-            if key not in given
+            if key not in options
         }
 
     def connect(self) -> Any:

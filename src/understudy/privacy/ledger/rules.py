@@ -87,9 +87,9 @@ def not_yet_charged(book: Book, page: Page, charges: Sequence[Charge]) -> list[C
     new: dict[ReleaseKey, Charge] = {}
     for charge in charges:
         key = (charge.run, charge.stage, charge.attempt)
-        named = f"run {charge.run}, stage {charge.stage}, attempt {charge.attempt}"
+        words = f"run {charge.run}, stage {charge.stage}, attempt {charge.attempt}"
         if key in new:
-            raise LedgerError(f"{named} is charged twice in one request: name each stage once")
+            raise LedgerError(f"{words} is charged twice in one request: name each stage once")
         recorded = book.charges.get(key)
         entry = charge_entry(charge)
         text = charge_text(entry["event"], entry["details"])
@@ -97,7 +97,7 @@ def not_yet_charged(book: Book, page: Page, charges: Sequence[Charge]) -> list[C
             new[key] = charge
         elif recorded != (page.id, text):
             raise LedgerError(
-                f"{named} was charged before for something else. What was paid for stands: resume "
+                f"{words} was charged before for something else. What was paid for stands: resume "
                 "with the settings of that run, or start a new one"
             )
     return list(new.values())

@@ -183,8 +183,8 @@ class PhotoSegmenter(HubSegmenter):
             self.licence = PHOTO_LICENCE
 
     def _preparation_of(self, images: Images) -> Preparation:
-        shown = min(_ENLARGED * min(images.shape[1:3]), _MOST_SHOWN)
-        return self._preparation.asked(self._options.size or shown)
+        side = min(_ENLARGED * min(images.shape[1:3]), _MOST_SHOWN)
+        return self._preparation.asked(self._options.size or side)
 
 
 def photo_segmenter(options: Mapping[str, Any]) -> PhotoSegmenter:

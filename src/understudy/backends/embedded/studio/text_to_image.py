@@ -264,11 +264,11 @@ class DpmSolver:
         """The latents of the next step, by what was found to be clean in this and before."""
         span = self._ratio[at + 1] - self._ratio[at]
         weight = self.signal[at + 1] * (torch.exp(-span) - 1.0)
-        moved = (self.noise[at + 1] / self.noise[at]) * latents - weight * clean[-1]
+        result = (self.noise[at + 1] / self.noise[at]) * latents - weight * clean[-1]
         if at in (0, len(self.steps) - 1):
-            return moved
+            return result
         before = (self._ratio[at] - self._ratio[at - 1]) / span
-        return moved - 0.5 * weight * ((1.0 / before) * (clean[-1] - clean[-2]))
+        return result - 0.5 * weight * ((1.0 / before) * (clean[-1] - clean[-2]))
 
 
 class TextToImage:
