@@ -154,7 +154,7 @@ def add_photos(
         index = stored_photos(home)
         count, faults = len(index), list[str]()
         labels = {photo.digest: photo.label for photo in index}
-        label_of_pixels = {
+        pixel_labels = {
             _shown(home.path("photos", one.id).read_bytes()): one.label for one in index
         }
         with settings.open_ledger() as book:
@@ -166,11 +166,11 @@ def add_photos(
                     faults.append(f"{name} {error}")
                     continue
                 pixels = _shown(image)
-                before = labels.get(photo.digest, label_of_pixels.get(pixels, photo.label))
+                before = labels.get(photo.digest, pixel_labels.get(pixels, photo.label))
                 if before != photo.label:
                     faults.append(f"{name} {_already(before)}")
                 elif photo.digest not in labels:
-                    labels[photo.digest] = label_of_pixels[pixels] = photo.label
+                    labels[photo.digest] = pixel_labels[pixels] = photo.label
                     write_file(home.path("photos", photo.id), image)
                     index.append(photo)
             if not index:
