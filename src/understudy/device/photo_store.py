@@ -154,9 +154,7 @@ def add_photos(
         index = stored_photos(home)
         count, faults = len(index), list[str]()
         labels = {photo.digest: photo.label for photo in index}
-        pixel_labels = {
-            _shown(home.path("photos", one.id).read_bytes()): one.label for one in index
-        }
+        by_pixels = {_shown(home.path("photos", one.id).read_bytes()): one.label for one in index}
         with settings.open_ledger() as book:
             for file in files:
                 name = file.data.name if isinstance(file.data, Path) else "a photo"
@@ -166,11 +164,11 @@ def add_photos(
                     faults.append(f"{name} {error}")
                     continue
                 pixels = _shown(image)
-                before = labels.get(photo.digest, pixel_labels.get(pixels, photo.label))
+                before = labels.get(photo.digest, by_pixels.get(pixels, photo.label))
                 if before != photo.label:
                     faults.append(f"{name} {_already(before)}")
                 elif photo.digest not in labels:
-                    labels[photo.digest] = pixel_labels[pixels] = photo.label
+                    labels[photo.digest] = by_pixels[pixels] = photo.label
                     write_file(home.path("photos", photo.id), image)
                     index.append(photo)
             if not index:
