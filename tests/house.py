@@ -30,6 +30,7 @@ DENIED = frozenset(
         *("spots", "reach", "Alphabet", "Nature", "Entered", "Entry", "Place"),
         *("picture", "pictures", "Picture", "stranger", "strangers", "promise"),
         *("grain", "cue", "whoever", "somebody", "nobody"),
+        *("known", "chosen", "drawn", "wanted"),
     }
 )
 """The left column of the vocabulary: names that say when a thing appeared, or another field's."""

@@ -89,11 +89,11 @@ def test_what_the_file_leaves_out_is_the_processors_default(tmp_path: Path) -> N
 
 
 def test_another_size_keeps_the_way_to_it(tmp_path: Path) -> None:
-    clip = read_preparation(written(tmp_path, "CLIP", {})).asked(64)
+    clip = read_preparation(written(tmp_path, "CLIP", {})).with_size(64)
     assert (clip.size, clip.edges, clip.crop) == ((64, 0), True, (64, 64))
-    siglip = read_preparation(written(tmp_path, "Siglip", {})).asked(64)
+    siglip = read_preparation(written(tmp_path, "Siglip", {})).with_size(64)
     assert (siglip.size, siglip.edges, siglip.crop) == ((64, 64), False, None)
-    detr = read_preparation(written(tmp_path, "Detr", {}), dense=True).asked(64)
+    detr = read_preparation(written(tmp_path, "Detr", {}), dense=True).with_size(64)
     assert detr.target(40, 56) == (64, 89)
 
 

@@ -81,9 +81,9 @@ def test_a_fill_has_no_pixel_of_a_photo_that_is_held_back(site: DeviceSite) -> N
     sanitizers = {0: SegmentSanitizer()}
     messages = camera_messages(photos, segments, preferences, sanitizers, look, count=4)
     assert messages.usable(0).tolist() == [False, True, True, True, True]
-    assert shares_with_pattern(messages.drawn[0][1:]) < 0.05
+    assert shares_with_pattern(messages.images[0][1:]) < 0.05
     all_of_all = camera_messages(photos, segments, preferences, sanitizers, look)
-    assert shares_with_pattern(all_of_all.drawn[0][1:]) > 0.9  # as it was
+    assert shares_with_pattern(all_of_all.images[0][1:]) > 0.9  # as it was
 
 
 @pytest.mark.parametrize(

@@ -254,8 +254,8 @@ def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
     measured = exposures(
         reviewed.photos.images,
         reviewed.segments,
-        [messages.drawn[1]],
-        {1: messages.drawn[1]},
+        [messages.images[1]],
+        {1: messages.images[1]},
         preferences,
         public,
     )
@@ -318,7 +318,7 @@ def test_an_object_that_stays_home_does_whatever_the_segmenter_says(lies: Masks)
     sanitizers = {0: SegmentSanitizer(), 2: SegmentSanitizer()}
     messages = camera_messages(photos, segments, preferences, sanitizers, look)
     for part in (0, 2):
-        sent = messages.drawn[part][messages.usable(part)]
+        sent = messages.images[part][messages.usable(part)]
         own = (sent == photos[messages.usable(part)]).all(axis=3)
         left = (is_red(sent) & own).mean(axis=(1, 2))
         assert (left <= look.bound).all()

@@ -222,9 +222,9 @@ def test_every_method_chooses_the_better_image_and_keeps_count_and_classes(metho
     assert plain.count == chosen.count
     sizes = [np.bincount(labels_of(release)) for release in (plain, chosen)]
     np.testing.assert_allclose(*sizes, atol=1)  # counted anew, with little noise
-    quality.drawn = quality.unmet = 0
+    quality.draws = quality.unmet = 0
     assert brightness(images_of(chosen)).mean() < brightness(images_of(plain)).mean()
-    assert quality.drawn == 4 * chosen.count
+    assert quality.draws == 4 * chosen.count
 
     threshold = float(np.median(brightness(images_of(plain))))
     strict = filtered_by(threshold=threshold, images_per_embedding=4)
@@ -244,7 +244,7 @@ def test_what_no_image_reaches_leaves_the_best_of_them():
         brightness(best)[:9], brightness(images.reshape(-1, 8, 8, 3)).reshape(-1, 10).min(0)[:9]
     )
     assert quality.unmet == 9
-    assert quality.drawn == 3 * 10 + (ROUNDS - 1) * 3 * 9
+    assert quality.draws == 3 * 10 + (ROUNDS - 1) * 3 * 9
     losses = [score for score, _ in quality.worst]
     assert losses == sorted(losses, reverse=True)
     assert len(losses) == 64

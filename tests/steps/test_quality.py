@@ -204,7 +204,7 @@ def test_the_better_of_several_images_is_taken_and_the_first_of_equals():
     best, quality = chosen(brightness, images)
     np.testing.assert_array_equal(brightness(best), [20, 5, 40])
     np.testing.assert_array_equal(best[2], images[0, 2])
-    assert quality.drawn == 9
+    assert quality.draws == 9
     assert [score for score, _ in quality.worst] == [50, 41, 40, 30, 30, 10]
 
 

@@ -45,8 +45,8 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
     try:
         result = _adapter(hint).validate_python(_plain(value, kinds))
     except ValidationError as error:
-        raise WrongValue(f"{name} {_wanted(kinds)}, found {value!r}") from error
-    if rule := option_of(hint).wanted(result):
+        raise WrongValue(f"{name} {_expectation(kinds)}, found {value!r}") from error
+    if rule := option_of(hint).violation(result):
         raise WrongValue(f"{name} {rule}, found {value!r}")
     return result
 
@@ -96,7 +96,7 @@ def _is_choice(kind: Any) -> bool:
     return typing.get_origin(kind) is typing.Literal
 
 
-def _wanted(kinds: tuple[Any, ...]) -> str:
+def _expectation(kinds: tuple[Any, ...]) -> str:
     """The type that was wanted, in words: ``must be a whole number``."""
     kind = next((kind for kind in kinds if kind is not type(None)), str)
     if _is_choice(kind):

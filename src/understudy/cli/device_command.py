@@ -69,7 +69,7 @@ def add_command(
 
     files = [file for argument in photos for file in photo_files(argument, labelled=labelled)]
     outcome = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)
-    stored_photos = count_words(outcome.known, "was", "were")
+    stored_photos = count_words(outcome.repeats, "was", "were")
     typer.echo(f"{count_words(outcome.added, 'photo')} added, {stored_photos} there before")
     for fault in outcome.faults:
         typer.echo(f"left out: {fault}")

@@ -62,7 +62,7 @@ class Option:
             return "" if self.most is None else f"at most {self.most}"
         return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
 
-    def wanted(self, value: Any) -> str | None:
+    def violation(self, value: Any) -> str | None:
         """What was wanted instead of a number out of the range: ``must be 1 or more``; or None."""
         if not isinstance(value, numbers.Real):
             return None
@@ -96,7 +96,7 @@ def check_options(values: Any) -> None:
     """
     for name, hint in declared_options(type(values)).items():
         value = getattr(values, name)
-        if rule := option_of(hint).wanted(value):
+        if rule := option_of(hint).violation(value):
             raise WrongValue(f"{name} {rule}, found {value!r}")
 
 

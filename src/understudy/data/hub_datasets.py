@@ -62,7 +62,7 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
         loaded = loaded[options.split]
     columns = image_columns(loaded.features.arrow_schema, options, options.name)
     # decode=False keeps the encoded bytes: the same digests as any copy of them.
-    encoded = loaded.select_columns(columns.wanted)
+    encoded = loaded.select_columns(columns.columns)
     encoded = encoded.cast_column(columns.image, datasets.Image(decode=False)).with_format("arrow")
 
     def rows() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -38,7 +38,7 @@ class ImageColumns:
     person_columns: tuple[str, ...]  # others that may say whose an image is
 
     @property
-    def wanted(self) -> list[str]:
+    def columns(self) -> list[str]:
         """Each of them once."""
         return list(dict.fromkeys(c for c in (self.image, self.label, self.unit) if c is not None))
 
@@ -99,8 +99,8 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
 
     def rows() -> Iterator[tuple[str, dict[str, Any]]]:
         for path in paths:
-            _require_columns(_schema(path), columns.wanted, path, paths[0])
-            for row, values in enumerate(_rows(path, columns.wanted)):
+            _require_columns(_schema(path), columns.columns, path, paths[0])
+            for row, values in enumerate(_rows(path, columns.columns)):
                 yield f"{path}, row {row}", values
 
     return columns.source(rows, options)

@@ -39,8 +39,10 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     at_top = [name for name in archive.members if "/" not in name]
     tables = [name for name in at_top if name.lower().endswith(TABLE_SUFFIXES)]
     by_name = [name for name in tables if PurePosixPath(name).stem == "manifest"]
-    labels = [LABELS_FILE] if options.labelled and archive.lists_images else []
-    manifests = labels or by_name or (tables if flat else _naming(archive, images, tables, options))
+    listing = [LABELS_FILE] if options.labelled and archive.lists_images else []
+    manifests = (
+        listing or by_name or (tables if flat else _naming(archive, images, tables, options))
+    )
     if len(manifests) > 1:
         raise SourceError(f"has {len(manifests)} tables: name the manifest manifest.csv", path)
     if manifests:

@@ -153,7 +153,7 @@ def public_homes(
             rows = of_home[start : start + preferences.request.references]
             own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
             sent = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
-            for part, part_images in sent.drawn.items():
+            for part, part_images in sent.images.items():
                 messages[part][rows] = part_images
     statuses = np.concatenate([batch.labels for batch in batches])
     return PublicHomes(images, segments, messages, statuses, data.classes, tuple(homes.tolist()))

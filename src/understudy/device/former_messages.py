@@ -22,13 +22,13 @@ class FormerMessages:
     """What was disclosed before. Deleted or not: the servers did know it.
 
     Attributes:
-        drawn: Messages of each photo, by its id, drawn from their bytes; each different one once.
+        images: Messages of each photo, by its id, drawn from their bytes; each different one once.
         unreadable: Disclosures whose bytes are not in the outbox any more.
         holes: Of each disclosure of backgrounds: ids of its photos, and (side, side) bool.
     """
 
     attempts: Sequence[DisclosureAttempt]
-    drawn: Mapping[str, list[Images]]
+    images: Mapping[str, list[Images]]
     unreadable: int
     holes: Sequence[tuple[frozenset[str], Masks]]
 
@@ -50,7 +50,7 @@ class FormerMessages:
 
 def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> FormerMessages:
     """Read what was disclosed from the outbox."""
-    drawn: dict[str, list[Images]] = {}
+    images: dict[str, list[Images]] = {}
     unreadable, holes = 0, list[tuple[frozenset[str], Masks]]()
     for digest in dict.fromkeys(one.parcel for one in attempts):
         report = parcel_report(home, digest)
@@ -65,10 +65,10 @@ def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> 
         for item_digest, photo in photos.items():
             item = accept_item(parcel.submission, item_digest, parcel.items[item_digest])
             skeleton = parcel.request.parts[item.part].skeleton
-            _add(drawn.setdefault(photo, []), drawn_item(item, skeleton))
+            _add(images.setdefault(photo, []), drawn_item(item, skeleton))
         if report.get("hole") is not None:
             holes.append((frozenset(photos.values()), _unpacked(report["hole"])))
-    return FormerMessages(attempts, drawn, unreadable, holes)
+    return FormerMessages(attempts, images, unreadable, holes)
 
 
 def packed_mask(mask: Masks) -> str:

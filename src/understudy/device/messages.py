@@ -41,7 +41,7 @@ class CameraMessages:
     Attributes:
         items: For each part above L0, by its number, one item a photo; None where the photo has
             nothing to send of it.
-        drawn: For each of these parts (n, side, side, 3) uint8, drawn from the items' bytes; black
+        images: For each of these parts (n, side, side, 3) uint8, drawn from the items' bytes; black
             where there is none.
         held_back: (n,) bool: photos in which something was found that stays home.
         unseen: Part of the pixels that is free in no photo, so that a background is smooth there.
@@ -49,7 +49,7 @@ class CameraMessages:
     """
 
     items: Mapping[int, tuple[Item | None, ...]]
-    drawn: Mapping[int, Images]
+    images: Mapping[int, Images]
     held_back: NDArray[np.bool_]
     unseen: float
     hole: Masks | None = None
@@ -116,7 +116,8 @@ def camera_messages(
         by_row = dict(zip(rows.tolist(), own_items, strict=True))
         items[number] = tuple(by_row.get(row) for row in range(len(images)))
     drawings = {
-        number: _drawn(row, images, request.parts[number].skeleton) for number, row in items.items()
+        number: _images_of(row, images, request.parts[number].skeleton)
+        for number, row in items.items()
     }
     return CameraMessages(items, drawings, held_back, unseen, hole if 0 in items else None)
 
@@ -196,7 +197,7 @@ def noise_seeds(photos: Images, key: bytes) -> list[int]:
     return seeds
 
 
-def _drawn(items: Sequence[Item | None], images: Images, skeleton: str | None) -> Images:
+def _images_of(items: Sequence[Item | None], images: Images, skeleton: str | None) -> Images:
     result = np.zeros_like(images)
     for image, item in zip(result, items, strict=True):
         if item is not None:

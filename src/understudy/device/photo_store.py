@@ -66,7 +66,7 @@ class AddedPhotos:
     """
 
     added: int
-    known: int
+    repeats: int
     faults: tuple[str, ...]
     references: int
     labelled: int

@@ -160,7 +160,7 @@ def make_preferences(
             server with it could find one.
         BackendError: The pose model or the segmenter cannot be loaded.
     """
-    sanitizers = _chosen(targets, background, dict(levels or {}))
+    sanitizers = _sanitizers(targets, background, dict(levels or {}))
     item_names = [name for name in sanitizers if name != "text"]
     objects = zip(targets, sanitizers[1:], strict=True)
     fields: dict[str, Any] = {
@@ -231,7 +231,7 @@ def stored_preferences(home: DeviceHome) -> Preferences:
     )
 
 
-def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:
+def _sanitizers(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:
     """The sanitizer of the background and of each object."""
     if background in targets:
         raise ConfigError(f"the background and an object are both called {background!r}")

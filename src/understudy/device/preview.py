@@ -208,9 +208,9 @@ def _of_photos(
         photo_messages: dict[str, list[Images]] = {}
         for part, part_rows in rows.items():
             for row in part_rows:
-                photo_messages.setdefault(ids[row], []).append(messages.drawn[part][row])
-        part_messages = {part: messages.drawn[part][part_rows] for part, part_rows in rows.items()}
-        exposure = _Measured(preferences, public, review, {*photo_messages, *target.all.drawn})
+                photo_messages.setdefault(ids[row], []).append(messages.images[part][row])
+        part_messages = {part: messages.images[part][part_rows] for part, part_rows in rows.items()}
+        exposure = _Measured(preferences, public, review, {*photo_messages, *target.all.images})
         lines += exposure.lines(part_messages, photo_messages, target, figures)
         lines += _words_lines(references.images, preferences)
     else:
@@ -248,7 +248,7 @@ class _Measured:
     ) -> list[str]:
         """What the page says; the figures of each part are put into ``figures``."""
         preferences, shape = self._preferences, self._images.shape[1:]
-        layers = joint_layers(self._ids, shape, photo_messages, target.own.drawn)
+        layers = joint_layers(self._ids, shape, photo_messages, target.own.images)
         parts = preferences.request.parts
         part_exposures = {
             part: exposure.at_least(target.own, parts[part].noun)
@@ -262,7 +262,7 @@ class _Measured:
         lines = ["", heading, *_measured_lines(preferences, part_exposures)]
         if target.others_know:
             lines += ["", "What all servers would learn together, if they compared"]
-            layers = joint_layers(self._ids, shape, photo_messages, target.all.drawn)
+            layers = joint_layers(self._ids, shape, photo_messages, target.all.images)
             for part, exposure in part_exposures.items():
                 one = disclosed_part(self._images, self._segments, layers, self._public, part)
                 together = PartExposure(one, exposure.status, exposure.home)
@@ -433,7 +433,7 @@ def _drawn_preview(
     for part in (*(one for one in rows if one), *(one for one in rows if not one)):
         heading = f"{parts[part].noun}: {preferences.sanitizers[part]}"
         columns[heading] = [
-            image if row in rows[part] else None for row, image in enumerate(messages.drawn[part])
+            image if row in rows[part] else None for row, image in enumerate(messages.images[part])
         ]
     names = []
     for row, number in enumerate(references.numbers):

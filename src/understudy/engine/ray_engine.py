@@ -202,7 +202,7 @@ class _Member:
     """A worker as the driver knows it."""
 
     handle: Any
-    known: set[int] = field(default_factory=set)  # keys of values that it was sent
+    keys: set[int] = field(default_factory=set)  # keys of values that it was sent
     items: dict[Any, int] = field(default_factory=dict)  # numbers of those that it works on
     backlog: deque[int] = field(default_factory=deque)  # numbers of those that it alone may have
 
@@ -238,8 +238,8 @@ class RayEngine:
 
     def _drop(self, key: int) -> None:
         for member in self._members:
-            if key in member.known:
-                member.known.discard(key)
+            if key in member.keys:
+                member.keys.discard(key)
                 member.handle.forget.remote(key)
 
     def decoder(self, decoder: Decoder) -> Decoder:
@@ -379,7 +379,7 @@ class RayEngine:
         return next(self._keys), file.getvalue(), tuple(writer.used)
 
     def _send(self, member: _Member, key: int, data: bytes, used: Iterable[int]) -> None:
-        if key in member.known:
+        if key in member.keys:
             return
         for shared_key, _, shared_data, inner in list(self._shared.values()):
             if shared_key in used:
@@ -387,7 +387,7 @@ class RayEngine:
         for piece in _pieces(data):
             member.handle.receive.remote(piece)
         member.handle.define.remote(key)
-        member.known.add(key)
+        member.keys.add(key)
 
 
 @contextmanager

@@ -209,7 +209,9 @@ def infer_classes(
         measured: With what features, as a value says it.
     """
     inferred = infer_attribute(
-        _known(release, None), _known(private, _INFERRED_ROWS), _known(test, _INFERRED_ROWS)
+        _labelled(release, None),
+        _labelled(private, _INFERRED_ROWS),
+        _labelled(test, _INFERRED_ROWS),
     )
     baseline = inferred.held_out.value
     return [
@@ -218,6 +220,6 @@ def infer_classes(
     ]
 
 
-def _known(side: EmbeddedDataset, most: int | None) -> tuple[Embeddings, Labels]:
+def _labelled(side: EmbeddedDataset, most: int | None) -> tuple[Embeddings, Labels]:
     rows = some(len(side.features), most)
     return side.features[rows], side.labels[rows]

@@ -206,7 +206,7 @@ class Blind:
         rng = np.random.default_rng([self.seed, 0xB11D])
         draws = np.empty((RESAMPLES, len(values)))
         for at in range(RESAMPLES):
-            counts = _drawn(self.member, rng)
+            counts = _bootstrap_counts(self.member, rng)
             draws[at] = np.subtract(*(_summary(*rates(one, self.member, counts)) for one in pair))
         low, high = np.quantile(draws, (0.025, 0.975), axis=0)
         area, advantage, *tpr_at = (
@@ -259,7 +259,7 @@ def _summary(fpr: Vector, tpr: Vector) -> Vector:
     return np.array([np.trapezoid(tpr, fpr), (tpr - fpr).max(), *tpr_at])
 
 
-def _drawn(member: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+def _bootstrap_counts(member: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
     """How often each record is in a sample of as many, with replacement, of each side."""
     counts = np.zeros(len(member), dtype=np.int64)
     for side in (member, ~member):

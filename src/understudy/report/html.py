@@ -127,10 +127,10 @@ def owner_plots(owner: OwnerRecord) -> list[DrawnPlot]:
     return [*plots, *drawn_plots("trade", comparison.trades(owner.releases))]
 
 
-def plot_svg(drawn: DrawnPlot) -> str:
+def plot_svg(figure: DrawnPlot) -> str:
     """A plot as an SVG file, which needs no page around it."""
     style = Path(__file__).with_name("templates") / "report.css"
-    return rendered("plot.html", drawn=drawn, style=Markup(style.read_text(encoding="utf-8")))
+    return rendered("plot.html", figure=figure, style=Markup(style.read_text(encoding="utf-8")))
 
 
 def public_report(

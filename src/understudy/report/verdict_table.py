@@ -72,7 +72,7 @@ class Card:
     """A verdict as a reader sees it."""
 
     title: str  # what it is about: ``"Leakage"``
-    asked: str  # the question it answers
+    question: str  # the question it answers
     grade: Grade  # how good
     word: str  # the grade in a word that fits the question: ``"none found"``
     sign: str  # the grade as a sign, for readers who see no colours

@@ -47,7 +47,7 @@ class QualityFilter:
     score: Score  # lower is better; NaN is worse than anything
     threshold: float | None = None  # an image is good enough if it scores below it; None: any is
     images_per_embedding: int = 1  # how many are drawn of an embedding, of which the best goes on
-    drawn: int = 0  # images drawn so far
+    draws: int = 0  # images drawn so far
     unmet: int = 0  # samples whose image reaches no threshold
     worst: list[tuple[float, Images]] = field(default_factory=list)  # left out, 64 at most
     _samples: int = 0
@@ -91,8 +91,8 @@ class QualityFilter:
             "quality": self.measure,
             "quality_threshold": self.threshold,
             "images_per_embedding": self.images_per_embedding,
-            "images_drawn": self.drawn,
-            "images_left_out": self.drawn - self._samples,
+            "images_drawn": self.draws,
+            "images_left_out": self.draws - self._samples,
             "below_quality": self.unmet,
         }
 
@@ -114,5 +114,5 @@ class QualityFilter:
             raise InputError(
                 f"a score gives one number an image, {len(images)} here; found shape {scores.shape}"
             )
-        self.drawn += len(images)
+        self.draws += len(images)
         return np.where(np.isnan(scores), np.inf, scores)

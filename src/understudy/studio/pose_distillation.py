@@ -83,7 +83,7 @@ class Persons:
         rows = list(_photographed(images, count, segmenter, teacher))
         if len(rows) < 8:
             raise ConfigError(f"{len(rows)} persons were found in {count} photos: name others")
-        rows += _drawn(len(rows) // 2)
+        rows += _stick_figures(len(rows) // 2)
         return cls(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
@@ -112,7 +112,7 @@ def _photographed(
             yield row.image, mask, points
 
 
-def _drawn(count: int) -> list[tuple[Images, NDArray[np.bool_], NDArray[np.float32]]]:
+def _stick_figures(count: int) -> list[tuple[Images, NDArray[np.bool_], NDArray[np.float32]]]:
     """So many persons of the playhouse's public world."""
     source = open_playhouse(f"world?target=person&count={count}&size={PHOTO_SIDE}")
     rows = []

@@ -320,7 +320,7 @@ def _generated(server: StubServer, request: StubRequest, fault: Fault | None) ->
     body = request.body
     rng = _numbers(body["prompt"], body.get("seed"))
     name = (_colours_in(body["prompt"]) or [rng.choice(list(PALETTE))])[0]
-    return _drawn(np.array(PALETTE[name], dtype=np.float64), body, rng)
+    return _draw(np.array(PALETTE[name], dtype=np.float64), body, rng)
 
 
 def _edited(server: StubServer, request: StubRequest, fault: Fault | None) -> dict[str, Any]:
@@ -329,7 +329,7 @@ def _edited(server: StubServer, request: StubRequest, fault: Fault | None) -> di
     image, body = request.images[0], request.body
     rng = _numbers(body["prompt"], body.get("seed"), image.tobytes().hex())
     base = np.asarray(Image.fromarray(image).resize(_size(body)), dtype=np.float64)
-    return _drawn(0.7 * base + 0.3 * rng.integers(0, 256, 3), body, rng)
+    return _draw(0.7 * base + 0.3 * rng.integers(0, 256, 3), body, rng)
 
 
 def _size(body: Mapping[str, Any]) -> tuple[int, int]:
@@ -338,7 +338,7 @@ def _size(body: Mapping[str, Any]) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def _drawn(
+def _draw(
     base: NDArray[np.float64], body: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
     width, height = _size(body)

@@ -73,7 +73,7 @@ class DataPages:
         values = form_options(request.query_params.multi_items(), READING)
         words = ["check", name, *words_of(studio.roots, values)]
         sheet = self._sheet(words)
-        job, report = studio.asked(
+        job, report = studio.ask(
             "check",
             [*words, f"--sheet={sheet}", "--json", "--progress=json"],
             about=path,
@@ -119,7 +119,7 @@ class DataPages:
         path, name = studio.roots.source(source)
         words = evaluate_words(studio.roots, name, form)
         stamp = str(len(studio.jobs.of(path, "evaluate")))
-        studio.asked("evaluate", words, about=path, stamp=stamp)
+        studio.ask("evaluate", words, about=path, stamp=stamp)
         return moved("/data", source=source)
 
     def sheet(self, request: Request, source: PlaceName) -> Response:

@@ -284,7 +284,7 @@ class DevicePages:
         if name == "add" and not stored_photos(self.home):  # settled with the first photo
             rest = [*self.studio.ledger_words(), *rest]
         stamp = str(len(self._jobs()))
-        self.studio.asked(
+        self.studio.ask(
             action,
             ["device", name, f"--home={self.home.folder}", *rest],
             about=self.home.folder,

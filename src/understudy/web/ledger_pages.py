@@ -50,16 +50,16 @@ class LedgerPages:
     ) -> Response:
         """Every dataset; and of one, what was spent on it and when."""
         accounts = books.overview(self.studio.ledger)
-        chosen = next((one for one in accounts if one.dataset.id == dataset), None)
-        if dataset and chosen is None:
+        current = next((one for one in accounts if one.dataset.id == dataset), None)
+        if dataset and current is None:
             raise ConfigError("the ledger knows no dataset of that id")
-        words = ["ledger", "list" if chosen is None else "show", *([dataset] if chosen else [])]
+        words = ["ledger", "list" if current is None else "show", *([dataset] if current else [])]
         return self.studio.page(
             request,
             "ledger.html",
             accounts=[(one, _bar(one)) for one in accounts],
-            chosen=chosen,
-            rows=_timeline(books.dataset_account(dataset, self.studio.ledger)) if chosen else [],
+            current=current,
+            rows=_timeline(books.dataset_account(dataset, self.studio.ledger)) if current else [],
             command_words=command_line_of([*words, *self.studio.ledger_words()]),
         )
 

@@ -123,7 +123,7 @@ class PlanPages:
         words += [f"--epsilon={amount_words(amount)}", *studio.ledger_words()]
         ask = [*words, "--json", "--progress=json"]
         stamp = studio.stamp(path)
-        job, report = studio.asked("plan", ask, about=path, stamp=stamp)
+        job, report = studio.ask("plan", ask, about=path, stamp=stamp)
         plan = studio.jobs.json(job) if report.state == "finished" else None
         cost = plan["plan"] if plan else None
         return studio.page(
@@ -160,7 +160,7 @@ class PlanPages:
             return empty
         sheet.parent.mkdir(mode=0o700, exist_ok=True)
         ask = [*words, f"--forecast={sheet}", "--json", "--progress=json"]
-        job, report = studio.asked("forecast", ask, about=path, stamp=stamp)
+        job, report = studio.ask("forecast", ask, about=path, stamp=stamp)
         return empty | {"forecast_job": job, "forecast_report": report}
 
     def forecast(
@@ -270,7 +270,7 @@ class PlanPages:
         before = studio.jobs.of(place, "synthesize")
         is_resumed = RunPaths(place).start.is_file()
         if not before or (not is_resumed and studio.jobs.report(before[-1]).is_over):
-            studio.asked(
+            studio.ask(
                 "synthesize",
                 [*words, f"--out={place}", "--yes", "--progress=json"],
                 about=place,
@@ -298,7 +298,7 @@ class PlanPages:
         plain |= {"source": source, "epsilon": amount_words(epsilon), "out": "out"}
         make_config({**plain, "settings": settings})
         ask = [*words, f"--out={path.parent / '.understudy-plan'}", "--dry-run", "--json"]
-        job, report = studio.asked(
+        job, report = studio.ask(
             "dry run", [*ask, "--progress=json"], about=path, stamp=studio.stamp(path)
         )
         return words, job, report

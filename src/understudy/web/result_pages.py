@@ -133,7 +133,7 @@ class ResultPages:
         path, _ = self._release(run)
         kind, words = self._action(needed(form, "action"), path, form)
         number = len(self.studio.jobs.of(path, kind))
-        self.studio.asked(kind, words, about=path, stamp=str(number))
+        self.studio.ask(kind, words, about=path, stamp=str(number))
         return moved("/result", run=run)
 
     def _action(self, action: str, path: Path, form: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -153,7 +153,7 @@ class RunPages:
             raise ConfigError("this run is at work")
         words = [word for word in job.words if word != "--resume"]
         words += ["--resume"] if summary is not None else []  # else it had not begun
-        self.studio.asked(
+        self.studio.ask(
             "synthesize",
             words,
             about=path,

@@ -143,7 +143,7 @@ class WebStudio:
         )
         return HTMLResponse(text, status)
 
-    def asked(
+    def ask(
         self,
         kind: str,
         words: Iterable[str],

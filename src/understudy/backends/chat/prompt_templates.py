@@ -109,8 +109,8 @@ class WriterPrompts:
             )
         return part.render(
             label=label,
-            keyword=_drawn(self.keywords, rng),
-            style=_drawn(self.styles, rng),
+            keyword=_draw(self.keywords, rng),
+            style=_draw(self.styles, rng),
             words=self._length(rng),
         )
 
@@ -119,7 +119,7 @@ class WriterPrompts:
 
         ``way`` is ``"rephrase"`` or ``"blanks"``, ``degree`` in (0, 1] how much may change.
         """
-        style, words = _drawn(self.styles, rng), len(text.split())
+        style, words = _draw(self.styles, rng), len(text.split())
         if way == "blanks":
             text = blanked(text, degree, rng)
             return self.parts["blanks"].render(text=text, style=style, words=words)
@@ -232,5 +232,5 @@ def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(strings) or ("",)
 
 
-def _drawn(choices: tuple[str, ...], rng: np.random.Generator) -> str:
+def _draw(choices: tuple[str, ...], rng: np.random.Generator) -> str:
     return choices[int(rng.integers(len(choices)))]

@@ -191,7 +191,7 @@ class HostedClient:
         key = self._key(request)
         answer = self.calls.answer(key)
         if answer is None:
-            answer = self._asked(request, read)
+            answer = self._answer(request, read)
             self.calls.keep(key, answer)
         return answer
 
@@ -201,7 +201,7 @@ class HostedClient:
         parts = (self.address.url, self._model, request.route, request.body, image)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _asked(self, request: HostedRequest, read: Callable[[Any], bytes]) -> bytes:
+    def _answer(self, request: HostedRequest, read: Callable[[Any], bytes]) -> bytes:
         repetitions, reason = 0, ""
         while True:
             pause = min(_FIRST_WAIT * 2.0 ** min(repetitions, 16), _LONGEST_WAIT)

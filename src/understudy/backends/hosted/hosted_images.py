@@ -130,12 +130,14 @@ class HostedGenerator(HostedModel):
 
     def _generated(self, question: str) -> bytes:
         prompt, seed = json.loads(question)
-        return self._asked(HostedRequest("images/generations", self._body(prompt, seed), _OPTIONAL))
+        return self._answer(
+            HostedRequest("images/generations", self._body(prompt, seed), _OPTIONAL)
+        )
 
     def _edited(self, item: tuple[bytes, str, int]) -> bytes:
         image, prompt, seed = item
         body = self._body(prompt, seed)
-        return self._asked(HostedRequest("images/edits", body, _OPTIONAL, image))
+        return self._answer(HostedRequest("images/edits", body, _OPTIONAL, image))
 
     def _body(self, prompt: str, seed: int) -> dict[str, Any]:
         return {
@@ -146,7 +148,7 @@ class HostedGenerator(HostedModel):
             "seed": seed,
         }
 
-    def _asked(self, request: HostedRequest) -> bytes:
+    def _answer(self, request: HostedRequest) -> bytes:
         try:
             return self.client.ask(request, self._read)
         except RefusedReply as error:

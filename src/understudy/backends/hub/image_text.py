@@ -88,7 +88,7 @@ class HubEncoder:
         preparation = read_preparation(
             model, revision=options.revision, subfolder=options.subfolder
         )
-        self._preparation = preparation.asked(options.size)
+        self._preparation = preparation.with_size(options.size)
         features: FeatureFunction = partial(
             _features(self._network, options.pooling), self._network
         )

@@ -83,7 +83,7 @@ class Preparation:
         """The same with another size, without a crop."""
         return replace(self, size=(height, width), edges=False, crop=None)
 
-    def asked(self, size: int | None) -> Preparation:
+    def with_size(self, size: int | None) -> Preparation:
         """The same with another size, and the same way to it: by the shorter edge, or squeezed."""
         if size is None:
             return self

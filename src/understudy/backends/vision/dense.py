@@ -72,7 +72,7 @@ class DenseNetwork:
         self.name = full_name(f"hf:{model}", options)
         self.licence = licence_of(model, options.revision)
         preparation = read_preparation(model, revision=options.revision, dense=True)
-        self._preparation = preparation.asked(options.size)
+        self._preparation = preparation.with_size(options.size)
         self._options = options
         self._network: Any = load_network(kind, model, options, port=port)
         self.classes = network_classes(self._network.config)

@@ -143,7 +143,7 @@ def _generated(
     parts = []
     for number, start in enumerate(range(0, len(prompt_of), _AT_ONCE)):
         texts = [prompts[index] for index in prompt_of[start : start + _AT_ONCE]]
-        parts.append(_drawn(materials, texts, f"{name} {number:05d}"))
+        parts.append(_generate(materials, texts, f"{name} {number:05d}"))
         bar(len(texts))
     labels = prompt_of if params.conditional else np.zeros_like(prompt_of)
     embeddings, cluster_embeddings = _concatenated(materials.context, parts)
@@ -156,7 +156,7 @@ def _generated(
     )
 
 
-def _drawn(materials: Materials, prompts: list[str], name: str) -> dict[str, Embeddings]:
+def _generate(materials: Materials, prompts: list[str], name: str) -> dict[str, Embeddings]:
     generator = materials.context.generator
     if generator is None:
         raise ConfigError("a base set needs --generator, or --base with public images")

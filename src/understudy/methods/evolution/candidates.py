@@ -40,7 +40,7 @@ class Population:
         """(classes * m, ...)."""
         return self.items.reshape(-1, *self.items.shape[2:])
 
-    def chosen(self, positions: Labels) -> Population:
+    def subset(self, positions: Labels) -> Population:
         """The candidates at (classes, n) positions in their class."""
         classes = np.arange(len(positions))[:, None]
         return Population(self.items[classes, positions], self.phrase_of[classes, positions])

@@ -98,7 +98,7 @@ class RoundSettings:
             chances = arithmetic.probabilities(votes, threshold)
             rng = self.materials.rng_of(f"round {number} resampled")
             indices = arithmetic.resampled(chances, self.size, rng)
-        voted = population.chosen(indices)
+        voted = population.subset(indices)
         # Not read again here: the run's folder shows each generation and its votes.
         arrays = {"votes": votes, "chosen": indices, "items": voted.items}
         arrays["phrases"] = voted.phrase_of

@@ -128,7 +128,7 @@ def release_candidates(
     """
     again, materials = materials.resampling is not None, materials.for_samples
     renderer = materials.context.renderer or generator_of(materials.context)
-    labels, positions = _drawn(materials, final, sizes)
+    labels, positions = _draw(materials, final, sizes)
     names = final.names[labels, positions]
     first = np.zeros(len(labels), dtype=np.bool_)
     first[np.unique(np.stack([labels, names]), axis=1, return_index=True)[1]] = not again
@@ -145,7 +145,7 @@ def release_candidates(
     return Release("evolution", classes, len(labels), batches, None, shape, facts, captioned)
 
 
-def _drawn(
+def _draw(
     materials: Materials, final: FinalCandidates, sizes: NDArray[np.int64]
 ) -> tuple[Labels, Labels]:
     """Class of each sample and its position in the population of the class, shuffled: (n,) each."""

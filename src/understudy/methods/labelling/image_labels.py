@@ -167,10 +167,10 @@ class LabelledSampler:
         """All samples, block by block."""
         for first in range(0, len(self.labels), _BLOCK):
             labels = self.labels[first : first + _BLOCK]
-            images = self.materials.selected(len(labels), partial(self._drawn, first))
+            images = self.materials.selected(len(labels), partial(self._draw, first))
             yield SyntheticBatch(labels, images=images)
 
-    def _drawn(self, first: int, samples: Labels, number: int, image: int) -> Images:
+    def _draw(self, first: int, samples: Labels, number: int, image: int) -> Images:
         """Images of these samples from ``first`` on, of other public images in every round."""
         samples = first + samples
         labels = self.labels[samples]

@@ -137,7 +137,7 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
-    recipe = usual.asked(len(images), epochs=epochs, batch=batch)
+    recipe = usual.for_rows(len(images), epochs=epochs, batch=batch)
     _check(images, y, classes, recipe)
     with seeded_torch(seed, device):
         model = build(images.shape[1:], classes, **({} if width is None else {"width": width}))

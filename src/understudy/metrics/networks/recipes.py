@@ -44,7 +44,7 @@ class Recipe:
         steps = max(1, math.ceil(rows / max(1, self.batch)))
         return max(self.epochs, math.ceil(self.least / steps))
 
-    def asked(self, rows: int, *, epochs: int | None, batch: int | None) -> Recipe:
+    def for_rows(self, rows: int, *, epochs: int | None, batch: int | None) -> Recipe:
         """With the passes and the batch that were asked for, or else its own."""
         own = replace(self, batch=self.batch if batch is None else batch)
         return replace(own, epochs=own.passes(rows) if epochs is None else epochs)

@@ -184,7 +184,7 @@ class PhotoSegmenter(HubSegmenter):
 
     def _preparation_of(self, images: Images) -> Preparation:
         side = min(_ENLARGED * min(images.shape[1:3]), _MOST_SHOWN)
-        return self._preparation.asked(self._options.size or side)
+        return self._preparation.with_size(self._options.size or side)
 
 
 def photo_segmenter(options: Mapping[str, Any]) -> PhotoSegmenter:
