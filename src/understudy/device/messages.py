@@ -116,8 +116,7 @@ def camera_messages(
         by_row = dict(zip(rows.tolist(), own_items, strict=True))
         items[number] = tuple(by_row.get(row) for row in range(len(images)))
     drawings = {
-        number: _images_of(row, images, request.parts[number].skeleton)
-        for number, row in items.items()
+        number: _draw(row, images, request.parts[number].skeleton) for number, row in items.items()
     }
     return CameraMessages(items, drawings, held_back, unseen, hole if 0 in items else None)
 
@@ -197,7 +196,7 @@ def noise_seeds(photos: Images, key: bytes) -> list[int]:
     return seeds
 
 
-def _images_of(items: Sequence[Item | None], images: Images, skeleton: str | None) -> Images:
+def _draw(items: Sequence[Item | None], images: Images, skeleton: str | None) -> Images:
     result = np.zeros_like(images)
     for image, item in zip(result, items, strict=True):
         if item is not None:
