@@ -80,7 +80,7 @@ def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None
     place = site.add(3)
     (place / "broken.jpg").write_bytes(b"\xff\xd8 no photo")
     again = add_photos(site.home, photo_files(place))
-    assert (again.added, again.known) == (0, 3)
+    assert (again.added, again.repeats) == (0, 3)
     assert again.faults[0].startswith("broken.jpg ")
     with pytest.raises(InputError, match="32 pixels a side"):
         add_photos(site.home, photo_files(place), side=64)
@@ -107,7 +107,7 @@ def test_a_photo_that_is_added_as_something_else_is_named(
     path = tmp_path / "one.png"
     add_photos(site.home, [PhotoFile(path, first)], side=SIDE, ledger=site.ledger)
     again = add_photos(site.home, [PhotoFile(path, first), PhotoFile(path, "green")])
-    assert (again.added, again.known, len(again.faults)) == (0, 1, 1)
+    assert (again.added, again.repeats, len(again.faults)) == (0, 1, 1)
     stays = "a reference, of which something may leave" if first is None else "labelled 'blue'"
     assert again.faults[0].startswith(f"one.png was added before, and stays {stays}")
     # The same pixels in another file are the same photo.
