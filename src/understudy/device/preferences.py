@@ -160,6 +160,10 @@ def make_preferences(
             server with it could find one.
         BackendError: The pose model or the segmenter cannot be loaded.
     """
+    if training == "classifier" and len(classes) < 2:
+        raise ConfigError(
+            "a classifier tells 2 to 16 classes apart: name them, --classes NAME,NAME"
+        )
     sanitizers = _chosen(targets, background, dict(levels or {}))
     item_names = [name for name in sanitizers if name != "text"]
     objects = zip(targets, sanitizers[1:], strict=True)
