@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from understudy.core.entry_points import plugin_at_fault
+from understudy.core.entry_points import others_at_fault
 from understudy.core.errors import (
+    BackendError,
     CommitInDoubt,
     ConfigError,
     InputError,
@@ -149,7 +150,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
     Raises:
         RunStopped: In place of a disk that is full, memory that is short and the like; of a ledger
             that was lost as it recorded, where nothing is known to be charged; and of whatever a
-            plug-in raises that is no error of ours.
+            plug-in, or the runtime of a model, raises that is no error of ours.
         LedgerError: In place of one before the charge, with words that nothing was charged.
         KeyboardInterrupt: With the same words as a note, as any error that nothing is known of.
     """
@@ -177,7 +178,9 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
             ) from error
         if ledger and not charged:
             raise LedgerError(f"{error}. Nothing was charged") from error
-        machine = ledger or isinstance(error.__cause__, _OF_MACHINE)
+        late = bool(charged) and isinstance(error, BackendError)  # of its runtime
+        cause = (*_OF_MACHINE, Exception) if late else _OF_MACHINE
+        machine = ledger or isinstance(error.__cause__, cause)
         if not (charged and machine):
             if charged or machine:
                 error.add_note(stands())
@@ -189,8 +192,8 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
             raise RunStopped(f"{problem}. {stands()}") from error
         if isinstance(error, UnderstudyError):
             raise
-        if plugin := plugin_at_fault(error):
-            problem = f"{plugin} failed: {type(error).__name__}: {error}"
+        if others := others_at_fault(error):
+            problem = f"{others} failed: {type(error).__name__}: {error}"
             raise RunStopped(f"{problem}. {stands()}") from error
         error.add_note(stands())
         raise
