@@ -139,7 +139,6 @@ def request_command(
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
-    from understudy.device.installed_models import ORIGIN_HERE, model_index
     from understudy.device.photo_domain import segmenter_lines
     from understudy.device.preferences import make_preferences
 
@@ -166,8 +165,15 @@ def request_command(
     if preferences.request.disclosed:
         for line in segmenter_lines(preferences.segmenter):
             typer.echo(line)
+    if training == "classifier":
+        _offer_training(device)
+
+
+def _offer_training(device: DeviceHome) -> None:
+    from understudy.device.installed_models import ORIGIN_HERE, model_index
+
     current = model_index(device).current
-    if training == "classifier" and (current is None or current.origin != ORIGIN_HERE):
+    if current is None or current.origin != ORIGIN_HERE:
         typer.echo(
             "If you can label 40 photos, train here, and nothing leaves: understudy device train"
         )

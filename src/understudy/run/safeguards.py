@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from understudy.core.entry_points import others_at_fault
@@ -155,10 +156,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         KeyboardInterrupt: With the same words as a note, as any error that nothing is known of.
     """
     charged: list[str] = []
-
-    def stands() -> str:
-        return free or _what_stands(out, charged)
-
+    stands = partial(_what_stands, out, charged, free)
     try:
         yield charged
     except KeyboardInterrupt as interrupt:
@@ -199,9 +197,9 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         raise
 
 
-def _what_stands(out: Path, charged: list[str]) -> str:
+def _what_stands(out: Path, charged: list[str], free: str | None) -> str:
     if not charged:
-        return f"Nothing was charged. --resume goes on with {out}"
+        return free or f"Nothing was charged. --resume goes on with {out}"
     return (
         f"{', '.join(charged)} before this, once and for good: --resume goes on with {out}, free "
         "of charge"
