@@ -70,3 +70,25 @@ def test_every_fault_at_every_moment(
     understudy: Commands, tmp_path: Path, place: type[Site], fault: str, moment: str
 ) -> None:
     check_stopped(understudy, place(tmp_path), moment, fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["disk full", "SIGTERM"])
+def test_what_costs_nothing_says_that_and_how_it_goes_on(
+    understudy: Commands, tmp_path: Path, fault: str
+) -> None:
+    """Pictures and base sets of a generator, and a selection of a release."""
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/ledger.db"]
+    for words, moment, again in (
+        (["sample", "a dog"], "sample:contact_sheet", "draws it anew"),
+        (["sample", "--classes", "dog,person"], "sampled_release:write_release", "draws it anew"),
+        (["select", tmp_path / "1", "--keep", "50%", *ledger], "session:write_release", "--resume"),
+    ):
+        at = ("understudy.run." + moment, 1, "before", fault)
+        out = tmp_path / str(len(list(tmp_path.glob("[0-9]"))))
+        ended = understudy.run(*words, "--out", out, fault=at)
+        said = " ".join(ended.err.split())
+        assert "Traceback" not in said
+        assert re.search("othing was charged.*" + again, said), said
+        resume = ["--resume"] if again == "--resume" else []
+        assert understudy.run(*words, "--out", out, *resume).code == 0

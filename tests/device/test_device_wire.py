@@ -125,7 +125,8 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "dog: L2, target, 3 items" in said
     assert "1 disclosure in the ledger" in said
     assert "* classifier of blue, green: server, dog L2, room L0; right in 100.0%" in said
-    assert "no model is installed now" in device("model", "--rollback")
+    with pytest.raises(RunError, match="'server, dog L2, room L0' stays installed"):
+        device("model", "--rollback")
 
 
 UNICORN = ["request", "--target", "unicorn", "--background", "room", "--classes", "eating,not"]

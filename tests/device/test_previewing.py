@@ -25,6 +25,8 @@ from understudy.core.errors import ConfigError, InputError, RunError, SourceErro
 from understudy.core.types import Masks
 from understudy.data import open_source
 from understudy.device.exposure import exposures, public_homes, synthetic_similarity
+from understudy.device.home_folder import DeviceHome
+from understudy.device.installed_models import ORIGIN_HERE
 from understudy.device.messages import camera_messages
 from understudy.device.photo_store import (
     PhotoFile,
@@ -33,7 +35,7 @@ from understudy.device.photo_store import (
     photo_files,
     references,
 )
-from understudy.device.preferences import Preferences, stored_preferences
+from understudy.device.preferences import Preferences, make_preferences, stored_preferences
 from understudy.device.preview import (
     LITTLE_FOR_DETECTORS,
     LITTLE_FROM_EDGES,
@@ -146,6 +148,14 @@ def test_the_ledger_recognises_the_photos_by_their_files(site: DeviceSite) -> No
         assert ledger.look_up(open_source(place))[0].id == site.home.settings.dataset
 
 
+def test_photos_that_are_another_dataset_by_now_have_another_name(site: DeviceSite) -> None:
+    site.add_labelled(1)
+    site.add(8)
+    with site.home.settings.open_ledger() as ledger:
+        names = [dataset.name for dataset in ledger.datasets()]
+    assert names == [f"photos of the device device, {count} at first" for count in (2, 10)]
+
+
 @pytest.mark.parametrize(
     ("levels", "problem"),
     [
@@ -161,8 +171,16 @@ def test_a_request_that_makes_no_sense_is_refused(
     site.add(2)
     with pytest.raises(ConfigError, match=problem):
         site.ask(levels)
+    with pytest.raises(ConfigError, match="--classes NAME,NAME"):
+        make_preferences(site.home, targets=["dog"], background="room")
     with pytest.raises(RunError, match="device request"):
         stored_preferences(site.home)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"file/device cannot be made .*--home"):
+        DeviceHome.of(tmp_path / "file" / "device")
 
 
 @pytest.mark.parametrize("deviation", [5, 10, 50])
@@ -287,6 +305,9 @@ def test_it_is_said_before_consent_where_more_disclosure_hardly_helped(site: Dev
     assert LITTLE_FROM_EDGES not in more_disclosure_advice(classifier["segment"], None, 0)
     assert LITTLE_FOR_DETECTORS in more_disclosure_advice(preferences_of(0, 2), None, 0)
     assert more_disclosure_advice(preferences_of(0, 0), None, 0) == []
+    assert "device train" in "".join(more_disclosure_advice(classifier["edges"], None, 40))
+    here = (ORIGIN_HERE, 0.9, 40)
+    assert "device train" not in "".join(more_disclosure_advice(classifier["edges"], here, 40))
 
 
 def preferences_of(level: int, background: int) -> Preferences:

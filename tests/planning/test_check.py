@@ -167,6 +167,18 @@ def test_check_and_plan_say_that_images_serve_little_by_one_rule(
         assert ("few units" in [rule.rule for rule in plan.expectations]) is little
 
 
+@pytest.mark.parametrize(("hold_out", "little"), [(None, False), ("20%", True), ("100", True)])
+def test_a_plan_counts_no_record_that_is_held_out(
+    tmp_path: Path, hold_out: str | None, little: bool
+) -> None:
+    """A class of 250 of which a fifth is held out is one of 200, of which little is to be had."""
+    folder = class_folders(tmp_path / "x", {"cat": 250, "dog": 250}, (16, 16, 1))
+    words = {"source": str(folder), "ledger": str(tmp_path / "l.db"), "epsilon": 1.0, "out": "o"}
+    words |= {"adjacency": "replace-one", "encoder": "embedded:dct", "hold_out": hold_out}
+    plan = dry_run(make_config(words))
+    assert ("few units" in [rule.rule for rule in plan.expectations]) is little
+
+
 def test_drawn_homes_are_checked_by_the_options_of_their_name() -> None:
     result = checked("playhouse:pet-status?homes=2&per_home=6&size=16", epsilon=3.0)
     assert (result.images, result.shape) == (12, (16, 16, 3))

@@ -41,6 +41,15 @@ def owned(**facts: object) -> OwnerRecord:
     return OwnerRecord(dataset="d", rows=1, **facts)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_test_set_is_asked_for_only_where_none_was_held_out(
+    record: RunRecord, held_out: bool
+) -> None:
+    said = [one.sentence for one in cards(record, owned(held_out=held_out)) if not one.measured]
+    assert len(said) >= 3
+    assert ["--test SOURCE" in one for one in said[-3:]] == [not held_out] * 3
+
+
 def test_what_the_run_measured_is_the_verdict_where_no_model_was_trained_since(
     record: RunRecord,
 ) -> None:

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from tests.run.samples import class_folders, killed_at, quick_run
 from tests.run.stripes import CLASSES, SHAPE, striped_npz, stripes
+from typer.testing import CliRunner
 
 pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
 from understudy.backends.embedded.energies import energy_models  # noqa: E402
+from understudy.cli.main import app  # noqa: E402
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
 from understudy.metrics.discriminant import image_discriminant  # noqa: E402
@@ -101,16 +103,19 @@ def test_the_file_says_what_it_is_of(result: Result, tmp_path: Path) -> None:
 
 
 def test_who_trains_on_samples_is_told_of_the_statistics_where_they_are_at_hand(
-    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    result: Result, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
-    train_classifier(result, **options)
-    assert "compare with --from statistics" in capsys.readouterr().err
+    """Whatever becomes of its progress."""
+    model = tmp_path / "model.onnx"
+    options: dict[str, Any] = {"export": model, "progress": "none"}
+    words = ["train", str(result.folder), "--export", str(model), "--progress", "none"]
+    said = CliRunner().invoke(app, words, catch_exceptions=False).output
+    assert "note: the statistics that the run released" in said
+    assert "--from statistics" in train_classifier(result, **options).hint
     shutil.copytree(result.release, tmp_path / "release")  # as others get it
-    train_classifier(tmp_path / "release", **options)
-    train_classifier(result, **options, from_="statistics")
-    train_classifier(result, **options, network="discriminant")  # it was asked for
-    assert "--from statistics" not in capsys.readouterr().err
+    for more in ({"from_": "statistics"}, {"network": "discriminant"}):  # it was asked for
+        assert train_classifier(result, **options, **more).hint == ""
+    assert train_classifier(tmp_path / "release", **options).hint == ""
 
 
 def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_path: Path) -> None:

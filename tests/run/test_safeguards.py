@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.backends.tiny_onnx import block_means, save
 from tests.plugin_packages import install
 from tests.run.samples import class_folders, killed_at, quick_run, tree
 
@@ -188,6 +189,42 @@ def test_a_plug_in_that_fails_as_it_samples_is_named_and_the_run_goes_on(go, tmp
     monkeypatch.delenv("NO_PAINT")
     go(decoder="painter:", resume=True)
     assert charges(tmp_path) == paid
+
+
+@pytest.mark.slow
+def test_a_runtime_that_fails_late_is_named_as_a_plug_in_is(go, tmp_path, monkeypatch):
+    """Of ONNX Runtime it was bad input after a charge; of the hub's it ended in a traceback."""
+    encoder = f"onnx:{block_means(tmp_path / 'encoder.onnx', 1)}"
+    steps = [
+        ("Shape", ["latents"], ["shape"], {}),
+        ("Gather", ["shape", "first"], ["rows"], {}),
+        ("Gather", ["ones", "rows"], ["one"], {}),  # which there is for three rows at most
+        ("Mul", ["latents", "one"], ["same"], {}),
+        ("Resize", ["same", "", "scales"], ["images"], {"mode": "nearest"}),
+    ]
+    sizes = {"latents": ["n", 1, 2, 2]}, {"images": ["n", 1, 8, 8]}
+    weights = {"first": np.array(0), "ones": np.ones(4, np.float32)}
+    weights["scales"] = np.array([1, 1, 4, 4], np.float32)
+    decoder = f"onnx:{save(tmp_path / 'decoder.onnx', steps, *sizes, weights)}"
+    stands = r".*\. epsilon 8 was charged before this, once and for good: --resume goes on with"
+    with pytest.raises(RunStopped, match="decoder.onnx: cannot run on 1x2x2" + stands):
+        go(encoder=encoder, decoder=decoder)
+
+    transformers = pytest.importorskip("transformers")
+    from tests.backends.tiny_models.clip import dino
+
+    place, forward = dino(tmp_path / "dino"), transformers.Dinov2Model.forward
+    out = tmp_path / "of the hub"
+
+    def late(network, *args, **kwargs):
+        if out.exists():
+            network.layernorm(*args, "one too many")
+        return forward(network, *args, **kwargs)
+
+    monkeypatch.setattr(transformers.Dinov2Model, "forward", late)
+    options = {"encoder": f"hf:{place}", "decoder": "none", "out": out}
+    with pytest.raises(RunStopped, match=r"torch \(.*module.py, line \d+\) failed: TypeError: "):
+        go(**options)
 
 
 PAINTER = """

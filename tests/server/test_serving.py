@@ -40,10 +40,10 @@ def test_every_address_is_none_that_a_pairing_code_can_name(tmp_path: Path, host
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_server_without_a_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_server_without_a_traceback_and_its_address_is_known(tmp_path: Path) -> None:
     """A terminal sends it to the workers too, which were loading their models, or asleep."""
     words = [sys.executable, "-m", "understudy", "serve", "--data", str(tmp_path)]
-    words += ["--port", str(free_port())]
+    words += ["--port", str(free_port()), "--url", "https://192.168.1.20:8443"]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -52,6 +52,11 @@ def test_ctrl_c_ends_a_server_without_a_traceback(tmp_path: Path) -> None:
     time.sleep(3)
     os.killpg(process.pid, signal.SIGINT)
     assert "Traceback" not in process.communicate(timeout=60)[1]
+    for before, after in ([], []), (["--port", "9000"], []), ([], ["--port", "9000"]):
+        command = ["serve", *before, "pair", "--data", str(tmp_path), *after]
+        code = PairingCode.read(CliRunner().invoke(app, command).output)
+        asked = bool(before or after)
+        assert code.url == ("https://127.0.0.1:9000" if asked else "https://192.168.1.20:8443")
 
 
 @pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])
@@ -134,6 +139,7 @@ def test_options_before_a_subcommand_are_those_of_the_subcommand(
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
+    ServerKeys.of(tmp_path / "server")
     data = ["--data", str(tmp_path / "server")]
     ran = CliRunner().invoke(app, ["serve", *data, "--host", "::1", "--port", "9000", "pair"])
     assert ran.exit_code == 0, ran.output
@@ -148,6 +154,10 @@ def test_options_before_a_subcommand_are_those_of_the_subcommand(
         ran = CliRunner().invoke(app, ["serve", *data, *words])
         assert isinstance(ran.exception, ConfigError)
         assert f"{words[0]} stands before `{words[2]}`" in str(ran.exception)
+    for words in (["pair"], ["devices"], ["revoke", "1"]):
+        ran = CliRunner().invoke(app, ["serve", *words])
+        assert isinstance(ran.exception, ConfigError)
+        assert "no server has run from understudy-server: --data" in str(ran.exception)
     assert list(here.iterdir()) == []
 
 

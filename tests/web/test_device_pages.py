@@ -9,10 +9,11 @@ from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site
 
 pytest.importorskip("cryptography")
 
-from tests.device.device_site import save_photo
-from tests.methods.sanitize.painted_world import rooms
+from tests.device.device_site import CLASSES, colour_model, save_photo
+from tests.methods.sanitize.painted_world import SIDE, rooms
 
 from understudy.device.home_folder import DeviceHome
+from understudy.device.installed_models import DeviceModel, offer_model
 from understudy.device.preferences import stored_preferences
 from understudy.device.review import standing_corrections
 
@@ -124,3 +125,17 @@ def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
         ):
             assert refused.status_code == 400, refused.url
             assert "<img src" not in refused.text
+
+
+@pytest.mark.slow
+def test_a_model_is_gone_back_from_only_where_there_was_one_before(
+    tmp_path: Path, with_pages: Commands
+) -> None:
+    site = Site(tmp_path, with_pages, device=True)
+    home = DeviceHome.of(tmp_path / "device")
+    model = DeviceModel("", "server", "classifier", CLASSES, SIDE, 0.9)
+    with site.client:
+        site.enter()
+        for gain in (1.0, 2.0):
+            offer_model(home, colour_model(gain=gain), model, wish=True)
+            assert ('value="rollback"' in site.get("/model").text) == (gain == 2)

@@ -147,7 +147,7 @@ def request_command(
         if not (noun and equals and value):
             raise ConfigError(f"--level is PART=WHAT, such as dog=edges, found {noun + equals!r}")
     preferences = make_preferences(
-        _home(home),
+        device := _home(home),
         targets=target,
         background=background,
         classes=_names(classes or ""),
@@ -166,6 +166,14 @@ def request_command(
         for line in segmenter_lines(preferences.segmenter):
             typer.echo(line)
     if training == "classifier":
+        _offer_training(device)
+
+
+def _offer_training(device: DeviceHome) -> None:
+    from understudy.device.installed_models import ORIGIN_HERE, model_index
+
+    current = model_index(device).current
+    if current is None or current.origin != ORIGIN_HERE:
         typer.echo(
             "If you can label 40 photos, train here, and nothing leaves: understudy device train"
         )
@@ -377,8 +385,7 @@ def model_command(
 
     device = _home(home)
     if rollback:
-        model = roll_back(device)
-        typer.echo("no model is installed now" if model is None else f"installed: {model.origin}")
+        typer.echo(f"installed: {roll_back(device).origin}")
         return
     attempt = _attempt(device, code)
     result, data = Outbox(device).model(attempt)

@@ -152,3 +152,5 @@ def train_command(
     _console.print(
         f"how good it is: understudy evaluate --model {trained.path} --real SOURCE --test SOURCE"
     )
+    if trained.hint:
+        _console.print(f"note: {trained.hint}")

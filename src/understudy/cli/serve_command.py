@@ -13,6 +13,7 @@ from understudy.cli.printing import AsJson, print_json
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from understudy.server.job_store import JobStore
     from understudy.server.serve import ServerOptions
 
 serve_app = typer.Typer(
@@ -38,12 +39,23 @@ def _options(**given: Any) -> ServerOptions:
     return ServerOptions(**given)
 
 
+def _store(folder: Path, database: str | None) -> JobStore:
+    from understudy.server.serve import require_server
+
+    require_server(folder)
+    return _options(folder=folder, database=database).store()
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
+
+
 def _pass_on(context: typer.Context, subcommand: str) -> None:
     """Give options that stand before a subcommand to it, as if they stood behind."""
     given = {
         parameter
         for parameter in context.command.params
-        if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "COMMANDLINE"
+        if _is_given(context, parameter.name or "")
     }
     command = context.command.get_command(context, subcommand)  # type: ignore[attr-defined]
     names = {parameter.name for parameter in command.params}
@@ -111,6 +123,7 @@ def serve_command(
 
 @serve_app.command("pair")
 def pair_command(
+    context: typer.Context,
     data: _Folder = _DATA,
     database: _Database = None,
     host: _Host = "127.0.0.1",
@@ -118,11 +131,17 @@ def pair_command(
     tls: _Tls = True,
     url: _Url = None,
 ) -> None:
-    """Print a pairing code for one more device; the server may be running."""
-    from understudy.server.serve import pairing_line
+    """Print a pairing code for one more device; the server may be running.
 
-    options = {"folder": data, "database": database, "host": host, "port": port}
-    typer.echo(pairing_line(_options(**options, tls=tls, url=url)))
+    Where no option says how it is reached, as it was served last.
+    """
+    from understudy.server.serve import pairing_line, require_server, served_at
+
+    require_server(data)
+    reached = {"host": host, "port": port, "tls": tls, "url": url}
+    if not any(_is_given(context, name) for name in reached):
+        reached |= served_at(data)
+    typer.echo(pairing_line(_options(folder=data, database=database, **reached)))
 
 
 @serve_app.command("devices")
@@ -130,7 +149,7 @@ def devices_command(
     data: _Folder = _DATA, database: _Database = None, as_json: AsJson = False
 ) -> None:
     """List the devices that were paired."""
-    devices = _options(folder=data, database=database).store().devices()
+    devices = _store(data, database).devices()
     if as_json:
         print_json([asdict(device) for device in devices])
         return
@@ -146,6 +165,6 @@ def revoke_command(
     database: _Database = None,
 ) -> None:
     """Let a device's token hold no more."""
-    if not _options(folder=data, database=database).store().revoke(device):
+    if not _store(data, database).revoke(device):
         raise ConfigError(f"no device {device!r}: see `understudy serve devices`")
     typer.echo(f"{device} can do nothing more")

@@ -93,10 +93,10 @@ class RunPrinter:
 
 
 def _evaluation(result: Result) -> str:
-    """The command that measures it; what a run without a guarantee set aside is no test set."""
-    from understudy.run.held_out import read_hold_out
+    """The command that measures it."""
+    from understudy.run.held_out import is_test_held_out
 
-    held_out = result.copies is None and read_hold_out(result.owner) is not None
+    held_out = is_test_held_out(result.owner, unprotected=result.copies is not None)
     test = "" if held_out else " --test OTHER_REAL_RECORDS"
     return f"understudy evaluate {result.folder} --real SOURCE{test}"
 

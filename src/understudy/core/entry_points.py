@@ -29,6 +29,8 @@ SELECTION_METHOD = "selection"
 """The method of ``understudy select``."""
 
 PACKAGE = "understudy"
+_BACKENDS, _OWN_MODELS = f"{PACKAGE}.backends.", f"{PACKAGE}.backends.embedded"
+_NO_RUNTIMES = {PACKAGE, "numpy", "scipy", *sys.stdlib_module_names}
 
 BUILT_IN: dict[str, dict[str, str]] = {
     METHODS: {
@@ -127,18 +129,26 @@ def registration_of(
     return registrations[0] if registrations else None
 
 
-def plugin_at_fault(error: BaseException) -> str:
-    """The plug-in in whose code an error was raised, and where, in words; empty: in none's."""
+def others_at_fault(error: BaseException) -> str:
+    """Whose code, and where in it, raised an error, in words; empty: our own.
+
+    That of a plug-in, or of a package that a backend hands its work to, such as Transformers.
+    """
     packages = {
         registration.value.partition(":")[0].partition(".")[0]: registration.package
         for group in (METHODS, BACKENDS, SOURCES, SANITIZERS)
         for registrations in registered(group).values()
         for registration in registrations
     }
-    places = [
-        f"the plug-in {package} ({frame.f_code.co_filename}, line {line})"
+    trace = [
+        (frame.f_globals.get("__name__", ""), f"({frame.f_code.co_filename}, line {line})")
         for frame, line in walk_tb(error.__traceback__)
-        if (package := packages.get(frame.f_globals.get("__name__", "").partition(".")[0]))
-        not in (None, PACKAGE)
     ]
-    return places[-1] if places else ""
+    tops = [module.partition(".")[0] for module, _ in trace]
+    for top, (_, place) in zip(reversed(tops), reversed(trace), strict=True):
+        if packages.get(top, PACKAGE) != PACKAGE:
+            return f"the plug-in {packages[top]} {place}"
+    caller = next((module for module, _ in reversed(trace) if module.startswith(PACKAGE)), "")
+    if not caller.startswith(_BACKENDS) or caller.startswith(_OWN_MODELS):
+        return ""
+    return "" if tops[-1] in _NO_RUNTIMES else f"{tops[-1]} {trace[-1][1]}"

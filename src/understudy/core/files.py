@@ -88,6 +88,9 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a disk that is full names no file
+        raise
     finally:
         half.unlink(missing_ok=True)
     sync_folder(path.parent)

@@ -76,7 +76,12 @@ class DeviceHome:
             folder = data_folder() / "device"
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is a file: --home names a folder")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{folder} cannot be made ({error.strerror}): name another by --home"
+            ) from error
         return cls(folder)
 
     @contextmanager

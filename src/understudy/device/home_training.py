@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.types import Labels
 from understudy.device.home_folder import DeviceHome
-from understudy.device.installed_models import DeviceModel, InstalledResult, offer_model
+from understudy.device.installed_models import (
+    ORIGIN_HERE,
+    DeviceModel,
+    InstalledResult,
+    offer_model,
+)
 from understudy.device.photo_store import labelled_photos
 from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.onnx_export import onnx_bytes
@@ -24,7 +29,6 @@ ENOUGH = 40
 """Labelled photos with which training here is worth a try before anything leaves."""
 FOLDS = 4
 """Trainings that each leave out a part of the photos, to measure by."""
-ORIGIN = "trained here: nothing left"
 
 Report = Callable[[str], None]
 
@@ -74,7 +78,9 @@ def train_here(
     side = photos.images.shape[1]
     data = onnx_bytes(network.model, (side, side, 3), network.mean.numpy(), network.gain.numpy())
     accuracy = right / len(labels)
-    model = DeviceModel("", ORIGIN, "classifier", classes, side, accuracy, accuracy, len(labels))
+    model = DeviceModel(
+        "", ORIGIN_HERE, "classifier", classes, side, accuracy, accuracy, len(labels)
+    )
     return offer_model(home, data, model, wish=wish)
 
 

@@ -20,6 +20,7 @@ from understudy.device.photo_store import PhotoSet, decoded_photo, labelled_phot
 from understudy.methods.sanitize.signed_results import model_digest
 from understudy.methods.sanitize.wire import ModelKind
 
+ORIGIN_HERE = "trained here: nothing left"
 _INDEX = "models/models.json"
 
 
@@ -142,18 +143,19 @@ def judged_photo(home: DeviceHome, photo: Path) -> str:
     return model.classes[trial.labels[0]]
 
 
-def roll_back(home: DeviceHome) -> DeviceModel | None:
-    """Install the model before the current one again; None where that leaves none.
+def roll_back(home: DeviceHome) -> DeviceModel:
+    """Install the model before the current one again.
 
     Raises:
-        RunError: No model is installed.
+        RunError: There is none before it.
     """
     with home.locked():
         index = model_index(home)
-        if not index.installed:
-            raise RunError("no model is installed, so there is none to go back from")
+        if len(index.installed) < 2:
+            stands = f"{index.current.origin!r} stays installed" if index.current else "none is"
+            raise RunError(f"no model was installed before, to go back to: {stands}")
         _store(home, index.models, index.installed[:-1])
-        return model_index(home).current
+        return index.of(index.installed[-2])
 
 
 def _guess(model: DeviceModel, photos: PhotoSet | None) -> float:

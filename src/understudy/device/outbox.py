@@ -157,8 +157,9 @@ class ServerConnection:
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:
         return ServerUnreachable(
-            f"{self._address.geturl()} did not answer ({type(error).__name__}). Do the same again "
-            "later: it goes on where it stopped, with the same bytes"
+            f"{self._address.geturl()} did not answer ({type(error).__name__}): does `understudy "
+            "serve` run there, and is this how it is reached? Then do the same again: it goes on "
+            "where it stopped, with the same bytes"
         )
 
 

@@ -282,7 +282,8 @@ class _PhotoRecords:
     skipped: int = 0
 
     def __init__(self, home: DeviceHome, photos: Sequence[StoredPhoto], side: int) -> None:
-        self.name = f"photos of the device {home.folder.name}"
+        # The ledger shows a dataset by its first name: one that has doubled is a new one there.
+        self.name = f"photos of the device {home.folder.name}, {len(photos)} at first"
         self.shape: Shape = (side, side, 3)
         self._home, self._photos = home, photos
 

@@ -167,7 +167,7 @@ def make_preferences(
         "target_object": tuple(_part(noun, name, pose_model) for noun, name in objects),
         "background": _part(background, sanitizers[0], None),
         "training_object": training,
-        "label_classes": tuple(classes or (targets if training == "detector" else ())),
+        "label_classes": _label_classes(training, classes, targets),
         "side": home.settings.side,
         "references": references if item_names else 0,
         "images_per_class": images_per_class,
@@ -186,6 +186,14 @@ def make_preferences(
     preferences = Preferences(request, sanitizers, model, finder, references)
     _store(home, preferences)
     return preferences
+
+
+def _label_classes(
+    training: ModelKind, classes: Sequence[str], targets: Sequence[str]
+) -> tuple[str, ...]:
+    if training == "classifier" and len(classes) < 2:
+        raise ConfigError("a classifier tells 2 to 16 classes apart: --classes NAME,NAME")
+    return tuple(classes or targets)
 
 
 def _part_numbers(names: Sequence[str], nouns: Sequence[str]) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ from understudy.device.exposure import (
 )
 from understudy.device.former_messages import Recipient, joint_layers, packed_mask
 from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.installed_models import ORIGIN_HERE
 from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
 from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import CODE_DIGITS, Parcel, consent_digest, pack
@@ -453,10 +454,11 @@ def more_disclosure_advice(
     """
     request, lines = preferences.request, [""]
     if request.training_object == "classifier":
-        lines.append(
-            f"Nothing need leave: a classifier learns on this device from 40 labelled photos "
-            f"(there are {owner_labels}): understudy device train"
-        )
+        if current_facts is None or current_facts[0] != ORIGIN_HERE:
+            lines.append(
+                f"Nothing need leave: a classifier learns on this device from 40 labelled photos "
+                f"(there are {owner_labels}): understudy device train"
+            )
         if any(part.feature == "edges" for part in request.target_object):
             lines.append(LITTLE_FROM_EDGES)
     elif request.disclosed:

@@ -305,6 +305,7 @@ class OwnerRecord:
     seconds: Mapping[str, float] = field(default_factory=dict)
     evaluation: Evaluation | None = None  # what was measured; None: nothing yet
     utility: Verdict | None = None  # the verdict by ``scores``; None: without any
+    held_out: bool = False  # whether the run held a test set out
     # synthetic images beside the private ones nearest to them; None: not measured
     pairs: Pairs | None = None
     # this release and others of the same dataset; empty where it is the only one

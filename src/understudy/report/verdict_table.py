@@ -64,7 +64,7 @@ _UNPROTECTED = (
     "There is no guarantee: private images steered what is in the release, without noise, and no "
     "bound holds on what it tells about them."
 )
-_NOT_YET = "Not measured yet: run `understudy evaluate FOLDER --real SOURCE --test SOURCE"
+_NOT_YET = "Not measured yet: run `understudy evaluate FOLDER --real SOURCE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +178,7 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
         verdicts.setdefault("utility", owner.utility)
     verdicts = {one.group: one for one in results} | verdicts
     verdict_cards = [guarantee_card(record.receipt)]
+    missing = _NOT_YET if owner.held_out else f"{_NOT_YET} --test SOURCE"
     if record.quality is not None:
         verdict_cards.append(quality_card(record))
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):
@@ -188,9 +189,9 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
             verdict_cards.append(replace(card, section=section))
         elif group == "utility":
             # Models are trained only if asked for.
-            verdict_cards.append(_card(group, "unknown", f"{_NOT_YET} --full`.", "", "owner-only"))
+            verdict_cards.append(_card(group, "unknown", f"{missing} --full`.", "", "owner-only"))
         elif group in ("fidelity", "leakage"):
-            verdict_cards.append(_card(group, "unknown", f"{_NOT_YET}`.", "", "owner-only"))
+            verdict_cards.append(_card(group, "unknown", f"{missing}`.", "", "owner-only"))
     return verdict_cards
 
 

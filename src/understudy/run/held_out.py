@@ -36,6 +36,17 @@ def check_hold_out(amount: float | str, unit: Unit) -> None:
         )
 
 
+def left_of(records: int, amount: float | str | None) -> int:
+    """How many of the private records a run reads, on average, where some are held out."""
+    number = 0.0 if amount is None else read_share("--hold-out", amount)
+    return records - round(number if number >= 1 else number * records)
+
+
+def is_test_held_out(owner: Path, *, unprotected: bool) -> bool:
+    """Whether a run held a test set out; what one without a guarantee set aside is none."""
+    return not unprotected and read_hold_out(owner) is not None
+
+
 def keep_hold_out(owner: Path, source: Source, amount: float | str, unit: Unit) -> HoldOut:
     """Who is held out of a run: drawn when it begins, and read back by a resumed one.
 

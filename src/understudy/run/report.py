@@ -40,6 +40,7 @@ from understudy.report import (
     read_record,
 )
 from understudy.run.accuracy import evaluation_of_scores, utility_of_scores
+from understudy.run.held_out import is_test_held_out
 
 if TYPE_CHECKING:  # it takes a while to import
     from understudy.release.run_file import RunFile
@@ -119,6 +120,7 @@ def load(
         sheets=read_gallery(root / "owner") or _synthetic_only(place, record),
         evaluation=stored_evaluation(root),
         utility=utility_of_scores(owner.scores),
+        held_out=is_test_held_out(root / "owner", unprotected=record.unprotected),
         pairs=read_pairs(root / "owner" / "pairs.npz"),
         releases=_named([root, *others]) if others else (),
         scatter=release_scatter(place, record),

@@ -21,6 +21,7 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
+from understudy.run.held_out import left_of
 from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import (
     ONE_CLASS,
@@ -159,7 +160,8 @@ def plan_of(
     ``units``: How many there are; None: no more than there are records.
     """
     config, plan = prepared.config, prepared.plan
-    records, classes = len(prepared.source), max(1, len(prepared.context.classes))
+    records = left_of(len(prepared.source), config.privacy.hold_out)
+    classes = max(1, len(prepared.context.classes))
     explained = explanation(prepared, units or UnitCounts(records, records / classes))
     whole, unit = claim(prepared), config.privacy.privacy_unit
     calls = calls_of(prepared)

@@ -8,10 +8,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from understudy.core.entry_points import plugin_at_fault
+from understudy.core.entry_points import others_at_fault
 from understudy.core.errors import (
+    BackendError,
     CommitInDoubt,
     ConfigError,
     InputError,
@@ -29,6 +31,9 @@ from understudy.data.open_source import paths_of
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
 _PER_FILE = 4096  # bytes that a file takes at least
+
+FREE = "Nothing private was read, and nothing was charged: the same command draws it anew"
+"""Of samples that a generator alone draws."""
 
 _OF_MACHINE = (OSError, MemoryError)
 _OUT_OF_MEMORY = re.compile(
@@ -133,8 +138,12 @@ def _gigabytes(size: int) -> str:
 
 
 @contextmanager
-def stops_explained(out: Path) -> Iterator[list[str]]:
+def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
     """Say of a run that stops on the way what it was charged, and how it goes on.
+
+    Args:
+        out: Its folder.
+        free: What is said of work that is never charged and is begun anew; None: it is resumed.
 
     Yields:
         A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
@@ -142,21 +151,22 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
     Raises:
         RunStopped: In place of a disk that is full, memory that is short and the like; of a ledger
             that was lost as it recorded, where nothing is known to be charged; and of whatever a
-            plug-in raises that is no error of ours.
+            plug-in, or the runtime of a model, raises that is no error of ours.
         LedgerError: In place of one before the charge, with words that nothing was charged.
         KeyboardInterrupt: With the same words as a note, as any error that nothing is known of.
     """
     charged: list[str] = []
+    stands = partial(_what_stands, out, charged, free)
     try:
         yield charged
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(_what_stands(out, charged))
+        interrupt.add_note(stands())
         raise
     except MemoryError as error:
-        raise RunStopped(f"the memory is full. {_what_stands(out, charged)}") from error
+        raise RunStopped(f"the memory is full. {stands()}") from error
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+        raise RunStopped(f"{problem}. {stands()}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
         if isinstance(error, CommitInDoubt) and not charged:
@@ -166,28 +176,30 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
             ) from error
         if ledger and not charged:
             raise LedgerError(f"{error}. Nothing was charged") from error
-        if not charged:
+        late = bool(charged) and isinstance(error, BackendError)  # of its runtime
+        cause = (*_OF_MACHINE, Exception) if late else _OF_MACHINE
+        machine = ledger or isinstance(error.__cause__, cause)
+        if not (charged and machine):
+            if charged or machine:
+                error.add_note(stands())
             raise
-        if not (ledger or isinstance(error.__cause__, _OF_MACHINE)):
-            error.add_note(_what_stands(out, charged))
-            raise
-        raise RunStopped(f"{error}. {_what_stands(out, charged)}") from error
+        raise RunStopped(f"{error}. {stands()}") from error
     except Exception as error:
         if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
             problem = f"the memory is full ({error})"
-            raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+            raise RunStopped(f"{problem}. {stands()}") from error
         if isinstance(error, UnderstudyError):
             raise
-        if plugin := plugin_at_fault(error):
-            problem = f"{plugin} failed: {type(error).__name__}: {error}"
-            raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
-        error.add_note(_what_stands(out, charged))
+        if others := others_at_fault(error):
+            problem = f"{others} failed: {type(error).__name__}: {error}"
+            raise RunStopped(f"{problem}. {stands()}") from error
+        error.add_note(stands())
         raise
 
 
-def _what_stands(out: Path, charged: list[str]) -> str:
+def _what_stands(out: Path, charged: list[str], free: str | None) -> str:
     if not charged:
-        return f"Nothing was charged. --resume goes on with {out}"
+        return free or f"Nothing was charged. --resume goes on with {out}"
     return (
         f"{', '.join(charged)} before this, once and for good: --resume goes on with {out}, free "
         "of charge"

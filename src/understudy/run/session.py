@@ -32,7 +32,7 @@ from understudy.run.early_stop import (
     write_stop,
 )
 from understudy.run.fitness import measured_quality
-from understudy.run.held_out import keep_hold_out
+from understudy.run.held_out import is_test_held_out, keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.models import model_of, require_images_made
 from understudy.run.prepare import Prepared, claim
@@ -317,6 +317,7 @@ class Session:
             spending=None if dataset is None else spending(ledger, dataset.id),
             scores=scores,
             utility=utility_of_scores(scores),
+            held_out=is_test_held_out(folder.owner, unprotected=record.unprotected),
             sheets=sheets(source, images) if prepared.private and images is not None else (),
             seconds=self.seconds,
             notes=tuple(dict.fromkeys((*self.plan_notes, *notes))),

@@ -55,6 +55,7 @@ class ExportedClassifier:
         rows: Samples that it was trained on; None: it is of the released statistics.
         source: Name of its input: ``"embeddings"`` or ``"images"``.
         shape: Shape of an input row.
+        hint: What may serve better; "": nothing is known to.
     """
 
     path: Path
@@ -63,6 +64,7 @@ class ExportedClassifier:
     rows: int | None
     source: str
     shape: Shape
+    hint: str = ""
 
 
 def train_classifier(
@@ -118,11 +120,10 @@ def train_classifier(
             _onnx(name, rows, record, None)  # what cannot be written is refused first
             bar = EpochBar(events.step, f"training on the release: {WORDS[name]}")
             data = _onnx(name, rows, record, {"seed": seed, "epochs": epochs, "progress": bar})
-        if network is None and has_statistics(place, record):
-            events.warning(_STATISTICS)
+    hint = _STATISTICS if network is None and has_statistics(place, record) else ""
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
-    return ExportedClassifier(path, name, rows.classes, len(rows.labels), kind, source.shape)
+    return ExportedClassifier(path, name, rows.classes, len(rows.labels), kind, source.shape, hint)
 
 
 def _require_writable(path: Path) -> None:

@@ -67,7 +67,10 @@ REFUSALS: dict[wire.RefusalCode, int] = {
 }
 """The HTTP status of each refusal."""
 
-_UNKNOWN = "the token does not hold, or this device has no such job"
+_UNKNOWN = (
+    "the token does not hold, or this device has no such job (any more): pair again, for other "
+    "jobs. All that was sent by another token is deleted within a day"
+)
 
 
 class _BodyTooLargeError(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
 import logging
 import signal
 import socket
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -55,6 +57,7 @@ _log = logging.getLogger(__name__)
 
 TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
 _CERTIFICATE_DAYS = 3650
+_SERVED = "served.json"
 EVERY_ADDRESS = ("0.0.0.0", "::", "")
 """Hosts that stand for all addresses of a machine."""
 
@@ -183,6 +186,22 @@ def _looks(shape: Shape) -> PartDirections | None:
     return partial(part_directions, encoder=encoder)
 
 
+def require_server(folder: Path) -> None:
+    """Refuse a folder that no server has served from: a code for it would pair with nobody.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if not (folder / "server.key").exists():
+        raise ConfigError(f"no server has run from {folder}: --data names the folder of one")
+
+
+def served_at(folder: Path) -> dict[str, Any]:
+    """``url`` and ``tls`` of the server that ran from a folder last; {} where none is known."""
+    place = folder / _SERVED
+    return dict(json.loads(place.read_text(encoding="ascii"))) if place.exists() else {}
+
+
 def pairing_line(options: ServerOptions) -> str:
     """A new pairing code for the server of this folder, whether it runs or not."""
     certificate = certificate_of(options.folder, options.host)[2] if options.tls else None
@@ -234,6 +253,8 @@ def _serve_on(
         ssl_keyfile=str(files[1]) if files else None,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
     )
+    place = {"url": options.address, "tls": options.tls}
+    write_whole(options.folder / _SERVED, json.dumps(place).encode("ascii"))
     over = threading.Event()
     tending = threading.Thread(target=_tend, args=(service, pool, over), daemon=True)
     tending.start()

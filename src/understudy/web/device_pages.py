@@ -240,6 +240,7 @@ class DevicePages:
             "/model",
             models=index.models,
             current=index.current,
+            former=len(index.installed) > 1,
             open=[one for one in self._disclosed() if one.attempt.is_open],
         )
 
