@@ -24,7 +24,8 @@ def evidence_command(
         str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
     ] = None,
     facts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A facts.yaml filled in; else that of the earlier pack.")
+        Path | None,
+        typer.Option(metavar="FILE", help="facts.yaml, filled in; else the last pack's."),
     ] = None,
     as_json: AsJson = False,
     progress: Progress = "auto",
