@@ -30,6 +30,9 @@ _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
 _PER_FILE = 4096  # bytes that a file takes at least
 
+FREE = "Nothing private was read, and nothing was charged: the same command draws it anew"
+"""Of samples that a generator alone draws."""
+
 _OF_MACHINE = (OSError, MemoryError)
 _OUT_OF_MEMORY = re.compile(
     r"start new thread|allocate memory|out of memory|bad alloc|create a primitive", re.IGNORECASE
@@ -133,8 +136,12 @@ def _gigabytes(size: int) -> str:
 
 
 @contextmanager
-def stops_explained(out: Path) -> Iterator[list[str]]:
+def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
     """Say of a run that stops on the way what it was charged, and how it goes on.
+
+    Args:
+        out: Its folder.
+        free: What is said of work that is never charged and is begun anew; None: it is resumed.
 
     Yields:
         A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
@@ -147,16 +154,20 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
         KeyboardInterrupt: With the same words as a note, as any error that nothing is known of.
     """
     charged: list[str] = []
+
+    def stands() -> str:
+        return free or _what_stands(out, charged)
+
     try:
         yield charged
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(_what_stands(out, charged))
+        interrupt.add_note(stands())
         raise
     except MemoryError as error:
-        raise RunStopped(f"the memory is full. {_what_stands(out, charged)}") from error
+        raise RunStopped(f"the memory is full. {stands()}") from error
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+        raise RunStopped(f"{problem}. {stands()}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
         if isinstance(error, CommitInDoubt) and not charged:
@@ -166,22 +177,22 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
             ) from error
         if ledger and not charged:
             raise LedgerError(f"{error}. Nothing was charged") from error
-        if not charged:
+        machine = ledger or isinstance(error.__cause__, _OF_MACHINE)
+        if not (charged and machine):
+            if charged or machine:
+                error.add_note(stands())
             raise
-        if not (ledger or isinstance(error.__cause__, _OF_MACHINE)):
-            error.add_note(_what_stands(out, charged))
-            raise
-        raise RunStopped(f"{error}. {_what_stands(out, charged)}") from error
+        raise RunStopped(f"{error}. {stands()}") from error
     except Exception as error:
         if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
             problem = f"the memory is full ({error})"
-            raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+            raise RunStopped(f"{problem}. {stands()}") from error
         if isinstance(error, UnderstudyError):
             raise
         if plugin := plugin_at_fault(error):
             problem = f"{plugin} failed: {type(error).__name__}: {error}"
-            raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
-        error.add_note(_what_stands(out, charged))
+            raise RunStopped(f"{problem}. {stands()}") from error
+        error.add_note(stands())
         raise
 
 

@@ -12,6 +12,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Generator
 from understudy.report.images import contact_sheet
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.safeguards import FREE, stops_explained
 
 _MOST = 10_000  # images of a sentence
 
@@ -54,19 +55,18 @@ def sample(
     if out.is_file() or (out.is_dir() and any(not _ours(path) for path in out.iterdir())):
         raise RunError(f"{out}: holds other things than an earlier sample; choose another --out")
     generator = load_model(Generator, model)
-    with reporting(progress) as events:
+    width, sheet = len(str(count)), out / "sheet.png"
+    image_paths = tuple(out / f"{at:0{width}d}.png" for at in range(1, count + 1))
+    with reporting(progress) as events, stops_explained(out, FREE):
         step = events.step("drawing images", count)
         images = generator.generate([prompt] * count, seed=seed)
         step(count)
-    out.mkdir(parents=True, exist_ok=True)
-    for old in out.iterdir():
-        old.unlink()
-    width = len(str(count))
-    image_paths = tuple(out / f"{at:0{width}d}.png" for at in range(1, count + 1))
-    for path, image in zip(image_paths, images, strict=True):
-        Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(path)
-    sheet = out / "sheet.png"
-    sheet.write_bytes(contact_sheet(images))
+        out.mkdir(parents=True, exist_ok=True)
+        for old in out.iterdir():
+            old.unlink()
+        for path, image in zip(image_paths, images, strict=True):
+            Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(path)
+        sheet.write_bytes(contact_sheet(images))
     return Samples(sheet, image_paths)
 
 

@@ -27,6 +27,7 @@ from understudy.report import ModelRecord, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.run.models import phrase_of
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.safeguards import FREE, stops_explained
 
 METHOD = "base-set"
 TEMPLATE = "a photo of a {class}"
@@ -83,13 +84,13 @@ def base_set(
     check_template(context, template, conditional=True)
     release = _release(generator, names, prompts_of(phrases, template), count, seed)
     folder = out / "release"
-    with reporting(progress) as events:
+    with reporting(progress) as events, stops_explained(out, FREE):
         step = events.step("drawing the base set", count)
         facts = write_release(release, folder, format=format, progress=step)
-    (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
-    record = _record(release, generator, template, seed, facts, format=format, licence=licence)
-    write_release_documents(folder, record)
-    return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
+        (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
+        record = _record(release, generator, template, seed, facts, format=format, licence=licence)
+        write_release_documents(folder, record)
+        return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
 
 
 def _record(
