@@ -282,8 +282,8 @@ def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
     if prepared.method.stops:
         instead = prepared.config.models.otherwise
         yield (
-            "the method stops where its first answers say that it does not suit the private "
-            "images; what it has not asked for by then is not charged"
+            "the method stops where its answers say that it does not suit the private images; "
+            "what it has not asked for by then is not charged, and by its last answer all is"
             + ("" if instead is None else f", and goes to {instead}")
         )
     if prepared.test is not None:

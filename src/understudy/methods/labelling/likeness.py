@@ -265,6 +265,11 @@ def tested_likeness(
     return Likeness(classes, counts, answer[:, 1], sd, kind.held_out, depth, mean_sd)
 
 
+def least_units(noise: float) -> float:
+    """Units below which the noise of the test of depth, over its sensitivity, may end a run."""
+    return 2 * _AXES**0.5 * noise / _MOST_NOISE
+
+
 def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
     """Part of the points (m, k) beyond a noisy mean (k,), on the line to it from theirs.
 
