@@ -94,8 +94,8 @@ def guarantee_sentence(record: RunRecord) -> str:
     sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record.receipt)
     if record.conditional_on:
         sentence += (
-            " This is conditional on what was inferred from the private images, and is outside of "
-            f"the guarantee: {', '.join(record.conditional_on)}."
+            " This is conditional on what was inferred from the private images, which itself is "
+            f"outside of the guarantee: {', '.join(record.conditional_on)}."
         )
     if hosts := " and ".join(record.disclosed_to):
         sentence += (

@@ -225,6 +225,9 @@ def _notes(
     ]
     yield from of_privacy[:1]
     yield from poor_notes(explained.expectations)
+    offered = None if prepared.candidates is None else prepared.candidates.classes
+    if offered and (missing := [name for name in prepared.source.classes if name not in offered]):
+        yield f"no candidate is of class {', '.join(missing)}: the selection has none"
     if options := declaring_options(premises_of_run(prepared)):
         yield f"not covered unless it is declared: {' '.join(options)}"
     yield from of_privacy[1:]
