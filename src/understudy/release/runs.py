@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.release.outputs import RunPaths, read_json, read_start
+from understudy.release.outputs import UNCHOSEN, RunPaths, read_json, read_start
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import Guarantee
 
@@ -125,11 +125,12 @@ def _begun(files: RunPaths) -> RunSummary:
     """A run without ``run.json``: killed, failed, or still at work."""
     settings = read_start(files.start)["settings"]
     # A method that stopped has ended, unless the rest of its budget was to go to another one.
-    ended = files.stop.is_file() and settings.get("otherwise") is None
-    state: RunState = "stopped" if ended else "unfinished"
+    reason = UNCHOSEN if files.choosing else None
+    if files.stop.is_file() and settings.get("otherwise") is None:
+        reason = str(read_json(files.stop).get("reason"))
+    state: RunState = "unfinished" if reason is None else "stopped"
     if is_locked(files.lock):
-        state = "running"
-    reason = str(read_json(files.stop).get("reason")) if state == "stopped" else None
+        state, reason = "running", None
     begun = datetime.fromtimestamp(files.start.stat().st_mtime, UTC)
     return RunSummary(
         files.out,

@@ -16,6 +16,7 @@ is distributed as the private ones are, half of that part does; where none is, n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -267,7 +268,7 @@ def tested_likeness(
 
 def least_units(noise: float) -> float:
     """Units below which the noise of the test of depth, over its sensitivity, may end a run."""
-    return 2 * _AXES**0.5 * noise / _MOST_NOISE
+    return 2.0 * math.sqrt(_AXES) * noise / _MOST_NOISE
 
 
 def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
