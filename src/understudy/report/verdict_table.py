@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from understudy.core.results import Grade, Group, ValueKind
 from understudy.core.types import Receipt
 from understudy.report import meaning
-from understudy.report.record import OwnerRecord, RunRecord
+from understudy.report.record import OwnerRecord, RunRecord, StatedCopies
 
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
@@ -189,9 +189,23 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
         elif group == "utility":
             # Models are trained only if asked for.
             verdict_cards.append(_card(group, "unknown", f"{_NOT_YET} --full`.", "", "owner-only"))
+        elif group == "leakage" and record.copies is not None:
+            verdict_cards.append(_copies_card(record.copies))
         elif group in ("fidelity", "leakage"):
             verdict_cards.append(_card(group, "unknown", f"{_NOT_YET}`.", "", "owner-only"))
     return verdict_cards
+
+
+def _copies_card(copies: StatedCopies) -> Card:
+    """What a release without a guarantee states of copies, until it is evaluated."""
+    words = (
+        f"Of {copies.samples:,} samples {copies.exact:,} are exact copies of private records and "
+        f"{copies.near:,} more near-copies, as the release states. For a verdict run `understudy "
+        "evaluate FOLDER --real SOURCE --test SOURCE`."
+    )
+    grade: Grade = "fair" if copies.exact + copies.near else "unknown"
+    card = _card("leakage", grade, words, "", "owner-only")
+    return replace(card, section="guarantee")
 
 
 def _card(group: str, grade: Grade, sentence: str, rule: str, kind: ValueKind) -> Card:
