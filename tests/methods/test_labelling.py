@@ -38,9 +38,11 @@ from understudy.methods.labelling.likeness import (
     half_space_depth,
     scrambled,
 )
+from understudy.planning.dry import dry_run
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.config import make_config
 from understudy.run.resample import resample
 from understudy.run.run_result import Result
 from understudy.run.synthesize import synthesize
@@ -323,6 +325,15 @@ def test_samples_are_public_images_with_the_private_ones_classes(world: World) -
     # A release about private images is not public.
     with pytest.raises(ConfigError, match="release about private images"):
         world.run("second", public=str(result.release))
+
+
+def test_few_records_are_the_first_note_of_a_plan(world: World) -> None:
+    """A plan prints two of its notes before the charge."""
+    names = {"source": world.private, "public": world.public, "ledger": world.ledger}
+    given = {**{name: str(path) for name, path in names.items()}, "encoder": ENCODER}
+    out = world.folder / "out"
+    plan = dry_run(make_config({**given, "method": "labelling", "epsilon": 0.5, "out": out}))
+    assert plan.notes[0].startswith("300 units are few under this noise")
 
 
 @pytest.mark.slow

@@ -223,6 +223,7 @@ def _notes(
         *people_notes(prepared.source),
         *_spending_notes(prepared, budget),
     ]
+    yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
     yield from poor_notes(explained.expectations)
     offered = None if prepared.candidates is None else prepared.candidates.classes
@@ -235,7 +236,7 @@ def _notes(
         yield ONE_CLASS
     yield from source_notes(prepared.source)
     yield from _run_notes(prepared, whole)
-    yield from explained.notes
+    yield from () if prepared.method.stops else explained.notes
 
 
 def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
