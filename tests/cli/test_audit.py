@@ -1,6 +1,7 @@
 """``understudy audit`` on the command line: words, a file, an exit code."""
 
 import json
+import re
 
 import pytest
 from benchmarks.benches import clouds
@@ -28,6 +29,9 @@ def test_it_says_what_it_found_and_that_it_is_the_owners(source, tmp_path):
     assert done.exit_code == 0
     assert "audit (owner only)" in done.output
     assert "Nothing found, and little could have been" in done.output
+    assert "by chance" in done.output
+    pairs = next(one for one in done.output.splitlines() if "pairs of equal" in one)
+    assert len(re.findall(r"\d+\.\d{3}", pairs)) == 2  # what was found, and what chance explains
     (written,) = json.loads(file.read_text())
     assert written["verdicts"][0]["grade"] == "unknown"
 

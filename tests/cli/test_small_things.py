@@ -242,6 +242,29 @@ def test_a_class_of_one_image_is_refused_unless_it_was_declared(kind, tmp_path):
     assert planned(source, tmp_path, classes=list(sizes)).premises[0].origin == "declared"
 
 
+def test_a_class_without_a_candidate_is_said_before_the_charge(tmp_path):
+    source = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30, "eel": 30}, (8, 8, 1))
+    candidates = class_folders(tmp_path / "candidates", {"cat": 30, "dog": 30}, (8, 8, 1), seed=7)
+    options = {"method": "selection", "candidates": str(candidates), "candidates_public": True}
+    assert (
+        "no candidate is of class eel: the selection has none"
+        in planned(source, tmp_path, **options).notes
+    )
+
+
+def test_a_total_of_a_large_delta_or_epsilon_is_taken_with_a_word(scans, tmp_path):
+    books = ["--ledger", str(tmp_path / "ledger.db")]
+    for words, said in (
+        (["--epsilon", "1", "--delta", "0.5"], "delta 0.5 allows"),
+        (["--epsilon", "5000"], "epsilon 5000 protects next to nothing"),
+        (["--epsilon", "3"], ""),
+    ):
+        told = CliRunner().invoke(app, ["ledger", "set-budget", str(scans), *words, *books])
+        assert told.exit_code == 0
+        assert ("note: " in told.output) == bool(said)
+        assert said in told.output
+
+
 def test_a_release_that_no_disk_holds_is_refused(scans, tmp_path):
     assert refused(
         scans, tmp_path, ConfigError, "1,000,000,000 samples take up", count=1_000_000_000

@@ -215,6 +215,31 @@ def test_a_selection_without_a_guarantee_claims_nothing(site: Path) -> None:
     assert "Disclosures" in owner
 
 
+def test_the_owners_page_has_what_the_ledger_says_today(site: Path, tmp_path: Path) -> None:
+    page = (site / "dp-pack" / "owner" / "index.html").read_text()
+    assert re.search(r"disclosures without noise, today</td>\s*<td>1<", page)  # the selection's
+    assert "no total is set" in page
+    for part in ("release", "owner"):
+        shutil.copytree(site / "dp" / part, tmp_path / "dp" / part)
+    run_file = tmp_path / "dp" / "owner" / "run.json"
+    run = {**json.loads(run_file.read_text()), "ledger": str(tmp_path / "gone.db")}
+    run_file.write_text(json.dumps(run))
+    facts = dict(open_subject(tmp_path / "dp")[1].facts)
+    assert facts["disclosures without noise, when this was made"] == "0"
+
+
+def test_what_the_owner_wrote_outlives_the_next_pack(site: Path, tmp_path: Path) -> None:
+    pack = tmp_path / "pack"
+    understudy.evidence(site / "dp", to=pack, progress="none")
+    filled = pack / "owner" / "facts.yaml"
+    filled.write_text(yaml.safe_dump(FACTS))
+    again = understudy.evidence(site / "dp", to=pack, progress="none")
+    assert again.open_slots == ()
+    written = yaml.safe_load(filled.read_text())
+    assert {name: written[name] for name in FACTS} == FACTS
+    assert "[to be filled in]" not in (pack / "shared" / "index.html").read_text()
+
+
 def test_a_control_that_differs_by_itself_is_no_proof_of_a_leak(site: Path, tmp_path: Path) -> None:
     alike = embeddings(tmp_path / "alike.npz", seed=4, per_class=61)
     with np.load(alike) as held_out:

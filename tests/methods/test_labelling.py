@@ -21,6 +21,7 @@ from tests.methods.shapes_world import (
 
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError, MethodStopped, RunError
+from understudy.core.types import UnitCounts
 from understudy.data import open_source
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.labelling.algorithm import METHOD, LabellingParams
@@ -37,9 +38,11 @@ from understudy.methods.labelling.likeness import (
     half_space_depth,
     scrambled,
 )
-from understudy.privacy.accounting import Gaussian, epsilon_of, run_event
+from understudy.planning.dry import dry_run
+from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of, run_event
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.config import make_config
 from understudy.run.resample import resample
 from understudy.run.run_result import Result
 from understudy.run.synthesize import synthesize
@@ -208,6 +211,23 @@ def test_the_tests_cost_a_tenth_of_the_budget_at_most(epsilon: float, delta: flo
     assert spent <= 0.1 * epsilon
 
 
+@pytest.mark.parametrize(("epsilon", "few"), [(0.5, True), (1.0, False)])
+def test_few_records_for_the_epsilon_are_said_before_they_are_charged(
+    epsilon: float, few: bool
+) -> None:
+    """439 records are about as few as epsilon 1 can tell anything of (docs/methods/labelling)."""
+    mu, weights = mu_of(epsilon, 1e-5), stages_of()
+    context = Context(SHAPE, classes=CLASSES, public=True, mu=mu)
+    assert METHOD.explain is not None
+    explained = METHOD.explain(
+        LabellingParams(),
+        context,
+        lambda stage: 1 / (mu * weights[stage.name] ** 0.5),
+        UnitCounts(439, 220),
+    )
+    assert [("439 units are few" in note) for note in explained.notes] == [True] * few
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
@@ -305,6 +325,15 @@ def test_samples_are_public_images_with_the_private_ones_classes(world: World) -
     # A release about private images is not public.
     with pytest.raises(ConfigError, match="release about private images"):
         world.run("second", public=str(result.release))
+
+
+def test_few_records_are_the_first_note_of_a_plan(world: World) -> None:
+    """A plan prints two of its notes before the charge."""
+    names = {"source": world.private, "public": world.public, "ledger": world.ledger}
+    given = {**{name: str(path) for name, path in names.items()}, "encoder": ENCODER}
+    out = world.folder / "out"
+    plan = dry_run(make_config({**given, "method": "labelling", "epsilon": 0.5, "out": out}))
+    assert plan.notes[0].startswith("300 units are few under this noise")
 
 
 @pytest.mark.slow

@@ -193,6 +193,15 @@ def test_selections_steps_on_samples_and_whole_sums_compose_in_any_order() -> No
     assert more > together[0]
 
 
+def test_no_order_of_the_divergences_is_given_up_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A small total beside a few noisy steps on samples: those of a small trial run."""
+    epsilon = epsilon_of([SampledGaussian(0.1, 1 / 1.590612, 3), Selected(0.0443, 10.0)], 1e-5)
+    assert 0.8 < epsilon < 2
+    assert caplog.messages == []
+
+
 def test_steps_on_samples_are_not_tuned() -> None:
     with pytest.raises(ConfigError, match=r"'training' is steps on samples .* leave out --tune"):
         Plan.of(Budget(1.0, 1e-5), {"training": 1.0}, {"training": Sampling(0.1, 20)}, 10.0)

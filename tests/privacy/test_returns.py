@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from tests.privacy.conftest import rows
 
-from understudy.core.errors import BudgetRefused, LedgerError, RunError
+from understudy.core.errors import BudgetRefused, LedgerError, MethodStopped, RunError
 from understudy.privacy.account import Account
 from understudy.privacy.accounting import Gaussian, epsilon_of, run_event
 from understudy.privacy.budget import Budget
@@ -18,6 +19,7 @@ from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 from understudy.privacy.ledger.rules import rest_of_run
 from understudy.privacy.queries import Cells, Counts
 from understudy.privacy.unit import Unit
+from understudy.run.early_stop import stop_explained
 
 DELTA = 1e-5
 IMAGE: dict[str, Any] = {"unit": "image", "adjacency": "add-remove"}
@@ -158,6 +160,21 @@ def test_a_settled_account_states_what_was_released_and_releases_no_more(account
     assert receipt.epsilon == pytest.approx(accounts.ledger.spent(accounts.dataset).epsilon)
     with pytest.raises(RunError, match="settled"):
         account.release(Counts(CELLS), "fit", exact)
+
+
+def test_a_stop_says_whether_anything_is_left(accounts: Site) -> None:
+    stop = MethodStopped("they do not look alike", "Take others")
+    account = accounts.account()
+    account.release(Counts(CELLS), "test", exact)
+    early = str(stop_explained(stop, account))
+    assert re.search(r"Epsilon 0\.\d+ .* was spent .* the rest is the dataset's again", early)
+    assert "--otherwise METHOD" in early
+    last = accounts.account("b", 0.5, "others")
+    for stage in ("test", "fit"):
+        last.release(Counts(CELLS), stage, exact)
+    late = str(stop_explained(stop, last))
+    assert "Epsilon 0.5 (delta 1e-05) was spent on finding out, which is all that the run" in late
+    assert "--otherwise" not in late
 
 
 def test_a_resumed_account_states_the_same(accounts: Site) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,6 +53,23 @@ def test_a_run_whose_folder_is_locked_is_at_work(place: Path) -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert summaries(place)["more/killed"].state == "running"
     assert summaries(place)["more/killed"].state == "unfinished"
+
+
+def test_a_run_whose_method_stopped_says_why_and_is_not_to_be_resumed(
+    understudy: Commands, place: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(place / "more" / "killed", tmp_path / "run")
+    stop = {"reason": "they do not look alike", "remedy": "Take others"}
+    (run / "owner" / "stopped.json").write_text(json.dumps(stop))
+    printed = understudy.run("runs", tmp_path).out
+    assert "stopped" in printed
+    assert "they do not look alike" in printed
+    assert "--resume" not in printed
+    start = run / "owner" / "start.json"  # what another method has not had yet is gone on with
+    begun = json.loads(start.read_text())
+    begun["settings"]["otherwise"] = "clustering"
+    start.write_text(json.dumps(begun))
+    assert [one.state for one in list_runs(tmp_path)] == ["unfinished"]
 
 
 def test_the_command_prints_them_and_says_how_to_go_on(understudy: Commands, place: Path) -> None:

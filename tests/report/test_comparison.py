@@ -56,6 +56,13 @@ def test_other_private_rows_are_a_note(make: Make) -> None:
     assert note.startswith("Measured with different rows (a: private: 100; b: private: 50)")
 
 
+def test_what_a_release_claims_and_is_advised_is_nothing_it_was_measured_with(make: Make) -> None:
+    settings = figures(0.6).settings
+    one = replace(figures(0.6), settings={**settings, "claim": "epsilon 1", "advice": "Hold out"})
+    other = replace(figures(0.8), settings={**settings, "claim": "epsilon 4"})
+    assert compare_releases([make("a", 1, one), make("b", 4, other)]).notes == ()
+
+
 def test_a_run_that_measured_accuracy_alone_has_no_settings_that_differ(make: Make) -> None:
     alone = Evaluation(figures(0.8).values)
     (note,) = compare_releases([make("a", 1, figures(0.6)), make("b", 4, alone)]).notes

@@ -14,6 +14,7 @@ from understudy.report import (
     Released,
     RunRecord,
     StatedAttack,
+    StatedCopies,
     as_csv,
     compare_releases,
     comparison_report,
@@ -35,6 +36,7 @@ from understudy.report.meaning import (
     guarantee_of,
     guess_bound,
 )
+from understudy.report.verdict_table import cards
 
 ATTACKS = tuple(
     StatedAttack(
@@ -47,6 +49,22 @@ ATTACKS = tuple(
 @pytest.fixture
 def unprotected(record: RunRecord) -> RunRecord:
     return replace(record, receipt=NO_GUARANTEE, method="selection", attacks=ATTACKS)
+
+
+@pytest.mark.parametrize(
+    ("copies", "word"),
+    [
+        (StatedCopies(56, 0, 2, 0.03, "by hash"), "look closer"),
+        (StatedCopies(56, 0, 0, 0.03, "by hash"), "not sure"),
+    ],
+)
+def test_copies_that_the_release_states_are_not_called_not_measured(
+    unprotected: RunRecord, owner: OwnerRecord, copies: StatedCopies, word: str
+) -> None:
+    table = cards(replace(unprotected, copies=copies), replace(owner, evaluation=None))
+    (leakage,) = (card for card in table if card.title == "Leakage")
+    assert leakage.word == word
+    assert f"{copies.near} more near-copies" in leakage.sentence
 
 
 @pytest.fixture

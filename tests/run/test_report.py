@@ -169,6 +169,21 @@ def test_the_public_report_reads_nothing_of_the_owners(
     assert report.write_public_report(alone, tmp_path / "c.html").read_bytes() == with_owner
 
 
+def test_a_release_that_was_changed_is_called_unverified_and_has_no_public_page(
+    runs: Path, tmp_path: Path
+) -> None:
+    out = runs / "run-4"
+    statement = out / "release" / "privacy.json"
+    content = json.loads(statement.read_text())
+    content["guarantee"]["epsilon"] = 0.5
+    statement.write_text(json.dumps(content))
+    page = Page(report.load(out).write().read_text())
+    assert "Guarantee: unverified" in page.words
+    for passed_on in (report.public_page, report.public_as_dict):
+        with pytest.raises(RunError, match=r"no sound release.* privacy.json"):
+            passed_on(out)
+
+
 def test_an_evaluation_comes_into_the_report(runs: Path, marked: NDArray[np.uint8]) -> None:
     measured(runs / "run-1", marked, FIGURES)
     text = report.refresh(runs / "run-1").read_text()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.run.samples import QUICK, class_folders, embeddings, killed_at
 
+from understudy.cli.show_run import RunPrinter
 from understudy.core.errors import ConfigError, InputError, RunError, RunStopped, SourceError
 from understudy.core.ports import CaptionedSource
 from understudy.core.types import Release, SyntheticBatch
@@ -429,7 +430,9 @@ def test_a_private_selection_of_public_candidates_spends_its_epsilon(site: Path)
     assert content["attacks"] == []
 
 
-def test_candidates_of_a_private_release_add_to_the_epsilon(site: Path) -> None:
+def test_candidates_of_a_private_release_add_to_the_epsilon(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     dp = private_release(site)
     result = private_selection(site, dp)
     mu = (2 * mu_of(1.0, 1e-5) ** 2) ** 0.5
@@ -446,6 +449,9 @@ def test_candidates_of_a_private_release_add_to_the_epsilon(site: Path) -> None:
     assert "`candidates:` were paid for by the releases" in text
     page = (result.owner / "report.html").read_text()
     assert "inherited" in page
+    RunPrinter().result(result)
+    assert "charged:" not in (printed := capsys.readouterr().out)  # which the smaller epsilon was
+    assert "guarantee: epsilon " in printed
 
 
 def test_candidates_without_a_guarantee_never_carry_a_claim(site: Path) -> None:

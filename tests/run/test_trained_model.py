@@ -1,6 +1,7 @@
 """``understudy train``: the file computes what the network does, and says what it is of."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
+from understudy.core.errors import RunError  # noqa: E402
 from understudy.data import open_source  # noqa: E402
 from understudy.metrics.networks.classifier import untrained  # noqa: E402
 from understudy.metrics.networks.classifier_training import train  # noqa: E402
@@ -49,6 +51,20 @@ def test_a_model_of_embeddings_finds_the_classes_of_real_ones(site: Path, tmp_pa
     classes = json.loads(facts["classes"])
     assert (np.array(classes)[scores.argmax(axis=1)] == labels).mean() > 0.8
     assert facts["guarantee"] == "epsilon 50"
+
+
+def test_no_model_carries_the_guarantee_of_a_release_that_was_changed(
+    site: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(site / "embeddings", tmp_path / "out")
+    statement = out / "release" / "privacy.json"
+    content = json.loads(statement.read_text())
+    content["guarantee"]["epsilon"] = 0.5
+    statement.write_text(json.dumps(content))
+    for origin in ("samples", "statistics"):
+        with pytest.raises(RunError, match="no sound release"):
+            train_classifier(out, export=tmp_path / "m.onnx", from_=origin, **SILENT)
+    assert not (tmp_path / "m.onnx").exists()
 
 
 def test_the_file_computes_what_the_network_does(site: Path, tmp_path: Path) -> None:

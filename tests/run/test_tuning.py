@@ -13,8 +13,9 @@ from understudy.planning.dry import dry_run
 from understudy.privacy.account import CandidateAccount
 from understudy.privacy.accounting import Selected, epsilon_of
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.release.runs import list_runs
 from understudy.release.verify import verify
-from understudy.run import prepare
+from understudy.run import prepare, tuning
 from understudy.run.config import make_config
 from understudy.run.tuning import TunedSession, alternatives_of
 
@@ -79,6 +80,25 @@ def test_one_charge_one_outcome_and_no_second_draw(tmp_path, few_runs):
     with pytest.raises(RunError, match="choose among more runs than were charged"):
         synthesize(**options(tmp_path, resume=True))
     assert len(charges(tmp_path)) == 1
+
+
+def test_a_choice_that_was_interrupted_is_not_said_to_go_on(tmp_path, monkeypatch):
+    def interrupted(runs, run, score):
+        run()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "best_of", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        synthesize(**options(tmp_path))
+    with pytest.raises(RunError, match="choose among more runs") as again:
+        synthesize(**options(tmp_path, resume=True))
+    for error in (stop.value, again.value):
+        (note,) = error.__notes__
+        assert "was charged" in note
+        assert "is not gone on with" in note
+        assert "--resume" not in note
+    (run,) = list_runs(tmp_path)
+    assert (run.state, "not gone on with" in str(run.problem)) == ("stopped", True)
 
 
 def test_of_two_copies_of_an_uncharged_run_one_is_charged_and_chooses(tmp_path, monkeypatch):

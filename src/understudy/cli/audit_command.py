@@ -92,11 +92,12 @@ def _write(evaluations: list[Evaluation], out: Path) -> None:
 
 def _show(evaluation: Evaluation) -> None:
     """An audit's metric values and its verdict."""
-    table = _table("audit (owner only)", "", "interval", "measured on")
+    table = _table("audit (owner only)", "", "interval", "by chance", "measured on")
     for one in evaluation.values:
         ends = ["" if end is None else f"{end:.3f}" for end in (one.low, one.high)]
         interval = "" if one.high is None else " to ".join(ends)
-        table.add_row(one.name, f"{one.value:.3f}", interval, one.measured)
+        chance = "" if one.baseline is None else f"{one.baseline:.3f}"
+        table.add_row(one.name, f"{one.value:.3f}", interval, chance, one.measured)
     _console.print(table)
     for verdict in evaluation.verdicts:
         _console.print(verdict.sentence)

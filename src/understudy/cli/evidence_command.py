@@ -24,7 +24,8 @@ def evidence_command(
         str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
     ] = None,
     facts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="owner/facts.yaml, filled in.")
+        Path | None,
+        typer.Option(metavar="FILE", help="facts.yaml, filled in; else the last pack's."),
     ] = None,
     as_json: AsJson = False,
     progress: Progress = "auto",
@@ -51,5 +52,5 @@ def evidence_command(
     if pack.open_slots:
         _console.print(
             f"to fill in:    {', '.join(pack.open_slots)}, in {pack.owner / 'facts.yaml'}; then "
-            "again with --facts"
+            "the same command again"
         )

@@ -61,9 +61,16 @@ def set_budget_command(
 ) -> None:
     """Set the total that all runs on a dataset may spend."""
     from understudy.run import books
+    from understudy.run.config import LARGE_DELTA, LARGE_EPSILON
 
-    account = books.set_dataset_budget(source, epsilon, delta, ledger, **given)
-    _print_budget(account)
+    _print_budget(books.set_dataset_budget(source, epsilon, delta, ledger, **given))
+    if delta > LARGE_DELTA:
+        _console.print(
+            f"note: delta {delta:g} allows that a record is exposed outright with that "
+            "probability, and beside it runs count for little: 1e-5 is usual"
+        )
+    if epsilon > LARGE_EPSILON:
+        _console.print(f"note: epsilon {epsilon:g} protects next to nothing: 1 to 10 is usual")
 
 
 @ledger_app.command("verify")

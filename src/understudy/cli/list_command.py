@@ -94,7 +94,7 @@ def _show_runs(runs: Sequence[RunSummary]) -> None:
     _console.print(table)
     for run in runs:
         if run.problem is not None:
-            _console.print(f"damaged: {run.problem}")
+            _console.print(f"{run.state}: {run.folder}: {run.problem}")
     if any(run.state == "unfinished" for run in runs):
         _console.print(
             "go on with an unfinished run: the same command with --resume; what it paid for is "

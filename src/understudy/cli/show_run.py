@@ -72,7 +72,11 @@ class RunPrinter:
         if self.verbose:
             whole_result(result)
             return
-        label = "guarantee:" if result.spending is None else "charged:  "
+        from understudy.report.meaning import is_unprotected
+
+        elsewhere = any(stage.origin for stage in result.receipt.stages)
+        uncharged = result.spending is None or elsewhere or is_unprotected(result.receipt)
+        label = "guarantee:" if uncharged else "charged:  "
         self._print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
         sampler = f", drawn from {words}" if (words := result.facts.get("sampler")) else ""
         kind = "embeddings" if result.contact_sheet is None else "images"

@@ -81,8 +81,8 @@ def read_facts(path: Path | None) -> OwnerFacts:
 
 
 def facts_text(facts: OwnerFacts) -> str:
-    """The file, to be filled in and named with ``--facts``."""
-    lines = ["# Fill in, and make the pack again with --facts. What stands here is shared."]
+    """The file, to be filled in."""
+    lines = ["# Fill in, and make the pack again in the same place. What stands here is shared."]
     for one in fields(OwnerFacts):
         value = getattr(facts, one.name)
         text = yaml.safe_dump("" if value == SLOT else value, allow_unicode=True, width=1000)

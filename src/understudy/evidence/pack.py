@@ -7,7 +7,7 @@ shared/hipaa/determination.md   for an expert, whose slots are empty
 shared/SHA256SUMS               of these files
 owner/index.html, .pdf          what was measured on private records (mode 0600, folder 0700)
 owner/hipaa/results.md          the same for the expert
-owner/facts.yaml                what only the publisher can say: to fill in, for ``--facts``
+owner/facts.yaml                what only the publisher can say: to fill in
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def evidence(
         to: The pack. An earlier pack there is replaced.
         real: The private dataset of a release: attacks are run on it, for the owner.
         test: Real rows that were not in it; None: what the run held out.
-        facts: A filled-in ``owner/facts.yaml`` of an earlier pack.
+        facts: A filled-in ``owner/facts.yaml``; None: that of the earlier pack there, if any.
         progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
@@ -102,8 +102,10 @@ def evidence(
             shared part would hold a private number or name.
     """
     source, place = Path(folder), Path(to)
-    owner_facts = read_facts(None if facts is None else Path(facts))
     _require_free(place)
+    earlier = place / "owner" / FACTS_FILE
+    file = Path(facts) if facts is not None else earlier if earlier.is_file() else None
+    owner_facts = read_facts(file)
     subject, owner = open_subject(source)
     if test is not None and real is None:
         raise ConfigError("--test is compared with --real: name the private dataset")

@@ -79,7 +79,7 @@ def _what(subject: Subject, facts: OwnerFacts) -> PackSection:
     if record is not None:
         rows += [("method", f"{record.method}: {record.how}"), ("samples", f"{record.count:,}"),
                  ("classes", ", ".join(record.classes) or "none"), ("licence", record.licence),
-                 ("contact", record.contact or SLOT)]  # fmt: skip
+                 ("contact", record.contact or "not stated")]  # fmt: skip
     return PackSection("What this is about", "", ("", ""), tuple(rows))
 
 

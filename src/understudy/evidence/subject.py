@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,9 @@ from understudy.device.paired_servers import paired_servers
 from understudy.evaluation.inputs import evaluated_place
 from understudy.privacy.ledger.ledger import Ledger, LedgerRow
 from understudy.release.checksums import CHECKSUMS
+from understudy.release.documents import spending
 from understudy.release.verify import verify
-from understudy.report import Premise, RunRecord
+from understudy.report import BudgetState, Premise, RunRecord
 from understudy.report.meaning import EARLIER_RUN, people_in_words
 from understudy.report.verdict_table import guarantee_sentence
 from understudy.run.command_words import option_words
@@ -208,14 +209,14 @@ def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
 
     run = read_run_file(run_file)
     at_hand = run.ledger is None or Path(run.ledger).is_file()  # opening it would make one
-    rows = list(_ledger_rows(run.ledger, run.dataset_id)) if at_hand else []
+    rows, now = _of_ledger(run.ledger, run.dataset_id) if at_hand else ([], None)
     own = [row for row in rows if row.kind == "disclosure" and row.data.get("run") == run.run]
     hosts = tuple(
         Host(str(host), f"private images, for the {role}", "not known: ask the host")
         for row in own
         for role, host in row.data.get("details", {}).get("remote models", {}).items()
     )
-    spent = run.spending
+    spent, when = (now, "today") if now is not None else (run.spending, "when this was made")
     facts = [
         ("private dataset", run.dataset),
         ("private records", f"{run.rows:,}"),
@@ -228,21 +229,26 @@ def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
     ]
     figures: dict[str, float] = {"private records": run.rows, "held out": run.rows_held_out}
     if spent is not None:
-        facts.append(("epsilon of all releases", f"{spent.spent:.6g} at delta {spent.delta:g}"))
-        facts.append(("disclosures without noise", f"{spent.disclosures:,}"))
+        total = "no total is set" if spent.epsilon is None else f"of a total of {spent.epsilon:g}"
+        words = f"{spent.spent:.6g} at delta {spent.delta:g}, {total}"
+        facts.append((f"epsilon of all releases, {when}", words))
+        facts.append((f"disclosures without noise, {when}", f"{spent.disclosures:,}"))
         figures["epsilon of all releases"] = spent.spent
     names = [run.dataset, run.ledger or "", *map(str, run.settings.values())]
-    words = tuple(name for name in names if _PRIVATE_PATH.fullmatch(name))
-    owner = OwnerSide(tuple(facts), words, figures, tuple(map(_disclosed, own)))
+    paths = tuple(name for name in names if _PRIVATE_PATH.fullmatch(name))
+    owner = OwnerSide(tuple(facts), paths, figures, tuple(map(_disclosed, own)))
     return hosts if at_hand else None, owner
 
 
-def _ledger_rows(address: str | None, dataset: str | None) -> Iterator[LedgerRow]:
-    """The rows about a dataset; none where no private dataset was asked anything."""
+def _of_ledger(
+    address: str | None, dataset: str | None
+) -> tuple[list[LedgerRow], BudgetState | None]:
+    """The rows about a dataset, and how it stands; none where nothing private was asked."""
     if address is None or dataset is None:
-        return
+        return [], None
     with Ledger(address) as book:
-        yield from book.rows(dataset)
+        rows = list(book.rows(dataset))
+        return rows, spending(book, dataset) if rows else None
 
 
 def _disclosed(row: LedgerRow) -> tuple[str, str, str]:

@@ -332,7 +332,9 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     from dp_accounting.rdp import RdpAccountant
 
     sampled = any(isinstance(event, SampledGaussian) for event in others)
-    accountant = RdpAccountant([a for a in _ORDERS if a <= _MOST_SAMPLED or not sampled])
+    # of a fractional order this large, the series of a sampled step may not converge
+    orders = [round(a) if a > 64 else a for a in _ORDERS if a <= _MOST_SAMPLED]
+    accountant = RdpAccountant(orders if sampled else _ORDERS)
     if mu > 0:
         accountant.compose(GaussianDpEvent(1 / mu))
     for event in others:

@@ -78,6 +78,13 @@ def read_arrays(path: Path) -> NamedArrays:
         raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
 
+UNCHOSEN = (
+    "A tuning that ended before it had chosen settings is not gone on with, and its charge "
+    "stays spent: start a new run in another folder"
+)
+"""What is said of a run whose settings were to be chosen by a score."""
+
+
 class RunPaths:
     """Where the files of a run are."""
 
@@ -118,6 +125,16 @@ class RunPaths:
     def stop(self) -> Path:
         """Why the method stopped, where it did."""
         return self.owner / "stopped.json"
+
+    @property
+    def tuned(self) -> Path:
+        """The settings that a tuning has chosen."""
+        return self.owner / "tuned.json"
+
+    @property
+    def choosing(self) -> bool:
+        """Whether a tuning began to choose settings and has not: it is never gone on with."""
+        return (self.owner / "tuning").is_dir() and not self.tuned.is_file()
 
     @property
     def record(self) -> Path:

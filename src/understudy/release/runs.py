@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.release.outputs import RunPaths, read_json, read_start
+from understudy.release.outputs import UNCHOSEN, RunPaths, read_json, read_start
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import Guarantee
 
 _DEPTH = 3  # folders below the one that is asked for
-RunState = Literal["finished", "unfinished", "running", "damaged"]
+RunState = Literal["finished", "unfinished", "stopped", "running", "damaged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class RunSummary:
 
     Attributes:
         folder: Its output folder.
-        state: ``"finished"``; ``"unfinished"``, which ``--resume`` goes on with; ``"running"`` in
-            another process; or ``"damaged"``.
+        state: ``"finished"``; ``"unfinished"``, which ``--resume`` goes on with; ``"stopped"``, by
+            the method itself; ``"running"`` in another process; or ``"damaged"``.
         method: Its method; None where no file says it.
         dataset: The private dataset; None for a base set, and where the owner's folder is missing.
         epsilon: Epsilon of the run, spent or to be spent; 0 for a base set, None where there is no
@@ -34,7 +34,7 @@ class RunSummary:
         delta: Delta of the same.
         samples: Samples of the release; of a run without one, those that were asked for, if any.
         date: When it was finished or, without a release, begun: YYYY-MM-DD.
-        problem: What is wrong with a damaged one, in words.
+        problem: What is wrong with a damaged one, or why a method stopped, in words.
         guarantee: ``"differential privacy"``, ``"no private data"`` or ``"none"``; None where no
             file says it.
     """
@@ -124,16 +124,24 @@ def _of_record(folder: Path, record: RunRecord, dataset: str | None) -> RunSumma
 def _begun(files: RunPaths) -> RunSummary:
     """A run without ``run.json``: killed, failed, or still at work."""
     settings = read_start(files.start)["settings"]
+    # A method that stopped has ended, unless the rest of its budget was to go to another one.
+    reason = UNCHOSEN if files.choosing else None
+    if files.stop.is_file() and settings.get("otherwise") is None:
+        reason = str(read_json(files.stop).get("reason"))
+    state: RunState = "unfinished" if reason is None else "stopped"
+    if is_locked(files.lock):
+        state, reason = "running", None
     begun = datetime.fromtimestamp(files.start.stat().st_mtime, UTC)
     return RunSummary(
         files.out,
-        "running" if is_locked(files.lock) else "unfinished",
+        state,
         settings.get("method"),
         settings.get("source"),
         settings.get("epsilon"),
         settings.get("delta"),
         settings.get("count"),
         begun.date().isoformat(),
+        reason,
         guarantee="none" if settings.get("no_guarantee") else None,
     )
 

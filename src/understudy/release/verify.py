@@ -133,6 +133,21 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
     return Verification(place, record, files, (*faults, *more), signed_by, key is not None)
 
 
+def sound_record(release: Path) -> RunRecord:
+    """What a release states, where it is to be passed on.
+
+    Raises:
+        RunError: It is no sound release.
+    """
+    checked = verify(release)
+    if checked.record is None or checked.faults:
+        raise RunError(
+            f"{release} is no sound release, so nothing is passed on of its guarantee: `verify` "
+            f"finds {fault_words(checked.faults)}. Take the release as it was written"
+        )
+    return checked.record
+
+
 def fault_words(faults: Sequence[str]) -> str:
     """How many faults there are, and the first of them; there is one at least."""
     return f"{count_words(len(faults), 'fault')}, the first: {faults[0]}"

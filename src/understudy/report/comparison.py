@@ -14,7 +14,7 @@ from understudy.report.record import Released
 from understudy.report.rendering import value
 from understudy.report.tables import Cell, best_value, cell, least_public
 
-_OF_ONE_RELEASE = {"confusion", "left_out", "release"}
+_OF_ONE_RELEASE = {"advice", "claim", "confusion", "left_out", "release"}
 """Settings, and parts of settings, that say something about one release, and may differ."""
 
 _TRADES: tuple[tuple[Group, int], ...] = (("utility", 2), ("fidelity", 1), ("attack", 1))

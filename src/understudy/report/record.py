@@ -314,3 +314,4 @@ class OwnerRecord:
     budget_from: Literal["ledger", "run"] = "ledger"
     scatter: Scatter | None = None  # synthetic embeddings as points; None of a release of images
     notes: tuple[str, ...] = ()  # what the run told its owner
+    faults: tuple[str, ...] = ()  # what is wrong with the release

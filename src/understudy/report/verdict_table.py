@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from understudy.core.results import Grade, Group, ValueKind
 from understudy.core.types import Receipt
 from understudy.report import meaning
-from understudy.report.record import OwnerRecord, RunRecord
+from understudy.report.record import OwnerRecord, RunRecord, StatedCopies
 
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
@@ -94,8 +94,8 @@ def guarantee_sentence(record: RunRecord) -> str:
     sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record.receipt)
     if record.conditional_on:
         sentence += (
-            " This is conditional on what was inferred from the private images, and is outside of "
-            f"the guarantee: {', '.join(record.conditional_on)}."
+            " This is conditional on what was inferred from the private images, which itself is "
+            f"outside of the guarantee: {', '.join(record.conditional_on)}."
         )
     if hosts := " and ".join(record.disclosed_to):
         sentence += (
@@ -179,6 +179,10 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
     verdicts = {one.group: one for one in results} | verdicts
     verdict_cards = [guarantee_card(record.receipt)]
     missing = _NOT_YET if owner.held_out else f"{_NOT_YET} --test SOURCE"
+    if owner.faults:
+        words = f"What the release states is unverified: {owner.faults[0]} (understudy verify)."
+        card = _card("guarantee", "poor", words, "", "owner-only")
+        verdict_cards = [replace(card, word="unverified")]
     if record.quality is not None:
         verdict_cards.append(quality_card(record))
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):
@@ -190,9 +194,23 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
         elif group == "utility":
             # Models are trained only if asked for.
             verdict_cards.append(_card(group, "unknown", f"{missing} --full`.", "", "owner-only"))
+        elif group == "leakage" and record.copies is not None:
+            verdict_cards.append(_copies_card(record.copies))
         elif group in ("fidelity", "leakage"):
             verdict_cards.append(_card(group, "unknown", f"{missing}`.", "", "owner-only"))
     return verdict_cards
+
+
+def _copies_card(copies: StatedCopies) -> Card:
+    """What a release without a guarantee states of copies, until it is evaluated."""
+    words = (
+        f"Of {copies.samples:,} samples {copies.exact:,} are exact copies of private records and "
+        f"{copies.near:,} more near-copies, as the release states. For a verdict run `understudy "
+        "evaluate FOLDER --real SOURCE --test SOURCE`."
+    )
+    grade: Grade = "fair" if copies.exact + copies.near else "unknown"
+    card = _card("leakage", grade, words, "", "owner-only")
+    return replace(card, section="guarantee")
 
 
 def _card(group: str, grade: Grade, sentence: str, rule: str, kind: ValueKind) -> Card:

@@ -74,10 +74,11 @@ def whole_receipt(receipt: Receipt, stopped: Receipt | None) -> Receipt:
     return composed([replace(stopped, stages=tests), receipt], receipt.delta)
 
 
-def stop_explained(stop: MethodStopped, receipt: Receipt) -> MethodStopped:
-    """The same stop, and what it has cost."""
-    spent = (
-        f"Epsilon {receipt.epsilon:.2g} (delta {receipt.delta:g}) was spent on finding out, and "
-        "nothing else is charged"
-    )
-    return MethodStopped(stop.reason, f"{spent}. {stop.remedy}")
+def stop_explained(stop: MethodStopped, account: Account) -> MethodStopped:
+    """The same stop, and what it has cost; what is left is returned to the budget."""
+    left = account.rest
+    receipt = account.settle()
+    returned = "and the rest is the dataset's again" if left else "which is all that the run had"
+    spent = f"Epsilon {receipt.epsilon:.2g} (delta {receipt.delta:g}) was spent on finding out"
+    remedy = f"{stop.remedy}. In a new run --otherwise METHOD gives such a rest to another at once"
+    return MethodStopped(stop.reason, f"{spent}, {returned}. {remedy if left else stop.remedy}")

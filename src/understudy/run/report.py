@@ -18,7 +18,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.documents import release_scatter, spending
 from understudy.release.galleries import read_gallery, release_samples
 from understudy.release.outputs import open_release, read_arrays, read_json, release_folder
-from understudy.release.verify import fault_words, verify
+from understudy.release.verify import fault_words, sound_record, verify
 from understudy.report import (
     BudgetState,
     Comparison,
@@ -68,12 +68,16 @@ class RunReport:
     def write(self) -> Path:
         """Write the page, ``owner/report.html``."""
         require_folder(self.page)
-        write_whole(self.page, owner_report(self.record, self.owner).encode())
+        write_whole(self.page, owner_report(self.record, self._verified()).encode())
         return self.page
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
-        return owner_json(self.record, self.owner)
+        return owner_json(self.record, self._verified())
+
+    def _verified(self) -> OwnerRecord:
+        """The owner's record, with what `verify` finds wrong with the release."""
+        return replace(self.owner, faults=verify(self.folder / "release").faults)
 
     def write_table(self, path: Path) -> Path:
         """Write the metric values as CSV or Parquet, a line each."""
@@ -304,7 +308,7 @@ def _released(folder: Path, name: str) -> Released:
 
 def _public(folder: str | Path) -> tuple[RunRecord, Path]:
     place = release_folder(Path(folder))
-    return read_record(read_json(place / "privacy.json")), place
+    return sound_record(place), place
 
 
 def _samples(place: Path, record: RunRecord) -> list[Sample]:

@@ -183,8 +183,8 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
     method = method_of(run.settings["method"])
     if method.check_resample is None:
         raise ConfigError(
-            f"{folder}: the method {method.name} chooses among samples that are there, or says not "
-            "what more are drawn from (`check_resample`), so there are none to be had for free"
+            f"{folder}: the method {method.name} chooses among samples that are there, and has "
+            "no others to draw"
         )
     if "instead_of" in record.facts:
         raise ConfigError(

@@ -225,8 +225,12 @@ def _notes(
         *people_notes(prepared.source),
         *_spending_notes(prepared, budget),
     ]
+    yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
     yield from poor_notes(explained.expectations)
+    offered = None if prepared.candidates is None else prepared.candidates.classes
+    if offered and (missing := [name for name in prepared.source.classes if name not in offered]):
+        yield f"no candidate is of class {', '.join(missing)}: the selection has none"
     if options := declaring_options(premises_of_run(prepared)):
         yield f"not covered unless it is declared: {' '.join(options)}"
     yield from of_privacy[1:]
@@ -234,7 +238,7 @@ def _notes(
         yield ONE_CLASS
     yield from source_notes(prepared.source)
     yield from _run_notes(prepared, whole)
-    yield from explained.notes
+    yield from () if prepared.method.stops else explained.notes
 
 
 def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
@@ -284,8 +288,8 @@ def _run_notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
     if prepared.method.stops:
         instead = prepared.config.models.otherwise
         yield (
-            "the method stops where its first answers say that it does not suit the private "
-            "images; what it has not asked for by then is not charged"
+            "the method stops where its answers say that it does not suit the private images; "
+            "what it has not asked for by then is not charged, and by its last answer all is"
             + ("" if instead is None else f", and goes to {instead}")
         )
     if prepared.test is not None:

@@ -27,6 +27,7 @@ from understudy.core.ports import Source
 from understudy.core.types import Shape
 from understudy.data.names import lone_class_words
 from understudy.data.open_source import paths_of
+from understudy.release.outputs import UNCHOSEN, RunPaths
 
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
@@ -200,6 +201,8 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
 def _what_stands(out: Path, charged: list[str], free: str | None) -> str:
     if not charged:
         return free or f"Nothing was charged. --resume goes on with {out}"
+    if RunPaths(out).choosing:
+        return f"{', '.join(charged)} before this, once and for good. {UNCHOSEN}"
     return (
         f"{', '.join(charged)} before this, once and for good: --resume goes on with {out}, free "
         "of charge"

@@ -207,7 +207,7 @@ class Session:
         first, run = self.prepared, self.account
         following = rest_of(first, run)
         if following is None:
-            raise stop_explained(stop, run.settle())
+            raise stop_explained(stop, run)
         origins = [one for one in first.origins if one not in following.origins]
         self.prepared = replace(
             with_workers(following, self.engine),

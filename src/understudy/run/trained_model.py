@@ -17,8 +17,9 @@ from understudy.methods.base import UNLABELLED
 from understudy.metrics.discriminant import DISCRIMINANT, image_discriminant
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import Network
-from understudy.release.outputs import open_release, read_json, release_folder
-from understudy.report import RunRecord, read_record
+from understudy.release.outputs import open_release, release_folder
+from understudy.release.verify import sound_record
+from understudy.report import RunRecord
 from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks, usual_networks
 from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import ProgressMode, reporting
@@ -97,13 +98,14 @@ def train_classifier(
     Raises:
         ConfigError: No such network, or one for the other kind of release; a release without
             classes, or without such statistics; no folder to write to, or another ending.
-        RunError: The folder is no finished run, and statistics were asked for.
+        RunError: The release is not sound; the folder is no finished run, and statistics were
+            asked for.
         MissingExtra: A package is not installed.
     """
     path = Path(export)
     _require_writable(path)
     place = release_folder(Path(folder))
-    record = read_record(read_json(place / "privacy.json"))
+    record = sound_record(place)
     if len(record.classes) < 2 or record.classes == UNLABELLED:
         raise ConfigError(f"{folder}: has no classes that a network could learn to tell apart")
     with reporting(progress) as events:

@@ -26,7 +26,7 @@ from understudy.methods.base import Method
 from understudy.privacy.account import CandidateAccount, best_of
 from understudy.privacy.budget_plan import TUNING
 from understudy.privacy.ledger.ledger import Dataset
-from understudy.release.outputs import RunFolder, RunPaths, read_json, write_json
+from understudy.release.outputs import RunFolder, read_json, write_json
 from understudy.run.config import make_params
 from understudy.run.models import names_of_roles
 from understudy.run.prepare import Prepared, planned_stages
@@ -107,7 +107,7 @@ class TunedSession(Session):
     """One run whose settings are chosen by a score."""
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
-        tuning, record = self.account, _record_of(self.folder)
+        tuning, record = self.account, self.folder.tuned
         if not record.exists():
             if self.ledger.attempts(self.folder.run, TUNING):
                 raise RunError(
@@ -153,9 +153,5 @@ class TunedSession(Session):
             if other.exists():
                 other.rename(mine)
         tuned = prepared.config.models.settings
-        write_json(_record_of(self.folder), {"settings": dict(tuned), "kind": "public"})
+        write_json(self.folder.tuned, {"settings": dict(tuned), "kind": "public"})
         shutil.rmtree(scratch)
-
-
-def _record_of(paths: RunPaths) -> Path:
-    return paths.owner / "tuned.json"

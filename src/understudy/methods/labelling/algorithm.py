@@ -19,13 +19,15 @@ from understudy.core.errors import ConfigError, MethodStopped
 from understudy.core.files import public_name
 from understudy.core.option import Option, check_options
 from understudy.core.ports import Encoder, Generator, Source
-from understudy.core.types import Embeddings, Images, Labels, Release, Stage
+from understudy.core.types import Embeddings, Images, Labels, Release, Stage, UnitCounts
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
     Context,
+    Explanation,
     Materials,
     Method,
+    NoiseOfStage,
     check_template,
     prompts_of,
     stages_of,
@@ -49,6 +51,7 @@ from understudy.methods.labelling.likeness import (
     Likeness,
     LikenessStages,
     PublicKind,
+    least_units,
     scrambled,
     tested_likeness,
 )
@@ -65,8 +68,8 @@ _MOST_IMAGES = 16_384
 _CONTRAST_IMAGES = 2_000  # of each kind that the named images are held against
 
 _REMEDY = (
-    "Name public images of the private ones' kind (--public), or take a method that needs none, at "
-    "once or for what is left of the budget: --otherwise clustering"
+    "Name public images of the private ones' kind (--public), or take a method that needs none: "
+    "--method clustering"
 )
 
 
@@ -136,6 +139,21 @@ def _stages(params: LabellingParams, context: Context) -> tuple[Stage, ...]:
         check_template(context, params.template, conditional=True)
         variation_generator(context)
     return stages_of(_plan(context))
+
+
+def _explain(
+    _: LabellingParams, context: Context, noise: NoiseOfStage, units: UnitCounts | None
+) -> Explanation:
+    """As `Method.explain`: whether the noise leaves the test of likeness anything to tell."""
+    least = least_units(noise(_plan(context).likeness.mean))
+    if units is None or units.total >= least:
+        return Explanation()
+    words = (
+        f"{units.total:,.0f} units are few under this noise (owner only): below {least:,.0f} the "
+        "method may stop because it cannot tell what they look like, at the cost of its first "
+        "answers. Take a larger epsilon, or --method clustering"
+    )
+    return Explanation(notes=(words,))
 
 
 def labelling(materials: Materials, params: LabellingParams) -> Release:
@@ -353,6 +371,7 @@ METHOD = Method(
     settle=lambda params, context: params,
     stages=_stages,
     run=labelling,
+    explain=_explain,
     check_resample=_check_resample,
     roles=_roles_used,
     released_role="public",

@@ -16,6 +16,7 @@ is distributed as the private ones are, half of that part does; where none is, n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -263,6 +264,11 @@ def tested_likeness(
     sampled = 1 / counts.units + 1 / len(kind.points)
     depth = half_space_depth(kind.points, total / counts.units, (mean_sd**2 + sampled) ** 0.5)
     return Likeness(classes, counts, answer[:, 1], sd, kind.held_out, depth, mean_sd)
+
+
+def least_units(noise: float) -> float:
+    """Units below which the noise of the test of depth, over its sensitivity, may end a run."""
+    return 2.0 * math.sqrt(_AXES) * noise / _MOST_NOISE
 
 
 def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
