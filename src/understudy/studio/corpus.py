@@ -97,7 +97,12 @@ def write_corpus(
     written = 0
     with (folder / "texts.jsonl").open("w") as texts:
         for at, row in zip(range(count), rows, strict=False):
-            every = {"images": row.image, "segments": row.segments, "edges": row.edges, "poses": row.pose}
+            every = {
+                "images": row.image,
+                "segments": row.segments,
+                "edges": row.edges,
+                "poses": row.pose,
+            }
             parts = {key: value for key, value in every.items() if value is not None}
             if at == 0:
                 for key, value in parts.items():

@@ -31,6 +31,7 @@ from understudy.backends.hosted.hosted_text import (
     HostedCaptioner,
     HostedCaptionerOptions,
     HostedModel,
+    first_of,
     png_images,
 )
 from understudy.backends.plugin import read_options
@@ -159,8 +160,7 @@ class HostedGenerator(HostedModel):
 
     def _read(self, reply: Any) -> bytes:
         """The bytes of an image of the size that was asked for."""
-        data = reply.get("data") if isinstance(reply, dict) else None
-        first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+        first = first_of(reply, "data")
         if first.get("url") and not first.get("b64_json"):
             raise self.client.failed(
                 "gives the address of an image instead of the image, which is not fetched: set it "

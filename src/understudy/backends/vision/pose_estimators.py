@@ -19,9 +19,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import index_slices, with_channels
+from understudy.backends.arrays import index_slices, require_any_images, with_channels
 from understudy.backends.hub.hub_models import HubOptions
-from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
     built_for,
     config_of,
@@ -84,7 +83,7 @@ class HubPoseEstimator:
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
         """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         boxes = self._boxes(images)
         owners = [row for row, image_boxes in enumerate(boxes) for _ in image_boxes]
         flat = [box for image_boxes in boxes for box in image_boxes]
@@ -135,7 +134,7 @@ class MapPoseEstimator(DenseNetwork):
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
         """For each image (1, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         size = np.array(images.shape[2:0:-1], dtype=np.float32)
         poses: list[NDArray[np.float32]] = []
         for rows in index_slices(len(images), self._options.batch):
