@@ -45,7 +45,11 @@ def measure_captions(
         )
         return Part(left_out=[reason])
     rows = np.arange(len(release.texts))[some(len(release.texts), CAPTIONED_ROWS)]
-    images = _embedded(release, rows, shape, encoder, bars)
+    bar, embeddings = bars("captions", len(rows)), []
+    for batch in release.images(rows, shape).batches(_BATCH):
+        embeddings.append(encoder.encode(batch.values))
+        bar(len(batch.values))
+    images = np.concatenate(embeddings)
     texts, index = np.unique([release.texts[row] for row in rows], return_inverse=True)
     captions = encoder.encode_text(texts.tolist())[index]
 
@@ -73,14 +77,3 @@ def shuffled(rows: int) -> Labels:
     others = np.empty(rows, dtype=np.int64)
     others[order] = np.roll(order, 1)
     return others
-
-
-def _embedded(
-    release: Captioned, rows: Labels, shape: Shape, encoder: TextEncoder, bars: Bars
-) -> Embeddings:
-    """The images of these rows by the encoder: (k, d)."""
-    bar, embeddings = bars("captions", len(rows)), []
-    for batch in release.images(rows, shape).batches(_BATCH):
-        embeddings.append(encoder.encode(batch.values))
-        bar(len(batch.values))
-    return np.concatenate(embeddings)

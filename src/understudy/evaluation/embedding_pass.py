@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,7 +209,7 @@ def embed_dataset(
         sample_columns.add(
             features=embeddings[take],
             labels=labels[take],
-            small=None if images is None else _small(images[take]),
+            small=None if images is None else flat_means(images[take]),
             probabilities=None if probabilities is None else probabilities[take],
         )
         if images is not None:
@@ -240,5 +241,8 @@ def _add(sums: dict[int, MomentSums], embeddings: Embeddings, labels: Labels, cl
         sums.setdefault(label, MomentSums(dim)).add(embeddings[labels == label])
 
 
-def _small(images: Images) -> Embeddings:
-    return area_means(images, _SMALL_SIDE, smaller=True).reshape(len(images), -1)
+def flat_means(values: NDArray[Any]) -> NDArray[Any]:
+    """Means of 16 x 16 parts of images, flat; embeddings as they are."""
+    if values.ndim == 4:
+        values = area_means(values, _SMALL_SIDE, smaller=True)
+    return values.reshape(len(values), -1)

@@ -57,7 +57,13 @@ def sample_scene(
     wall = _wall(attributes, "wall" in conditions, key, look)
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)
-    stage, actors = _cast(_Staging(attributes, plan, vary, (wall, ground)), looks)
+    staging = _Staging(attributes, plan, vary, (wall, ground))
+    if "dog" in looks:
+        stage, actors = _dog(staging, looks["dog"])
+    elif "person" in looks:
+        stage, actors = _person(staging, looks["person"])
+    else:
+        stage, actors = _things(staging, looks)
     pieces = arrange(attributes, plan, stage, actors[0].at[2])
     room = _room(attributes, plan, (wall, ground), pieces)
     return Scene(
@@ -167,14 +173,6 @@ class _Staging(NamedTuple):
     plan: ScenePlan
     dice: Dice
     behind: tuple[Colour, Colour]
-
-
-def _cast(staging: _Staging, looks: Mapping[str, Look]) -> _Cast:
-    if "dog" in looks:
-        return _dog(staging, looks["dog"])
-    if "person" in looks:
-        return _person(staging, looks["person"])
-    return _things(staging, looks)
 
 
 def _contrast(look: Look, behind: tuple[Colour, ...]) -> bool:
