@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from understudy.core.phrases import EMPTY
@@ -11,6 +12,7 @@ from understudy.playhouse.attributes import choose
 from understudy.playhouse.canvas import Affine
 from understudy.playhouse.colours import Colour, varied
 from understudy.playhouse.dice import Dice
+from understudy.playhouse.outline import Ink
 from understudy.playhouse.room import Piece, Room
 from understudy.playhouse.scene import (
     TINTS,
@@ -20,7 +22,6 @@ from understudy.playhouse.scene import (
     Scene,
     ScenePlan,
     arrange,
-    ink_of,
     look_of,
     main_colour,
     plan_room,
@@ -67,7 +68,7 @@ def sample_scene(
     pieces = arrange(attributes, plan, stage, actors[0].at[2])
     room = _room(attributes, plan, (wall, ground), pieces)
     return Scene(
-        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), actors
+        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), actors
     )
 
 
@@ -78,7 +79,7 @@ def _empty(attributes: dict[str, str], plan: ScenePlan, look: Dice, vary: Dice) 
     pieces = arrange(attributes, plan, [], vary.between(0.42, 0.58))
     room = _room(attributes, plan, (wall, ground), pieces)
     return Scene(
-        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), ()
+        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), ()
     )
 
 
@@ -159,7 +160,7 @@ def _recoloured(plan: ScenePlan, key: Colour, dice: Dice) -> ScenePlan:
             if stands_out(key, main):
                 break
             painted[name] = (varied(dice.of(palette), dice), second)
-    return ScenePlan(plan.horizon, plan.window_x, plan.curtain, plan.side, painted, plan.large_x)
+    return replace(plan, colours=painted)
 
 
 _Cast = tuple[list[Piece], tuple[Actor, ...]]
