@@ -81,12 +81,10 @@ class ReplayFindings:
 
 @dataclass(frozen=True)
 class CandidateRecords:
-    """Records whose presence is in question, each a unit.
+    """Records (m,) whose presence is in question, each a unit.
 
-    Attributes:
-        records: (m,) the records; each is in or out.
-        replacements: What is there where a record is out, for replace-one; None: nothing.
-        inside: (m,) which were in: what the owner knows, and the attacker does not.
+    Where one is out, its replacement is there, for replace-one; ``inside`` (m,) says which were in:
+    what the owner knows, and the attacker does not.
     """
 
     records: InMemorySource

@@ -41,12 +41,7 @@ def require_apart_rows(
 def require_few_shared(
     digests: Digests, sides: Mapping[str, Digests], test: Source
 ) -> NDArray[np.bool_]:
-    """Which rows of a test set are among other rows, value for value.
-
-    Args:
-        digests: (n,) of the test set.
-        sides: Of the other rows, by what they are.
-        test: The test set.
+    """Which rows of a test set, by their digests, are among other rows (by what they are).
 
     Raises:
         ConfigError: More than one in a hundred is.

@@ -67,17 +67,10 @@ def attack_release(
 ) -> AttackResults:
     """Attack a release with its features, and again without it.
 
-    As many private records as there are non-members, or 10,000, are the members.
-
-    Args:
-        private: (p, d) the members.
-        release: (n, d).
-        non_members: (m, d) real records that took no part.
-        measured: With what features, as a value says it.
-        bars: Progress.
-        reference: (r, d) further real records that took no part, which some attacks need; None: a
-            half of the non-members, which then are the other half.
-        held_out: Whether the non-members are a random part of the private dataset.
+    As many private records (p, d) as there are ``non_members`` (m, d), or 10,000, are the members.
+    ``reference`` are (r, d) further real records that took no part, which some attacks need; None:
+    a half of the non-members, which then are the other half. ``held_out`` says that the non-members
+    are a random part of the private dataset.
     """
     if reference is None:
         order = np.random.default_rng(0).permutation(len(non_members))
@@ -193,11 +186,7 @@ def infer_classes(
 ) -> list[MetricValue]:
     """What an attacker with a row's features learns of its class from the nearest sample.
 
-    Args:
-        private: The private records.
-        release: The release; its labels index the same classes.
-        test: Held-out real records.
-        measured: With what features, as a value says it.
+    The labels of all sides index the same classes.
     """
     inferred = infer_attribute(
         _labelled(release, None),

@@ -29,12 +29,8 @@ def measure_captions(
 ) -> Part:
     """The CLIP score of a release, and of the same images with captions of other rows.
 
-    Args:
-        release: Images with their captions.
-        shape: (height, width, channels) of the images.
-        features: What the release is compared in; says nothing of captions unless it reads texts.
-        bars: Progress.
-        protected: Whether the release has a guarantee; without one, values are the owner's.
+    ``shape`` is (height, width, channels) of the images. Of features whose encoder reads no texts
+    nothing is said, and where the release is not ``protected``, values are the owner's.
     """
     encoder = features.encoder
     if not isinstance(encoder, TextEncoder):

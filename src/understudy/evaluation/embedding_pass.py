@@ -90,16 +90,12 @@ class FeatureExtractor:
 
 
 def load_features(name: str | None, shape: Shape) -> FeatureExtractor:
-    """The extractor of a name, or the default one.
+    """The extractor of a name, or the default one, for images of a (height, width, channels).
 
     By default wavelet scattering, on images brought to at most 32 pixels a side. It needs no
     download; and nothing in this package makes images from its numbers, so that no release looks
-    good in them only because it was made with them (docs/evaluate.md). Without PyTorch, the
-    cosine transform.
-
-    Args:
-        name: An encoder as the registry knows it; None: the default.
-        shape: (height, width, channels) of the images.
+    good in them only because it was made with them (docs/evaluate.md). Without PyTorch, the cosine
+    transform.
 
     Raises:
         BackendError: There is no such model, or it does not take such images.
@@ -184,12 +180,8 @@ def embed_dataset(
 ) -> EmbeddedDataset:
     """Read a dataset once.
 
-    Args:
-        source: Images, or rows that are features already.
-        features: The extractor.
-        classes: Names that the labels are to index; empty: everything is one class.
-        rows: Keep features of at most so many rows, chosen at random; None: of all.
-        bar: Told of rows.
+    ``classes`` are names that the labels are to index; empty: everything is one class. Features of
+    at most ``rows`` random rows are kept; None: of all.
     """
     count = len(source)
     sample = np.zeros(count, dtype=np.bool_)

@@ -52,13 +52,7 @@ def resamples(dim: int) -> int:
 class FidelityAdapter:
     """Measures fidelity.
 
-    Attributes:
-        features: The extractor of the datasets' features.
-        private: The private records.
-        release: The release.
-        test: Held-out real records.
-        classes: Names of the classes that the datasets share; fewer than two: none.
-        bars: Progress.
+    ``classes`` are the names that the datasets share; fewer than two: none.
     """
 
     features: FeatureExtractor

@@ -121,12 +121,8 @@ def choose(
 ) -> dict[str, str]:
     """Every attribute of a scene.
 
-    Args:
-        target: One of `TARGETS`, or `EMPTY`.
-        settings: Attributes that are settled.
-        look: Chooses what a home keeps: the target's look, and the room.
-        vary: Chooses the rest: status, place, light.
-        places: Where a target can be in this home; None: everywhere.
+    ``look`` chooses what a home keeps, the target's look and the room; ``vary`` the rest. A target
+    can be in ``places``; None: everywhere.
     """
     attributes = {"target": target}
     for key, values in LOOKS[target].items():

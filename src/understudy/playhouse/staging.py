@@ -39,14 +39,10 @@ def sample_scene(
     vary: Dice,
     places: frozenset[str] | None = None,
 ) -> Scene:
-    """A random scene.
+    """A random scene of a target, or ``"empty"``, with some attributes settled.
 
-    Args:
-        target: One of the targets, or ``"empty"``.
-        conditions: Attributes that are settled.
-        look: Chooses what a home keeps: the target's look, the room.
-        vary: Chooses the rest: status, place, light, camera.
-        places: Where a target can be in this home; None: everywhere.
+    ``look`` chooses what a home keeps, the target's look and the room; ``vary`` the rest: status,
+    place, light, camera. A target can be in ``places``; None: everywhere.
     """
     attributes = choose(target, conditions, look, vary, places)
     plan = plan_room(look)

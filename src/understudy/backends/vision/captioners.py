@@ -190,14 +190,7 @@ class ChatCaptioner(WritingCaptioner):
 
 
 def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
-    """The captioner of a model of the hub.
-
-    Options are `CaptionerOptions`, of CLIP and SigLIP `ZeroShotOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no captioner, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The captioner of a model of the hub: `CaptionerOptions`, of CLIP `ZeroShotOptions`."""
     name = f"hf:{rest}"
     revision = options.get("revision")
     config = read_hub_json(rest, "config.json", revision=revision) or {}

@@ -49,10 +49,6 @@ def network_kind(
     """The class of transformers that loads a model, and its ``model_type`` if it is of `QUERIES`.
 
     ``head`` is what the architecture of a network without queries ends with.
-
-    Raises:
-        BackendError: There is no such model, or it has no such head.
-        HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
     config = config_of(model, revision=options.revision)

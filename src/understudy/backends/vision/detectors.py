@@ -131,14 +131,7 @@ def _best_first(
 
 
 def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDetector:
-    """The detector of a model of the hub.
-
-    Options are `DetectorOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no detector, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The detector of a model of the hub; see `DetectorOptions`."""
     read = read_options(options, DetectorOptions, name=f"hf:{rest}")
     kind, queries = network_kind(rest, read, port="detector", head="ForObjectDetection")
     if queries is None:

@@ -154,14 +154,7 @@ def _peaks(maps: NDArray[np.float32], size: NDArray[np.float32]) -> NDArray[np.f
 def load_pose_estimator(
     rest: str, options: Mapping[str, Any]
 ) -> HubPoseEstimator | MapPoseEstimator:
-    """The pose estimator of a model of the hub.
-
-    Options are `PoseOptions`, of a dense network `VisionOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no pose estimator, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The pose estimator of a model of the hub: `PoseOptions`, of dense ones `VisionOptions`."""
     name = f"hf:{rest}"
     config = config_of(rest, revision=options.get("revision"))
     if built_for(config, "ForSemanticSegmentation"):

@@ -81,14 +81,7 @@ def _enlarged(scores: torch.Tensor, size: tuple[int, ...]) -> Iterator[torch.Ten
 
 
 def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
-    """The segmenter of a model of the hub.
-
-    Options are `VisionOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no segmenter, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The segmenter of a model of the hub; see `VisionOptions`."""
     read = read_options(options, VisionOptions, name=f"hf:{rest}")
     kind, queries = network_kind(rest, read, port="segmenter", head="ForSemanticSegmentation")
     return HubSegmenter(rest, read, kind, task=queries == "oneformer")

@@ -48,12 +48,8 @@ VIGNETTE = 0.4
 def as_other_cameras(images: Tensor, *, still: bool = False) -> Tensor:
     """Each image with its own random pattern, pose of the camera, colours, light and noise.
 
-    Args:
-        images: (n, height, width, channels) uint8, of 1 or 3 channels, on any device.
-        still: Leave everything where it is, because the labels say where.
-
-    Returns:
-        The same shape and type, on the same device.
+    (n, height, width, 1 or 3) uint8 to the same, on the same device; ``still`` leaves everything
+    where it is, because the labels say where.
     """
     with images.device:
         values = _shaded(_papered(_outlined(_patterned(_planes(images)))))

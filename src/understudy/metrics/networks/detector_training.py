@@ -186,9 +186,7 @@ def _moved_boxes(boxes: BoxGoals, scale: Tensor, mirror: Tensor, shift: Tensor) 
 def detection_loss(maps: Tensor, boxes: BoxGoals) -> Tensor:
     """The focal loss of the middles and the generalised IoU of the boxes.
 
-    Args:
-        maps: (n, classes + 4, rows, columns) of the network.
-        boxes: What is there.
+    ``maps``: (n, classes + 4, rows, columns) of the network; ``boxes``: what is there.
     """
     scores, sides = maps[:, :-4], maps[:, -4:].clamp(-6, 6).exp()
     rows, columns = maps.shape[2:]
