@@ -139,16 +139,13 @@ class MapPoseEstimator(DenseNetwork):
         poses: list[NDArray[np.float32]] = []
         for rows in index_slices(len(images), self._options.batch):
             maps = self._run(images[rows]).logits.float().cpu().numpy()
-            poses += [_peaks(one, size)[None] for one in maps]
+            for one in maps:  # where each is highest, and how high
+                flat = one.reshape(len(one), -1)
+                down, across = np.unravel_index(flat.argmax(axis=1), one.shape[1:])
+                places = (np.stack([across, down], axis=1) + 0.5) / one.shape[:0:-1] * size
+                pose = np.column_stack([places, flat.max(axis=1).clip(0, 1)])
+                poses.append(pose.astype(np.float32)[None])
         return poses
-
-
-def _peaks(maps: NDArray[np.float32], size: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(keypoints, 3) of maps (keypoints, h, w): where each is highest, and how high."""
-    flat = maps.reshape(len(maps), -1)
-    down, across = np.unravel_index(flat.argmax(axis=1), maps.shape[1:])
-    places = (np.stack([across, down], axis=1) + 0.5) / maps.shape[:0:-1] * size
-    return np.column_stack([places, flat.max(axis=1).clip(0, 1)]).astype(np.float32)
 
 
 def load_pose_estimator(
