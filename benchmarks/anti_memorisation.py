@@ -194,7 +194,7 @@ class AntiMemorisationGenerator(DiffusionGenerator):
         network = pipelines.network
         distilled = network.config.get("time_cond_proj_dim") is not None  # it hears its guidance
         guidance = 1.0 if distilled else pipelines.guidance()
-        scheduler = pipelines.encoder_of_prompts.scheduler
+        scheduler = pipelines.text.scheduler
         hook = DissimilarityHook(given, options, scheduler, guidance)
         if options.scale > 0:
             self._pipelines = _guided(pipelines, hook)

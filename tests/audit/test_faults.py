@@ -298,19 +298,10 @@ def test_the_shipped_mechanisms_hold_and_are_seen_to(name, bounded):
     assert audit_pairs(inside, outside, **{**options, "confidence": 0.95}).mu > 0
 
 
-SUMMED_LIKE_OTHERS = {"ClippedSums", "CountAndSum", "DiagonalMoments", "NormHistogram"}
-"""Mechanisms whose noise is added by the code that adds it to the others: slow, by that fault."""
-
-
 @pytest.mark.parametrize(
     ("fault", "name"),
     [
-        *(
-            pytest.param(
-                "half_the_noise", name, marks=[pytest.mark.slow] * (name in SUMMED_LIKE_OTHERS)
-            )
-            for name in MECHANISMS
-        ),
+        *(("half_the_noise", name) for name in MECHANISMS),
         ("votes_count_twice", "Votes"),
         ("gradients_unclipped", "ClippedGradients"),
     ],
@@ -362,38 +353,29 @@ def test_cells_in_the_clear_are_caught_with_canaries_too(cells_in_the_clear, tmp
     assert "depends on private records without noise" in told.verdicts[0].sentence
 
 
-SLOW = pytest.mark.slow
-
-
 @pytest.mark.parametrize(
     ("fault", "method", "sentences"),
     [
         ("half_the_noise", "clustering", ["the noise is 0.[45]"]),
-        pytest.param("half_the_noise", "selection", ["the noise is 0.[45]"], marks=SLOW),
-        pytest.param("votes_count_twice", "evolution", ["a record adds 2 times"], marks=SLOW),
+        ("half_the_noise", "selection", ["the noise is 0.[45]"]),
+        ("votes_count_twice", "evolution", ["a record adds 2 times"]),
         ("gradients_unclipped", "selection", ["a record adds "]),
-        pytest.param(
-            "noise_used_twice", "clustering", ["pairs of noise values are the same"], marks=SLOW
-        ),
-        pytest.param(
+        ("noise_used_twice", "clustering", ["pairs of noise values are the same"]),
+        (
             "noise_used_twice_at_its_own_scale",
             "clustering",
             ["the noise is correlated of a stage with the next"],
-            marks=SLOW,
         ),
-        pytest.param(
+        (
             "the_same_noise_in_every_run",
             "evolution",
             [
                 "the noise is correlated of a run with the next",
                 "pairs of noise values are the same",
             ],
-            marks=SLOW,
         ),
-        pytest.param(
-            "correlated_noise", "evolution", ["the noise is correlated within a stage"], marks=SLOW
-        ),
-        pytest.param("too_much_noise", "clustering", ["the noise is 1.[456]"], marks=SLOW),
+        ("correlated_noise", "evolution", ["the noise is correlated within a stage"]),
+        ("too_much_noise", "clustering", ["the noise is 1.[456]"]),
     ],
 )
 def test_a_fault_of_a_whole_method_is_caught(request, tmp_path, fault, method, sentences):

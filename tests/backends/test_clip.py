@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.tiny_models.folders import built
+from tests.backends.tiny_models.folders import built, network
 
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import BackendError
@@ -25,13 +25,6 @@ def noise(shape: Shape, rows: int = 5) -> Images:
 def unit(rows: Any) -> Any:
     values = rows.float().numpy()
     return values / np.linalg.norm(values, axis=1, keepdims=True)
-
-
-def network(folder: Path, kind: str = "AutoModel") -> Any:
-    from understudy.backends.hub.pretrained import quiet
-
-    with quiet():
-        return getattr(transformers, kind).from_pretrained(folder).eval()
 
 
 def copy(folder: Path, to: Path, without: str = "") -> Path:

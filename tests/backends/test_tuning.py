@@ -38,7 +38,7 @@ def tuner(models: Path) -> DreamBooth:
 
 @pytest.fixture(scope="module")
 def pipeline(tuner: DreamBooth):
-    return tuner._pipelines.encoder_of_prompts
+    return tuner._pipelines.text
 
 
 @pytest.fixture(scope="module")

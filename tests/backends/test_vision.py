@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.tiny_models.folders import built
+from tests.backends.tiny_models.folders import built, network
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError
@@ -17,13 +17,6 @@ transformers = pytest.importorskip("transformers")
 
 def noise(shape: Shape = (40, 56, 3), rows: int = 3) -> Images:
     return np.random.default_rng(2).integers(80, 176, (rows, *shape), dtype=np.uint8)
-
-
-def network(folder: Path, kind: str) -> Any:
-    from understudy.backends.hub.pretrained import quiet
-
-    with quiet():
-        return getattr(transformers, kind).from_pretrained(folder).eval()
 
 
 def processor(folder: Path) -> Any:

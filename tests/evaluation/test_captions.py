@@ -15,8 +15,6 @@ from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.embedding_pass import FeatureExtractor
 from understudy.evaluation.evaluate import evaluate
 
-FORMATS = pytest.mark.parametrize("format", ["png", "parquet"])
-
 
 def no_bars(words, total=None):
     return lambda rows: None
@@ -90,7 +88,7 @@ def clip(tmp_path_factory):
 
 
 @pytest.mark.slow
-@FORMATS
+@pytest.mark.parametrize("format", ["png", "parquet"])
 @pytest.mark.usefixtures("one_thread")
 def test_an_evaluation_has_the_score_of_a_captioned_release(tmp_path, clip, format):
     folder_of(tmp_path / "real", blobs(0, 60))

@@ -111,6 +111,7 @@ def trained(folder: Path, *limits: int) -> Line:
                 Machine(precision="float32", save_every=-1.0),
                 folder,
                 lambda name, step, steps, losses: None,
+                lambda sheet, step: None,
             )
     return stage
 

@@ -155,7 +155,11 @@ class Bench:
         release = self.run(vault)
         vault.close()
         samples = _sampled(release) if sample else (np.zeros(0, np.int64), None, None)
-        answers = _stored(folder / "stages")
+        answers = {}
+        for path in (folder / "stages").glob("*.npz"):
+            with np.load(path, allow_pickle=False) as archive:
+                note = json.loads(str(archive["note"]))
+                answers[path.stem] = NoisyAnswer(archive["noisy"], str(note["drawn"]["query"]))
         shutil.rmtree(folder)
         return ObservedRun(answers, account.receipt(), *samples)
 
@@ -182,16 +186,6 @@ class Bench:
             ),
             self.params,
         )
-
-
-def _stored(folder: Path) -> dict[str, NoisyAnswer]:
-    """The answers that an account stored."""
-    stored = {}
-    for path in folder.glob("*.npz"):
-        with np.load(path, allow_pickle=False) as archive:
-            note = json.loads(str(archive["note"]))
-            stored[path.stem] = NoisyAnswer(archive["noisy"], str(note["drawn"]["query"]))
-    return stored
 
 
 def _sampled(release: Release) -> tuple[Labels, Embeddings | None, Images | None]:

@@ -45,13 +45,8 @@ class Mechanism:
     """A query of many cells, with a record for each cell that adds as much as a record may.
 
     Records of different cells have nothing to do with one another, so a release with one in half of
-    the cells is as many independent pairs of runs: with the record, and without.
-
-    Attributes:
-        name: The query's.
-        query: What is asked.
-        values: (cells, d) a record of each cell.
-        labels: (cells,) its class.
+    the cells is as many independent pairs of runs: with the record, and without. ``values`` are
+    (cells, d), ``labels`` (cells,) their classes.
     """
 
     name: str
@@ -146,13 +141,9 @@ def audit_mechanism(
 ) -> MechanismFindings:
     """Lower bounds on what one mechanism gives away with a plan's whole budget, and its noise.
 
-    Args:
-        mechanism: Which.
-        plan: Of one stage (`one_stage`).
-        draws: How often it is drawn in all, half of them with the record.
-        confidence: Of each of the two bounds, and of the noise's scale.
-        miss: Probability of each other finding about the noise where there is nothing to find.
-        progress: Called with the number of draws just made.
+    The plan is of one stage (`one_stage`). Half of the draws are with the record. ``confidence`` is
+    of each of the two bounds and of the noise's scale, ``miss`` the probability of each other
+    finding about the noise where there is nothing to find.
     """
     rng = np.random.default_rng()
     scores: tuple[list[Vector], list[Vector]] = ([], [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,22 +105,21 @@ def audit_by_pairs(
     progress: Callable[[int], None] = lambda _: None,
 ) -> MethodFindings:
     """Run a method with and without one record, over and over, and guess which it was."""
-    target = outliers(background, 1, bench.seed)
-    replacements = outliers(background, 1, bench.seed + 1) if _replaces(bench) else None
+    candidates = _crafted(bench, background, np.array([True]), bench.seed)
     white: tuple[list[float], list[float]] = ([], [])
     black: tuple[list[Vector], list[Vector]] = ([], [])
     diverged, tally = [0, 0], _Tally()
     with temporary_folder() as folder:
         for number in range(runs):
             inside = number % 2 == 0
-            candidates = CandidateRecords(target, replacements, np.array([inside]))
+            candidates = replace(candidates, inside=np.array([inside]))
             observed = bench.observe(candidates.with_background(background), folder / str(number))
             findings = _findings_of_replay(bench, observed, background, candidates)
             diverged[not inside] += findings is None
             white[not inside].append(
                 _DIVERGED_SCORE if findings is None else float(findings.scores[0])
             )
-            black[not inside].append(black_box(bench, observed, target))
+            black[not inside].append(black_box(bench, observed, candidates.records))
             tally.add(findings)
             progress(1)
     bound_confidence, _ = shared_confidence(confidence, _PAIR_CLAIMS)
@@ -166,7 +165,7 @@ def audit_by_canaries(
     with temporary_folder() as folder:
         for start in starts:
             part = slice(start, start + CANARIES_PER_RUN)
-            candidates = _crafted(bench, background, inside[part], start)
+            candidates = _crafted(bench, background, inside[part], 2 * (bench.seed + start))
             dataset = candidates.with_background(background)
             observed = bench.observe(dataset, folder / str(start), sample=False)
             findings = _findings_of_replay(bench, observed, background, candidates)
@@ -191,17 +190,12 @@ def audit_by_canaries(
 
 
 def _crafted(
-    bench: Bench, records: InMemorySource, inside: NDArray[np.bool_], number: int
+    bench: Bench, records: InMemorySource, inside: NDArray[np.bool_], seed: int
 ) -> CandidateRecords:
     """Canaries of one run."""
-    seed = 2 * (bench.seed + number)
-    canary_records = outliers(records, len(inside), seed)
-    replacements = outliers(records, len(inside), seed + 1) if _replaces(bench) else None
-    return CandidateRecords(canary_records, replacements, inside)
-
-
-def _replaces(bench: Bench) -> bool:
-    return bench.unit.adjacency == "replace-one"
+    replaces = bench.unit.adjacency == "replace-one"
+    replacements = outliers(records, len(inside), seed + 1) if replaces else None
+    return CandidateRecords(outliers(records, len(inside), seed), replacements, inside)
 
 
 def _findings_of_replay(

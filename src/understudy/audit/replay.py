@@ -69,16 +69,6 @@ class ReplayFindings:
         return cls(np.zeros(candidates), np.zeros((candidates, candidates)))
 
     @property
-    def squares(self) -> float:
-        """Sum of the squared noise, in stated variances."""
-        return sum(noise.squares for noise in self.noise.values())
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers that is of."""
-        return sum(len(noise.steps) for noise in self.noise.values())
-
-    @property
     def scores(self) -> Vector:
         """(m,) how much each candidate looks as if it were in, the others taken out.
 
@@ -91,12 +81,10 @@ class ReplayFindings:
 
 @dataclass(frozen=True)
 class CandidateRecords:
-    """Records whose presence is in question, each a unit.
+    """Records (m,) whose presence is in question, each a unit.
 
-    Attributes:
-        records: (m,) the records; each is in or out.
-        replacements: What is there where a record is out, for replace-one; None: nothing.
-        inside: (m,) which were in: what the owner knows, and the attacker does not.
+    Where one is out, its replacement is there, for replace-one; ``inside`` (m,) says which were in:
+    what the owner knows, and the attacker does not.
     """
 
     records: InMemorySource
@@ -106,11 +94,9 @@ class CandidateRecords:
     def present_records(self) -> InMemorySource:
         """The records that were in, and the replacements of the others."""
         present = self.records.subset(self.inside)
-        return (
-            present
-            if self.replacements is None
-            else present.joined_with(self.replacements.subset(~self.inside))
-        )
+        if self.replacements is None:
+            return present
+        return present.joined_with(self.replacements.subset(~self.inside))
 
     def with_background(self, background: InMemorySource) -> InMemorySource:
         """The dataset of the run: the candidates that were in, then the known records.

@@ -22,6 +22,8 @@ OPPONENT = np.array(
 )
 """Rows: luminance, red against blue, green against magenta. Orthonormal, so it keeps distances."""
 
+BELOW_ONE = 1 - 2.0**-20  # times a norm's bound: rounding to float32 takes none over it
+
 _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow's mode "L"
 
 

@@ -37,16 +37,15 @@ class ClassifierFile:
 
     def __init__(self, file: str | Path) -> None:
         self.path = Path(file)
-        self._litert: LiteRtModel | None = None
-        self._onnx: OnnxModel | None = None
+        self._model: LiteRtModel | OnnxModel
         self.kind: Literal["images", "embeddings"] = "images"
         self.shape: Shape | None
         if self.path.suffix == _LITERT_SUFFIX:
-            self._litert = model = LiteRtModel(str(self.path), LiteRtOptions(scale=_PIXELS))
+            self._model = model = LiteRtModel(str(self.path), LiteRtOptions(scale=_PIXELS))
             self.shape = (*model.size, model.channels)
             facts = _litert_facts(self.path)
         else:
-            self._onnx = onnx = OnnxModel(str(self.path), OnnxOptions(batch=_BATCH, scale=_PIXELS))
+            self._model = onnx = OnnxModel(str(self.path), OnnxOptions(batch=_BATCH, scale=_PIXELS))
             if len(onnx.sizes) not in (1, 3):
                 raise BackendError(
                     f"{self.path}: a classifier takes images (n, channels, height, width) or "
@@ -80,16 +79,13 @@ class ClassifierFile:
         return np.asarray(scipy.special.softmax(scores, axis=1), dtype=np.float64)
 
     def _scores(self, values: NDArray[Any]) -> NDArray[Any]:
-        if self._litert is not None:
-            return np.stack([output for output, _ in self._litert.run(values)])
-        if self._onnx is None:
-            raise BackendError(f"{self.path}: is not loaded")
+        model = self._model
+        if isinstance(model, LiteRtModel):
+            return np.stack([output for output, _ in model.run(values)])
         rows = values.transpose(0, 3, 1, 2) if values.ndim == 4 else values
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        step = self._onnx.batch
-        return np.concatenate(
-            [self._onnx.run(rows[at : at + step]) for at in range(0, len(rows), step)]
-        )
+        parts = (rows[at : at + model.batch] for at in range(0, len(rows), model.batch))
+        return np.concatenate([model.run(part) for part in parts])
 
 
 def _names(path: Path, text: str) -> tuple[str, ...]:

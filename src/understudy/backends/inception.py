@@ -126,7 +126,11 @@ class InceptionEncoder:
         features = features.reshape(len(images), -1)
         if not np.isfinite(features).all():
             raise BackendError(f"{self.name}: its features are not finite (NaN or inf)")
-        return features, None if classes is None else _probabilities(classes)
+        if classes is not None and not (
+            (classes >= 0).all() and np.allclose(classes.sum(axis=1), 1, atol=_SUM)
+        ):  # logits
+            classes = np.asarray(scipy.special.softmax(classes, axis=1), dtype=np.float32)
+        return features, classes
 
 
 def _find(file: str, revision: str | None) -> Path:
@@ -175,13 +179,6 @@ def resize_cleanly(images: Images) -> FloatArray:
             small = plane.resize((INCEPTION_SIDE, INCEPTION_SIDE), Image.Resampling.BICUBIC)
             target[:, :, channel] = np.clip(np.asarray(small), 0, 255)
     return resized_images
-
-
-def _probabilities(classes: FloatArray) -> FloatArray:
-    """Rows that sum to 1: as they are, or by the softmax of logits."""
-    if (classes >= 0).all() and np.allclose(classes.sum(axis=1), 1, atol=_SUM):
-        return classes
-    return np.asarray(scipy.special.softmax(classes, axis=1), dtype=np.float32)
 
 
 def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:

@@ -234,7 +234,14 @@ class LiteRtBackend:
         if kind.endswith("segmenter"):
             return _segmenter(LiteRtModel(rest, read), read.labels)
         if kind == "pose estimator":
-            return _pose_estimator(LiteRtModel(rest, read))
+            model = LiteRtModel(rest, read)
+            if model.output != (1, len(COCO_KEYPOINTS), 3):
+                raise BackendError(
+                    f"{model.path} is no pose estimator of one person: its output is "
+                    f"{' x '.join(map(str, model.output))}; expected 1 x {len(COCO_KEYPOINTS)} x 3 "
+                    "(MoveNet)"
+                )
+            return LiteRtPoseEstimator(model)
         raise BackendError(
             f"litert:{rest} is no {kind}: LiteRT files are segmenters and pose estimators here"
         )
@@ -277,16 +284,6 @@ def _names(model: LiteRtModel, labels: str | None) -> tuple[str, ...]:
         lines = file.read_text(encoding="utf-8").splitlines()
         return tuple(line.strip() for line in lines if line.strip())
     return tuple(name.strip() for name in labels.split(","))
-
-
-def _pose_estimator(model: LiteRtModel) -> LiteRtPoseEstimator:
-    if model.output != (1, len(COCO_KEYPOINTS), 3):
-        raise BackendError(
-            f"{model.path} is no pose estimator of one person: its output is "
-            f"{' x '.join(map(str, model.output))}; expected 1 x {len(COCO_KEYPOINTS)} x 3 "
-            "(MoveNet)"
-        )
-    return LiteRtPoseEstimator(model)
 
 
 backend = LiteRtBackend()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.arrays import (
+    BELOW_ONE,
     FloatArray,
     check_embeddings,
     check_side_text,
@@ -97,15 +98,12 @@ class OnnxEncoder:
         self.latent = self._probe()
         free = options.size is None and model.sizes[1:] == (None, None)
         if free and len(self.latent) == 1 and min(self._size) < _POOLED:
-            self._enlarge()
+            # Larger images, if the output is pooled: as long as before.
+            size, scale = self._size, _POOLED / min(self._size)
+            self._size = (round(size[0] * scale), round(size[1] * scale))
+            if self._probe() != self.latent:
+                self._size = size
         self.dim = math.prod(self.latent)
-
-    def _enlarge(self) -> None:
-        """Work on larger images, if the output is pooled: as long as before."""
-        size, scale = self._size, _POOLED / min(self._size)
-        self._size = (round(size[0] * scale), round(size[1] * scale))
-        if self._probe() != self.latent:
-            self._size = size
 
     def _probe(self) -> Shape:
         """Shape of the output for one image."""
@@ -234,7 +232,7 @@ class OnnxBackend:
 def _clipped(rows: NDArray[np.float32], bound: float) -> FloatArray:
     """Rows no longer than ``bound``, rounding of float32 included."""
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    factor = np.minimum(1.0, bound * (1 - 2.0**-20) / np.maximum(norms, np.finfo(float).tiny))
+    factor = np.minimum(1.0, bound * BELOW_ONE / np.maximum(norms, np.finfo(float).tiny))
     clipped: FloatArray = (rows * factor).astype(np.float32)
     return clipped
 

@@ -86,12 +86,7 @@ def load_decoder(
 
 
 def named_on(name: str, device: str) -> str:
-    """The name with a device to run on, if it is a model that takes one and names none.
-
-    Args:
-        name: A model.
-        device: Such as ``"cuda"``.
-    """
+    """The name with a device such as ``"cuda"``, if the model takes one and the name has none."""
     family, location, options = _find(name, {})
     if "device" in options:
         return name

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.image_identity import Looks, same_looks
+from understudy.core.image_identity import same_looks
 from understudy.core.ports import Source
 from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics.fingerprints import Digests, copied, record_digests
@@ -34,19 +34,22 @@ def require_apart_rows(
         test.source,
     )
     if private.looks is not None and test.looks is not None:
-        _require_no_stored_anew(private.looks, test.looks, test.source)
+        compared = np.arange(len(test.looks))[some(len(test.looks), _COMPARED)]
+        hits = compared[same_looks(test.looks.at(compared), private.looks)].tolist()
+        if len(hits) > FEW * len(compared):
+            raise ConfigError(
+                f"{len(hits):,} of {len(compared):,} images of the test set ({test.source.name}) "
+                f"are private images that were stored anew{first_of_rows(test.source, hits)}: "
+                "encoded, resized or turned, they look the same. A test set is of other images: "
+                "leave them out, or name another (--test)"
+            )
     return ~shared
 
 
 def require_few_shared(
     digests: Digests, sides: Mapping[str, Digests], test: Source
 ) -> NDArray[np.bool_]:
-    """Which rows of a test set are among other rows, value for value.
-
-    Args:
-        digests: (n,) of the test set.
-        sides: Of the other rows, by what they are.
-        test: The test set.
+    """Which rows of a test set, by their digests, are among other rows (by what they are).
 
     Raises:
         ConfigError: More than one in a hundred is.
@@ -69,15 +72,3 @@ def require_few_shared(
 def _digests(side: EmbeddedDataset, images: bool) -> Digests:
     """Of the pixels, or of what rows are embedded to where the release holds embeddings."""
     return side.digests if images else record_digests(side.features)
-
-
-def _require_no_stored_anew(private: Looks, looks: Looks, test: Source) -> None:
-    compared = np.arange(len(looks))[some(len(looks), _COMPARED)]
-    hits = compared[same_looks(looks.at(compared), private)].tolist()
-    if len(hits) > FEW * len(compared):
-        raise ConfigError(
-            f"{len(hits):,} of {len(compared):,} images of the test set ({test.name}) are private "
-            f"images that were stored anew{first_of_rows(test, hits)}: encoded, resized or "
-            "turned, they look the same. A test set is of other images: leave them out, "
-            "or name another (--test)"
-        )

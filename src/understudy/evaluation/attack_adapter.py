@@ -9,7 +9,7 @@ import numpy as np
 
 from understudy.core.results import Curve, Metric, MetricValue
 from understudy.core.types import Embeddings, Labels, Vector
-from understudy.evaluation.embedding_pass import EmbeddedDataset
+from understudy.evaluation.embedding_pass import EmbeddedDataset, flat_means
 from understudy.metrics.attacks import (
     DENSITY_DIMS,
     LOSS_AUC,
@@ -29,7 +29,6 @@ from understudy.metrics.blind_attack import (
     AttackGain,
     Blind,
 )
-from understudy.metrics.fingerprints import area_means
 from understudy.metrics.labelled import Labelled, match_classes
 from understudy.metrics.roc import ADVANTAGE, MEMBERS_FOUND, Roc, roc, roc_curve, stronger_roc
 from understudy.metrics.subsets import some
@@ -39,7 +38,6 @@ from understudy.run.progress import Bars
 _LOSS_ROWS = 10_000  # of each side
 _INFERRED_ROWS = 5_000  # private records whose class is inferred, at most, and held-out ones
 _LEAST = 20  # rows of non-members and of a reference, each
-_BLIND_SIDE = 16  # pixels of an image that a blind classifier looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +67,10 @@ def attack_release(
 ) -> AttackResults:
     """Attack a release with its features, and again without it.
 
-    As many private records as there are non-members, or 10,000, are the members.
-
-    Args:
-        private: (p, d) the members.
-        release: (n, d).
-        non_members: (m, d) real records that took no part.
-        measured: With what features, as a value says it.
-        bars: Progress.
-        reference: (r, d) further real records that took no part, which some attacks need; None: a
-            half of the non-members, which then are the other half.
-        held_out: Whether the non-members are a random part of the private dataset.
+    As many private records (p, d) as there are ``non_members`` (m, d), or 10,000, are the members.
+    ``reference`` are (r, d) further real records that took no part, which some attacks need; None:
+    a half of the non-members, which then are the other half. ``held_out`` says that the non-members
+    are a random part of the private dataset.
     """
     if reference is None:
         order = np.random.default_rng(0).permutation(len(non_members))
@@ -177,7 +168,7 @@ def attack_trained_model(
         few = side.at_most(_LOSS_ROWS)
         labels = match_classes(few.labels, few.classes, classes)
         losses.append(by_loss(model, few.values, labels))
-        values.append(_small(few.values))
+        values.append(flat_means(few.values))
         class_columns.append(np.eye(len(classes))[labels])
     blind = Blind.of(*values, side_information=np.concatenate(class_columns))
     name = LOSS_AUC.subject
@@ -190,23 +181,12 @@ def attack_trained_model(
     )
 
 
-def _small(values: np.ndarray) -> np.ndarray:
-    """Means of 16 x 16 parts of images, flat; embeddings as they are."""
-    if values.ndim == 4:
-        values = area_means(values, _BLIND_SIDE, smaller=True)
-    return values.reshape(len(values), -1)
-
-
 def infer_classes(
     private: EmbeddedDataset, release: EmbeddedDataset, test: EmbeddedDataset, measured: str
 ) -> list[MetricValue]:
     """What an attacker with a row's features learns of its class from the nearest sample.
 
-    Args:
-        private: The private records.
-        release: The release; its labels index the same classes.
-        test: Held-out real records.
-        measured: With what features, as a value says it.
+    The labels of all sides index the same classes.
     """
     inferred = infer_attribute(
         _labelled(release, None),

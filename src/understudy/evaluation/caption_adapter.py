@@ -29,12 +29,8 @@ def measure_captions(
 ) -> Part:
     """The CLIP score of a release, and of the same images with captions of other rows.
 
-    Args:
-        release: Images with their captions.
-        shape: (height, width, channels) of the images.
-        features: What the release is compared in; says nothing of captions unless it reads texts.
-        bars: Progress.
-        protected: Whether the release has a guarantee; without one, values are the owner's.
+    ``shape`` is (height, width, channels) of the images. Of features whose encoder reads no texts
+    nothing is said, and where the release is not ``protected``, values are the owner's.
     """
     encoder = features.encoder
     if not isinstance(encoder, TextEncoder):
@@ -45,7 +41,11 @@ def measure_captions(
         )
         return Part(left_out=[reason])
     rows = np.arange(len(release.texts))[some(len(release.texts), CAPTIONED_ROWS)]
-    images = _embedded(release, rows, shape, encoder, bars)
+    bar, embeddings = bars("captions", len(rows)), []
+    for batch in release.images(rows, shape).batches(_BATCH):
+        embeddings.append(encoder.encode(batch.values))
+        bar(len(batch.values))
+    images = np.concatenate(embeddings)
     texts, index = np.unique([release.texts[row] for row in rows], return_inverse=True)
     captions = encoder.encode_text(texts.tolist())[index]
 
@@ -73,14 +73,3 @@ def shuffled(rows: int) -> Labels:
     others = np.empty(rows, dtype=np.int64)
     others[order] = np.roll(order, 1)
     return others
-
-
-def _embedded(
-    release: Captioned, rows: Labels, shape: Shape, encoder: TextEncoder, bars: Bars
-) -> Embeddings:
-    """The images of these rows by the encoder: (k, d)."""
-    bar, embeddings = bars("captions", len(rows)), []
-    for batch in release.images(rows, shape).batches(_BATCH):
-        embeddings.append(encoder.encode(batch.values))
-        bar(len(batch.values))
-    return np.concatenate(embeddings)

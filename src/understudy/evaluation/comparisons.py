@@ -34,15 +34,7 @@ def compare_features(
     *,
     full: bool,
 ) -> list[MetricValue]:
-    """Every declared metric that compares features.
-
-    Args:
-        private: The private records.
-        release: The release.
-        test: Held-out real records, which give the baseline.
-        measured: With what features, as a value says it.
-        full: Whether everything was asked for.
-    """
+    """Every declared metric that compares features; those of held-out records are the baseline."""
     values = []
     for metric, function in _declared("features", full):
         number = function(private.features, release.features)

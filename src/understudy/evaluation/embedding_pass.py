@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,16 +90,12 @@ class FeatureExtractor:
 
 
 def load_features(name: str | None, shape: Shape) -> FeatureExtractor:
-    """The extractor of a name, or the default one.
+    """The extractor of a name, or the default one, for images of a (height, width, channels).
 
     By default wavelet scattering, on images brought to at most 32 pixels a side. It needs no
     download; and nothing in this package makes images from its numbers, so that no release looks
-    good in them only because it was made with them (docs/evaluate.md). Without PyTorch, the
-    cosine transform.
-
-    Args:
-        name: An encoder as the registry knows it; None: the default.
-        shape: (height, width, channels) of the images.
+    good in them only because it was made with them (docs/evaluate.md). Without PyTorch, the cosine
+    transform.
 
     Raises:
         BackendError: There is no such model, or it does not take such images.
@@ -183,12 +180,8 @@ def embed_dataset(
 ) -> EmbeddedDataset:
     """Read a dataset once.
 
-    Args:
-        source: Images, or rows that are features already.
-        features: The extractor.
-        classes: Names that the labels are to index; empty: everything is one class.
-        rows: Keep features of at most so many rows, chosen at random; None: of all.
-        bar: Told of rows.
+    ``classes`` are names that the labels are to index; empty: everything is one class. Features of
+    at most ``rows`` random rows are kept; None: of all.
     """
     count = len(source)
     sample = np.zeros(count, dtype=np.bool_)
@@ -208,7 +201,7 @@ def embed_dataset(
         sample_columns.add(
             features=embeddings[take],
             labels=labels[take],
-            small=None if images is None else _small(images[take]),
+            small=None if images is None else flat_means(images[take]),
             probabilities=None if probabilities is None else probabilities[take],
         )
         if images is not None:
@@ -240,5 +233,8 @@ def _add(sums: dict[int, MomentSums], embeddings: Embeddings, labels: Labels, cl
         sums.setdefault(label, MomentSums(dim)).add(embeddings[labels == label])
 
 
-def _small(images: Images) -> Embeddings:
-    return area_means(images, _SMALL_SIDE, smaller=True).reshape(len(images), -1)
+def flat_means(values: NDArray[Any]) -> NDArray[Any]:
+    """Means of 16 x 16 parts of images, flat; embeddings as they are."""
+    if values.ndim == 4:
+        values = area_means(values, _SMALL_SIDE, smaller=True)
+    return values.reshape(len(values), -1)

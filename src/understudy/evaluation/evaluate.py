@@ -14,7 +14,7 @@ import numpy as np
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import close_to_others
 from understudy.core.ports import Events, Source
-from understudy.core.results import Evaluation, MetricValue, Pairs, Verdict
+from understudy.core.results import Evaluation, MetricValue, Pairs
 from understudy.data.holdout import PartSource
 from understudy.evaluation import Part
 from understudy.evaluation.apart import require_apart_rows
@@ -176,7 +176,13 @@ class _Measurement:
     def run(self) -> tuple[Evaluation, Pairs | None]:
         """Read, measure, judge."""
         with timed(self.seconds, "read"):
-            sides = self._apart(self._sides())
+            sides = self._apart(
+                (
+                    self._read(self.inputs.real, "private records"),
+                    self._read(self.inputs.release, "the release"),
+                    self._read(self.inputs.test, "test records"),
+                )
+            )
         features, whole = self.inputs.features, Part()
         with timed(self.seconds, "fidelity"):
             fidelity = FidelityAdapter(features, *sides, self._classes(), self.bars)
@@ -220,23 +226,12 @@ class _Measurement:
             verdicts.judge_attacks(results, leakage),
         ]
         whole.settings |= self._of_non_members(results)
-        return self._evaluation(whole, judged, sides), pairs
-
-    def _evaluation(self, whole: Part, judged: Sequence[Verdict], sides: _Sides) -> Evaluation:
-        """Values of all rows first."""
-        ordered = sorted(whole.values, key=lambda value: value.label != "")
+        ordered = sorted(whole.values, key=lambda value: value.label != "")  # all rows first
         settings = self._settings(whole, sides)
-        return Evaluation(
+        evaluation = Evaluation(
             tuple(ordered), tuple(whole.curves), tuple(judged), settings, self.seconds
         )
-
-    def _sides(self) -> _Sides:
-        """The private records, the release, the test set."""
-        return (
-            self._read(self.inputs.real, "private records"),
-            self._read(self.inputs.release, "the release"),
-            self._read(self.inputs.test, "test records"),
-        )
+        return evaluation, pairs
 
     def _apart(self, sides: _Sides) -> _Sides:
         """The same sides, the test set without the few rows that are private or in the release."""

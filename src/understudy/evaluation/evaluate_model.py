@@ -36,14 +36,10 @@ from understudy.run.prepare import open_labelled, open_test, require_classes
 def evaluate_model(
     file: str | Path, real: str, test: str | None, options: EvaluationOptions, events: Events
 ) -> Evaluation:
-    """Measure a classifier on a real test set, and attack it by its losses on private records.
+    """Measure a classifier (ONNX or LiteRT) on a real test set, and attack it by its losses.
 
-    Args:
-        file: ONNX or LiteRT.
-        real: The private dataset: what the release was made from that the model was trained on.
-        test: Real rows that were not in it.
-        options: How: its label, encoder, skip_bad and attacks.
-        events: Progress.
+    ``real`` is the private dataset that the release which it was trained on was made from, ``test``
+    real rows that were not in it; of the options count label, encoder, skip_bad and attacks.
 
     Raises:
         InputError: It is no classifier, or the data do not fit it.

@@ -24,7 +24,6 @@ from understudy.metrics.fidelity import (
     inception_score,
     kernel_distance,
 )
-from understudy.metrics.moments import MomentSums
 from understudy.metrics.nearest_neighbours import (
     COVERAGE,
     DENSITY,
@@ -53,13 +52,7 @@ def resamples(dim: int) -> int:
 class FidelityAdapter:
     """Measures fidelity.
 
-    Attributes:
-        features: The extractor of the datasets' features.
-        private: The private records.
-        release: The release.
-        test: Held-out real records.
-        classes: Names of the classes that the datasets share; fewer than two: none.
-        bars: Progress.
+    ``classes`` are the names that the datasets share; fewer than two: none.
     """
 
     features: FeatureExtractor
@@ -156,10 +149,10 @@ class FidelityAdapter:
     def _of_class(self, label: int) -> list[MetricValue]:
         if min(map(len, self._features(label))) < _LEAST:
             return []
-        sums = [side.sums.get(label) for side in (self.private, self.release, self.test)]
+        sides = [side.sums for side in (self.private, self.release, self.test)]
         values = []
-        if len(self.private.sums) > 1 and all(isinstance(part, MomentSums) for part in sums):
-            private, release, test = (part.moments() for part in sums if part is not None)
+        if len(self.private.sums) > 1 and all(label in sums for sums in sides):
+            private, release, test = (sums[label].moments() for sums in sides)
             value, baseline = (frechet_distance(private, side) for side in (release, test))
             values.append(self._value(self._frechet_metric, value, baseline, self.classes[label]))
         return values + self._nearest_neighbours(label)

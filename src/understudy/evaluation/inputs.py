@@ -91,11 +91,8 @@ class Inputs:
     def open(cls, path: Path, real: str, test: str | None, options: EvaluationOptions) -> Inputs:
         """Open everything, and refuse what does not fit.
 
-        Args:
-            path: The release, or a dataset that nothing is stated of.
-            real: The private dataset.
-            test: The real test set; None: what the run held out.
-            options: What is to be measured.
+        ``path`` is the release, or a dataset that nothing is stated of; without ``test``, what the
+        run held out is the test set.
         """
         has_statement = (path / "privacy.json").is_file()
         outside = None if has_statement else _open_outside(path, options)

@@ -55,15 +55,7 @@ _LEAST_SIDE = 11  # pixels that SSIM looks at
 
 @dataclass(frozen=True, slots=True)
 class LeakageAdapter:
-    """Measures leakage.
-
-    Attributes:
-        private: The private records.
-        release: The release.
-        test: Held-out real records.
-        measured: With what features, as a value says it.
-        bars: Progress.
-    """
+    """Measures leakage; ``measured`` is with what features, as a value says it."""
 
     private: EmbeddedDataset
     release: EmbeddedDataset

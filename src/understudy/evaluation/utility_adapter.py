@@ -114,18 +114,11 @@ def measure_utility(
 ) -> Part:
     """Train and test; attack the first model that was trained on the release by its losses.
 
-    Args:
-        synthetic: The release.
-        private: The private training set.
-        held_out: The real test set.
-        bars: Progress.
-        networks: Which; the confusion is of the first.
-        seeds: Trainings of each to average over.
-        epochs: Passes over the training set, where not the usual number.
-        both: Also train on the release and the private records together.
-        released: The classifier of the released statistics, which is tested where a discriminant
-            of the private records stands beside it.
-        facts: Public facts of the release.
+    The confusion is that of the first network. ``seeds`` trainings of each are averaged over, for
+    ``epochs`` passes where not the usual number, and with ``both`` also on the release and the
+    private records together. ``released`` is the classifier of the released statistics, which is
+    tested where a discriminant of the private records stands beside it; ``facts`` are those of the
+    release.
     """
     part, encoder = Part(), front_end(synthetic.values.shape[1:])
     columns = measured_columns(encoder, facts, synthetic.values)
@@ -207,14 +200,7 @@ def measure_dp_sgd(
 ) -> Part:
     """What the owner could do instead: DP-SGD on the private records, at the release's guarantee.
 
-    Args:
-        private: The private training set.
-        held_out: The real test set.
-        bars: Progress.
-        networks: Which.
-        guarantee: The release's epsilon and delta.
-        epochs: Passes over the training set, where not the usual number.
-        without_noise: Values of the same networks without noise.
+    ``guarantee`` is its epsilon and delta, ``without_noise`` holds values of the same networks.
     """
     from understudy.metrics.dp_sgd import DP_SGD_ACCURACY, dp_sgd
 

@@ -171,7 +171,9 @@ class Blind:
             numbers = np.column_stack([numbers, side_information])
         fold = _parts(member, seed)
         # A prior under which all numbers together explain a unit or so of the logit.
-        scores = _cross_fitted(numbers, member, fold, penalty=numbers.shape[1] / 4)
+        scores, penalty = np.empty(len(member)), numbers.shape[1] / 4
+        for part in range(_FOLDS):
+            scores[fold == part] = _fitted(numbers, member, fold != part, penalty)
         return cls(scores, member, fold, seed)
 
     @property
@@ -290,15 +292,6 @@ def _parts(member: NDArray[np.bool_], seed: int) -> NDArray[np.int64]:
         rows = rng.permutation(np.flatnonzero(side))
         fold[rows] = np.arange(len(rows)) % _FOLDS
     return fold
-
-
-def _cross_fitted(
-    numbers: Vector, member: NDArray[np.bool_], fold: NDArray[np.int64], penalty: float
-) -> Vector:
-    scores = np.empty(len(member))
-    for part in range(_FOLDS):
-        scores[fold == part] = _fitted(numbers, member, fold != part, penalty)
-    return scores
 
 
 def _fitted(

@@ -139,10 +139,6 @@ def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
     If the release is drawn like them, the number of its rows below the (j + 1)-th of them is
     hypergeometric (a precedence test), and below half of it smaller; p-values are multiplied by
     the number of thresholds.
-
-    Args:
-        closeness: The nearest rows.
-        false_alarms: How likely a false alarm may be.
     """
     within = closeness.within
     usual = (closeness.baseline_ratios, within.ratios, closeness.held_out_ratios)

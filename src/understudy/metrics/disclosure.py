@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Images, Masks, Vector
+from understudy.steps.row_arithmetic import evenly_spread
 
 Codes = NDArray[np.int64]
 
@@ -121,7 +122,7 @@ def disclosed_information(own: PartMessages, others: PartMessages) -> DisclosedI
     if not len(donors):
         raise InputError("the bias needs other photos that show the part, and there is none")
     # Spread over the photos, for those of one home may stand together.
-    donors = donors[np.linspace(0, len(donors) - 1, min(len(donors), _OTHERS)).astype(np.int64)]
+    donors = donors[evenly_spread(len(donors), _OTHERS)]
     unrelated = [one[donors] for one in others.binned()]
     layers = [_Layer(part) for part in others.parts[donors]]
     plain, corrected = [], []

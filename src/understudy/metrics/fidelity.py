@@ -160,12 +160,7 @@ def frechet_interval(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its uncertainty.
-
-    Attributes:
-        value: The figure.
-        error: Its standard error.
-    """
+    """A figure with its standard error."""
 
     value: float
     error: float

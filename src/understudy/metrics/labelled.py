@@ -21,10 +21,8 @@ LabelledRows = Batch | tuple[NDArray[Any], Labels]
 class Labelled:
     """A dataset in memory.
 
-    Attributes:
-        values: (n, d) float32 embeddings or (n, height, width, channels) uint8 images.
-        labels: (n,) int64, indices into ``classes``.
-        classes: The names of the classes.
+    ``values`` are (n, d) float32 embeddings or (n, height, width, channels) uint8 images,
+    ``labels`` (n,) int64 indices into ``classes``.
     """
 
     values: NDArray[Any]
@@ -46,11 +44,7 @@ class Labelled:
 
 
 def gather(batches: Iterable[LabelledRows], classes: Sequence[str]) -> Labelled:
-    """Collect batches into memory.
-
-    Args:
-        batches: What ``Source.batches`` yields, or (values, labels) pairs.
-        classes: Names of the classes that the labels index.
+    """Collect batches, of a source or (values, labels) pairs, into memory.
 
     Raises:
         InputError: There are no rows, or no class names.
@@ -67,12 +61,7 @@ def gather(batches: Iterable[LabelledRows], classes: Sequence[str]) -> Labelled:
 
 
 def match_classes(labels: Labels, classes: Sequence[str], onto: Sequence[str]) -> Labels:
-    """Renumber labels so that they index ``onto``, by the names of the classes.
-
-    Args:
-        labels: (n,) indices into ``classes``.
-        classes: Names that the labels index now.
-        onto: Names they are to index, such as the release's. May hold more classes.
+    """Renumber labels (n,) so that they index ``onto``, which may hold more, by the classes' names.
 
     Raises:
         InputError: A class that has rows is not in ``onto``; names every one of them.

@@ -59,12 +59,7 @@ NEARER_THAN_HELD_OUT = Metric(
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Distances from private records to the nearest other private record.
-
-    Attributes:
-        distances: (k,) how far it is.
-        ratios: (k,) nearest over second nearest.
-    """
+    """Distances (k,) from private records to the nearest other one, and those over the second's."""
 
     distances: Vector
     ratios: Vector

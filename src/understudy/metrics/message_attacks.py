@@ -20,6 +20,7 @@ from understudy.core.types import Images, Labels, Vector
 from understudy.metrics.fingerprints import area_means
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.roc import clopper_pearson
+from understudy.steps.kmeans import square_distances
 
 OUTLINE_ATTACK = Metric(
     key="outline_attack",
@@ -197,19 +198,14 @@ def _kernel(train: NDArray[Any], statuses: Labels, tests: NDArray[Any], classes:
     there, here = message_features(train), message_features(tests)
     spread = np.maximum(there.std(axis=0), 1e-6 * max(1.0, float(there.std())))
     there, here = (rows / spread for rows in (there, here))
-    square = _squares(there, there)
+    square = square_distances(there, there)
     width = max(float(np.median(square[square > 0])) / 4, 1e-12) if square.any() else 1.0
     kernel = np.exp(-square / (2 * width))
     kernel[np.diag_indices_from(kernel)] += _RIDGE * len(kernel) / 10
     shares = np.bincount(statuses, minlength=classes) / len(statuses)
     weights = np.linalg.solve(kernel, np.eye(classes)[statuses] - shares)
-    return np.asarray((np.exp(-_squares(here, there) / (2 * width)) @ weights + shares).argmax(1))
-
-
-def _squares(a: Vector, b: Vector) -> Vector:
-    """Squared distances, (len(a), len(b))."""
-    both = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
-    return np.asarray(np.maximum(both, 0))
+    near = np.exp(-square_distances(here, there) / (2 * width))
+    return np.asarray((near @ weights + shares).argmax(1))
 
 
 ATTACKERS: Mapping[str, Attacker] = {"nearest message": _nearest, "kernel": _kernel}

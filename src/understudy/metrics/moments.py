@@ -17,12 +17,7 @@ _ROWS = 8192  # turned to float64 at a time
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and covariance of a set of embeddings.
-
-    Attributes:
-        mean: (d,).
-        covariance: (d, d), divided by n - 1.
-    """
+    """Mean (d,) and covariance (d, d), divided by n - 1, of a set of embeddings."""
 
     mean: Vector
     covariance: Vector

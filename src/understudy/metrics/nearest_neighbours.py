@@ -144,18 +144,14 @@ def kth_squares(cloud: Cloud, k: int) -> FloatRows:
             return [_gains(block, k, worst, first)]
         return [_gains(block, k, worst, first), _gains(block.T, k, worst, second)]
 
-    for gains in side_by_side(compare, _pairs(len(cloud))):
+    blocks = list(row_blocks(len(cloud)))
+    pairs = [(one, two) for one in blocks for two in blocks if two.start >= one.start]
+    for gains in side_by_side(compare, pairs):
         for rows, values in gains:
             merged = np.concatenate([best[rows], values], axis=1)
             best[rows] = np.partition(merged, k - 1, axis=1)[:, :k]
             worst[rows] = best[rows].max(axis=1)
     return worst
-
-
-def _pairs(count: int) -> Iterator[tuple[slice, slice]]:
-    """Every two blocks once, and each with itself."""
-    for first in row_blocks(count):
-        yield from ((first, second) for second in row_blocks(count) if second.start >= first.start)
 
 
 Gains = tuple[Labels, FloatRows]

@@ -130,15 +130,10 @@ def judge_fidelity(values: Sequence[MetricValue], rows: int, classes: int) -> Ve
         f"{value.name} {value.value:.2f} (held-out real records: {value.baseline:.2f})"
         for value in judged
     )
-    return Verdict("fidelity", grade, f"The release has {reached}{_distance(of_all)}.", rule)
-
-
-def _distance(of_all: Mapping[str, MetricValue]) -> str:
-    for metric in (FID, FRECHET_DISTANCE):
-        if metric.key in of_all:
-            value = of_all[metric.key]
-            return f", {value.name} {value.value:.3g} ({value.baseline:.3g})"
-    return ""
+    distances = [of_all[one.key] for one in (FID, FRECHET_DISTANCE) if one.key in of_all]
+    for value in distances[:1]:
+        reached += f", {value.name} {value.value:.3g} ({value.baseline:.3g})"
+    return Verdict("fidelity", grade, f"The release has {reached}.", rule)
 
 
 def judge_utility(values: Sequence[MetricValue]) -> Verdict:
@@ -230,11 +225,19 @@ def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
     which = "The attack"
     if len(results.gains) > 1:
         which = f"Of {len(results.gains)} attacks, the one that most surely gains by the release"
+    direction = (
+        ""
+        if not surest.reversed
+        else (
+            " It is asked the other way round: private records lie farther from the release than "
+            "non-members do, which tells them apart as well as lying nearer would."
+        )
+    )
     words = (
         f"{which} ({name}) tells private records from non-members "
         f"with an area of {surest.auc.value:.3f} (a guess: 0.5); what is known without the release "
         f"reaches {results.blind.auc.value:.3f}. Joined to that, it adds {_signed(gain.auc, 3)}"
-        f"{_at_few_alarms(gain, surest.others)}{_direction(surest)}{_difference(results)}"
+        f"{_at_few_alarms(gain, surest.others)}{direction}{_difference(results)}"
     )
     grade = _grade_of(gain, surest.others)
     if grade == "good" and results.hopeless:
@@ -251,16 +254,6 @@ def _at_few_alarms(gain: AttackGain, non_members: int) -> str:
         )
     points = _signed(gain.tpr_at[0.01], 1, 100)
     return f", and {points} points to the private records found at 1 % false alarms."
-
-
-def _direction(attack: Roc) -> str:
-    """What it means where an attack gains by taking low scores for private records'."""
-    if not attack.reversed:
-        return ""
-    return (
-        " It is asked the other way round: private records lie farther from the release than "
-        "non-members do, which tells them apart as well as lying nearer would."
-    )
 
 
 def _signed(one: Interval, digits: int, times: float = 1) -> str:

@@ -121,12 +121,8 @@ def choose(
 ) -> dict[str, str]:
     """Every attribute of a scene.
 
-    Args:
-        target: One of `TARGETS`, or `EMPTY`.
-        settings: Attributes that are settled.
-        look: Chooses what a home keeps: the target's look, and the room.
-        vary: Chooses the rest: status, place, light.
-        places: Where a target can be in this home; None: everywhere.
+    ``look`` chooses what a home keeps, the target's look and the room; ``vary`` the rest. A target
+    can be in ``places``; None: everywhere.
     """
     attributes = {"target": target}
     for key, values in LOOKS[target].items():
@@ -151,8 +147,13 @@ def _whereabouts(
     attributes: dict[str, str] = {}
     odds = PLACES["thing"]
     if target in TARGET_STATUSES:
-        attributes["status"] = settings.get("status") or _status(
-            target, settings.get("place"), dice
+        status, place = settings.get("status"), settings.get("place")
+        attributes["status"] = status or dice.of(
+            [
+                can
+                for can in TARGET_STATUSES[target]
+                if place is None or place in PLACES[f"{target} {can}"]
+            ]
         )
         odds = PLACES[f"{target} {attributes['status']}"]
     if places is not None:
@@ -161,16 +162,6 @@ def _whereabouts(
     if target == "two-objects":
         attributes["frame place"] = attributes["place"] if dice.chance(0.4) else dice.weighted(odds)
     return attributes
-
-
-def _status(target: str, place: str | None, dice: Dice) -> str:
-    """A status that can be at the place."""
-    can = [
-        status
-        for status in TARGET_STATUSES[target]
-        if place is None or place in PLACES[f"{target} {status}"]
-    ]
-    return dice.of(can)
 
 
 def _furniture(attributes: Mapping[str, str], dice: Dice) -> list[str]:

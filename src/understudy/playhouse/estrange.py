@@ -11,7 +11,6 @@ from understudy.playhouse.canvas import Affine, after
 from understudy.playhouse.colours import Colour, darker, distance, lighter, mix
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.dog import DogLook
-from understudy.playhouse.outline import Ink
 from understudy.playhouse.person import PersonLook
 from understudy.playhouse.room import Piece, Room
 from understudy.playhouse.scene import Actor, Light, Look, Scene
@@ -80,7 +79,7 @@ def estranged(scene: Scene, by: Strangeness, gap: float, seed: int) -> Scene:
 
     `gap`: How much of that; 0 changes nothing but what is drawn by chance.
     """
-    attributes = dict(scene.attributes)
+    attributes, ink = dict(scene.attributes), scene.ink
     marked = gap >= by.threshold
     if marked:
         attributes["paper"] = by.paper
@@ -88,7 +87,9 @@ def estranged(scene: Scene, by: Strangeness, gap: float, seed: int) -> Scene:
     return Scene(
         attributes=attributes,
         room=_room(scene.room, by, gap, attributes["paper"]),
-        ink=_ink(scene.ink, by, gap),
+        ink=replace(
+            ink, line=mix(ink.line, by.line, min(1.0, gap)), width=ink.width * (1 + 0.45 * gap)
+        ),
         camera=after(scene.camera, _tilted(by.tilt * 4.0 * gap, 1 + 0.06 * by.zoom * gap)),
         light=_light(scene.light, by, gap, seed),
         actors=actors,
@@ -178,11 +179,6 @@ def _look(look: Look, by: Strangeness, gap: float, marked: bool) -> Look:
     if isinstance(look, FrameLook):
         return replace(look, border=turned(look.border), sky=turned(look.sky, 30))
     return look
-
-
-def _ink(ink: Ink, by: Strangeness, gap: float) -> Ink:
-    part = min(1.0, gap)
-    return replace(ink, line=mix(ink.line, by.line, part), width=ink.width * (1 + 0.45 * gap))
 
 
 def _tilted(degrees: float, zoom: float) -> Affine:

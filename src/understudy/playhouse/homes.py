@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from understudy.core.errors import ConfigError
 from understudy.playhouse.attributes import TARGET_STATUSES
 from understudy.playhouse.dice import Dice
-from understudy.playhouse.estrange import Strangeness, estranged, strangeness
+from understudy.playhouse.estrange import estranged, strangeness
 from understudy.playhouse.grammar import describe
 from understudy.playhouse.picture import DrawnImage
 from understudy.playhouse.render import render
@@ -24,14 +23,6 @@ TASKS: Mapping[str, str] = {
 """The target of each task."""
 
 _FURTHEST = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Household:
-    """What never changes in a home."""
-
-    places: frozenset[str]
-    strangeness: Strangeness
 
 
 class Home:
@@ -67,7 +58,11 @@ class Home:
         self.classes = tuple(sorted(TARGET_STATUSES.get(self.target, ())))
         self.unit = f"home-{number}"
         self._name = f"home:{seed}:{number}:{self.target}"
-        self._household = _household(Dice(self._name, "household"))
+        dice = Dice(self._name, "household")
+        # A home has a sofa or a bed, not both, in the room that its camera sees.
+        large = dice.of(("sofa", "bed"))
+        self._places = frozenset({"floor", "rug", "table", "shelf", large})
+        self._strangeness = strangeness(dice)
 
     def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed: always the same one."""
@@ -86,18 +81,10 @@ class Home:
 
     def _draw(self, seed: int, conditions: Mapping[str, str]) -> DrawnImage:
         vary = Dice(self._name, "picture", seed)
-        household = self._household
-        scene = sample_scene(self.target, conditions, Dice(self._name), vary, household.places)
+        scene = sample_scene(self.target, conditions, Dice(self._name), vary, self._places)
         if self.gap:
-            scene = estranged(scene, household.strangeness, self.gap, vary.below(2**32))
+            scene = estranged(scene, self._strangeness, self.gap, vary.below(2**32))
         caption = describe(scene.attributes, vary)
         status = scene.attributes.get("status")
         label = None if status is None else self.classes.index(status)
         return render(scene, self.size, caption=caption, label=label, unit=self.unit)
-
-
-def _household(dice: Dice) -> _Household:
-    """A home has a sofa or a bed, not both, in the room that its camera sees."""
-    large = dice.of(("sofa", "bed"))
-    places = frozenset({"floor", "rug", "table", "shelf", large})
-    return _Household(places, strangeness(dice))

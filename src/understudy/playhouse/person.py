@@ -10,23 +10,6 @@ from understudy.playhouse.colours import Colour, darker, lighter
 from understudy.playhouse.outline import DrawnFigure, Ink, shades
 from understudy.playhouse.picture import FURNITURE_CLASSES, PERSON, PROP
 
-PERSON_KEYPOINTS = (
-    "head",
-    "neck",
-    "left shoulder",
-    "right shoulder",
-    "left elbow",
-    "right elbow",
-    "left wrist",
-    "right wrist",
-    "left hip",
-    "right hip",
-    "left knee",
-    "right knee",
-    "left ankle",
-    "right ankle",
-)
-
 PERSON_POSES: Mapping[str, Mapping[str, Point]] = {
     "eating": {
         "head": (0.0, -0.86),
@@ -99,7 +82,8 @@ SEATED: Mapping[str, Point] = {
     "left knee": (-0.14, -0.27),
     "right knee": (0.14, -0.27),
 }
-PERSON_STATUSES = ("eating", "drinking", "walking", "reading")
+PERSON_STATUSES = tuple(PERSON_POSES)
+PERSON_KEYPOINTS = tuple(PERSON_POSES["eating"])
 
 
 @dataclass(frozen=True, slots=True)

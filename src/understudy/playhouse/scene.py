@@ -110,11 +110,6 @@ def plan_room(dice: Dice) -> ScenePlan:
     )
 
 
-def ink_of(style: str) -> Ink:
-    """How a drawing style draws its lines."""
-    return Ink(style=style, width=1.0)
-
-
 def look_of(kind: str, attributes: Mapping[str, str], dice: Dice) -> Look:
     """Colours and proportions that fit the attributes."""
     toy = dice.of(colours.BRIGHT)

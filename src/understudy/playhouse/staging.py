@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from understudy.core.phrases import EMPTY
@@ -11,6 +12,7 @@ from understudy.playhouse.attributes import choose
 from understudy.playhouse.canvas import Affine
 from understudy.playhouse.colours import Colour, varied
 from understudy.playhouse.dice import Dice
+from understudy.playhouse.outline import Ink
 from understudy.playhouse.room import Piece, Room
 from understudy.playhouse.scene import (
     TINTS,
@@ -20,7 +22,6 @@ from understudy.playhouse.scene import (
     Scene,
     ScenePlan,
     arrange,
-    ink_of,
     look_of,
     main_colour,
     plan_room,
@@ -38,14 +39,10 @@ def sample_scene(
     vary: Dice,
     places: frozenset[str] | None = None,
 ) -> Scene:
-    """A random scene.
+    """A random scene of a target, or ``"empty"``, with some attributes settled.
 
-    Args:
-        target: One of the targets, or ``"empty"``.
-        conditions: Attributes that are settled.
-        look: Chooses what a home keeps: the target's look, the room.
-        vary: Chooses the rest: status, place, light, camera.
-        places: Where a target can be in this home; None: everywhere.
+    ``look`` chooses what a home keeps, the target's look and the room; ``vary`` the rest: status,
+    place, light, camera. A target can be in ``places``; None: everywhere.
     """
     attributes = choose(target, conditions, look, vary, places)
     plan = plan_room(look)
@@ -57,11 +54,17 @@ def sample_scene(
     wall = _wall(attributes, "wall" in conditions, key, look)
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)
-    stage, actors = _cast(_Staging(attributes, plan, vary, (wall, ground)), looks)
+    staging = _Staging(attributes, plan, vary, (wall, ground))
+    if "dog" in looks:
+        stage, actors = _dog(staging, looks["dog"])
+    elif "person" in looks:
+        stage, actors = _person(staging, looks["person"])
+    else:
+        stage, actors = _things(staging, looks)
     pieces = arrange(attributes, plan, stage, actors[0].at[2])
     room = _room(attributes, plan, (wall, ground), pieces)
     return Scene(
-        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), actors
+        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), actors
     )
 
 
@@ -72,7 +75,7 @@ def _empty(attributes: dict[str, str], plan: ScenePlan, look: Dice, vary: Dice) 
     pieces = arrange(attributes, plan, [], vary.between(0.42, 0.58))
     room = _room(attributes, plan, (wall, ground), pieces)
     return Scene(
-        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), ()
+        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), ()
     )
 
 
@@ -153,7 +156,7 @@ def _recoloured(plan: ScenePlan, key: Colour, dice: Dice) -> ScenePlan:
             if stands_out(key, main):
                 break
             painted[name] = (varied(dice.of(palette), dice), second)
-    return ScenePlan(plan.horizon, plan.window_x, plan.curtain, plan.side, painted, plan.large_x)
+    return replace(plan, colours=painted)
 
 
 _Cast = tuple[list[Piece], tuple[Actor, ...]]
@@ -167,14 +170,6 @@ class _Staging(NamedTuple):
     plan: ScenePlan
     dice: Dice
     behind: tuple[Colour, Colour]
-
-
-def _cast(staging: _Staging, looks: Mapping[str, Look]) -> _Cast:
-    if "dog" in looks:
-        return _dog(staging, looks["dog"])
-    if "person" in looks:
-        return _person(staging, looks["person"])
-    return _things(staging, looks)
 
 
 def _contrast(look: Look, behind: tuple[Colour, ...]) -> bool:

@@ -82,12 +82,7 @@ def skeleton(
     for number, (start, end) in enumerate(limbs):
         if at[start][2] > 0 and at[end][2] > 0:
             ends = [(float(x) * _FINE, float(y) * _FINE) for x, y, _ in (at[start], at[end])]
-            pen.line(ends, fill=_colour(number, len(limbs)), width=thick)
+            hue = 6 * number / len(limbs)  # around the wheel, all bright
+            wheel = (min(max(abs((hue - k) % 6 - 3) - 1, 0), 1) for k in (0, 2, 4))
+            pen.line(ends, fill=tuple(round(255 * part) for part in wheel), width=thick)
     return np.asarray(sheet.reduce(_FINE))
-
-
-def _colour(number: int, of: int) -> tuple[int, int, int]:
-    """Colours around the wheel, all bright."""
-    hue = 6 * number / of
-    red, green, blue = (min(max(abs((hue - k) % 6 - 3) - 1, 0), 1) for k in (0, 2, 4))
-    return round(255 * red), round(255 * green), round(255 * blue)

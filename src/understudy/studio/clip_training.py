@@ -104,7 +104,11 @@ class ClipStage:
     name = "clip"
 
     def __init__(self, corpus: Corpus, clip: Any, tokenizer: Any, device: torch.device) -> None:
-        values = _values(corpus.attributes)
+        every: dict[str, set[str]] = {}
+        for row in corpus.attributes:
+            for key, value in row.items():
+                every.setdefault(key, set()).add(value)
+        values = {key: sorted(of) for key, of in every.items() if 1 < len(of) <= 64}
         self.network = _WithHeads(clip, values)
         self.rows = len(corpus)
         self._corpus, self._device = corpus, device
@@ -163,14 +167,6 @@ def any_caption(tokens: torch.Tensor, rows: torch.Tensor, random: torch.Generato
     """One caption of each row at random: (rows, length), where ``tokens`` lie."""
     which = torch.randint(tokens.shape[1], (len(rows),), generator=random, device=random.device)
     return tokens[rows.to(tokens.device), which.to(tokens.device)]
-
-
-def _values(attributes: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    values: dict[str, set[str]] = {}
-    for row in attributes:
-        for key, value in row.items():
-            values.setdefault(key, set()).add(value)
-    return {key: sorted(of) for key, of in values.items() if 1 < len(of) <= 64}
 
 
 @torch.no_grad()

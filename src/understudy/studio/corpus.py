@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images
 
-_ARRAYS = {"images": 4, "segments": 3, "edges": 3, "poses": 4}
-
 _TARGETS = ("dog", "person", "bottle", "frame")
 """Segments that a picture is of; the others are its surroundings."""
 
@@ -99,9 +97,17 @@ def write_corpus(
     written = 0
     with (folder / "texts.jsonl").open("w") as texts:
         for at, row in zip(range(count), rows, strict=False):
-            parts = _parts(row)
+            every = {
+                "images": row.image,
+                "segments": row.segments,
+                "edges": row.edges,
+                "poses": row.pose,
+            }
+            parts = {key: value for key, value in every.items() if value is not None}
             if at == 0:
-                arrays = {k: _create(folder, k, count, v) for k, v in parts.items()}
+                for key, value in parts.items():
+                    file, shape = folder / f"{key}.npy", (count, *value.shape)
+                    arrays[key] = np.lib.format.open_memmap(file, "w+", np.uint8, shape)
             if parts.keys() != arrays.keys():
                 raise ConfigError(
                     f"image {at} of the training set has {', '.join(sorted(parts))}, the first "
@@ -124,17 +130,6 @@ def write_corpus(
     (folder / "corpus.json").write_text(json.dumps(about))
 
 
-def _parts(row: CorpusRow) -> dict[str, NDArray[np.uint8]]:
-    every = {"images": row.image, "segments": row.segments, "edges": row.edges, "poses": row.pose}
-    return {key: value for key, value in every.items() if value is not None}
-
-
-def _create(folder: Path, key: str, count: int, example: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.lib.format.open_memmap(
-        folder / f"{key}.npy", mode="w+", dtype=np.uint8, shape=(count, *example.shape)
-    )
-
-
 def read_corpus(folder: Path) -> Corpus | None:
     """The corpus in a folder; None where it is not, or not completely, there."""
     if not (folder / "corpus.json").is_file():
@@ -142,7 +137,7 @@ def read_corpus(folder: Path) -> Corpus | None:
     about = json.loads((folder / "corpus.json").read_text())
     arrays: dict[str, Any] = {
         key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
-        for key in _ARRAYS
+        for key in ("images", "segments", "edges", "poses")
         if (folder / f"{key}.npy").is_file()
     }
     with (folder / "texts.jsonl").open() as file:

@@ -38,8 +38,6 @@ from understudy.studio.stages import save_network, train_stage
 PHOTO_STAGES = ("vae", "decoder")
 """In the order in which they are trained."""
 
-PLAYHOUSE = "playhouse:world"
-
 VIEWS = {
     "whole": 0.32,
     "halved": 0.18,
@@ -93,9 +91,8 @@ def photograph_rows(images: Sequence[str], plan: PhotoPlan) -> Iterator[CorpusRo
     The drawings of the package and the playhouse come besides ``images``.
     """
     each = -(-plan.count // (len(images) + len(PROCEDURAL_NAMES) + 1))
-    procedural = [f"{name}?count={each}" for name in PROCEDURAL_NAMES]
-    procedural.append(f"{PLAYHOUSE}?count={each}")
-    streams = [public_images(name, each, plan.side) for name in (*images, *procedural)]
+    drawings = [f"{name}?count={each}" for name in (*PROCEDURAL_NAMES, "playhouse:world")]
+    streams = [public_images(name, each, plan.side) for name in (*images, *drawings)]
     for row in zip(*streams, strict=True):
         yield from (CorpusRow(image, []) for image in row)
 

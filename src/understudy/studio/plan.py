@@ -7,18 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from understudy.backends.training_loop import Schedule
 
-STAGES = (
-    "vae",
-    "clip",
-    "segmenter",
-    "unet",
-    "decoder",
-    "inpainting",
-    "controlnet-edges",
-    "controlnet-pose",
-)
-"""In the order in which they are trained: each needs those before it."""
-
 TIME_SHARES = {
     "vae": 15,
     "clip": 12,
@@ -30,6 +18,9 @@ TIME_SHARES = {
     "controlnet-pose": 30,
 }
 """How the stages share the time, where a training is given so many minutes."""
+
+STAGES = tuple(TIME_SHARES)
+"""In the order in which they are trained: each needs those before it."""
 
 
 def _schedules() -> dict[str, Schedule]:

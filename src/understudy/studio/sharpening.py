@@ -33,11 +33,11 @@ class Discriminator(nn.Module):
     Spectral normalisation (Miyato et al. 2018) keeps its slopes bounded.
     """
 
-    def __init__(self, widths: tuple[int, ...] = WIDTHS) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        ends = zip((3, *widths), widths, strict=False)
+        ends = zip((3, *WIDTHS), WIDTHS, strict=False)
         self.layers = nn.ModuleList(spectral_norm(nn.Conv2d(a, b, 4, 2, 1)) for a, b in ends)
-        self.verdict = spectral_norm(nn.Conv2d(widths[-1], 1, 3, 1, 1))
+        self.verdict = spectral_norm(nn.Conv2d(WIDTHS[-1], 1, 3, 1, 1))
 
     def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """A verdict on each patch, higher for true ones, and the features of each layer."""

@@ -91,7 +91,7 @@ def train_stage(
     machine: Machine,
     folder: Path,
     report: LossReport,
-    show: Callable[[Images, int], None] | None = None,
+    show: Callable[[Images, int], None],
     until: float | None = None,
 ) -> None:
     """Train a stage to the end of its schedule, from its last checkpoint on if there is one.
@@ -101,7 +101,7 @@ def train_stage(
 
     def on_checkpoint(step: int) -> None:
         sheet = stage.sheet()
-        if sheet is not None and show is not None:
+        if sheet is not None:
             show(sheet, step)
 
     stage.network.to(device=machine.device, memory_format=torch.channels_last)
@@ -113,7 +113,7 @@ def train_stage(
         machine,
         report=report,
         folder=folder,
-        on_checkpoint=None if show is None else on_checkpoint,
+        on_checkpoint=on_checkpoint,
     )
 
 
@@ -360,11 +360,10 @@ class StudioTrainer:
 def save_preparation(folder: Path, kind: str, side: int) -> None:
     """How images are made ready, as the hub's processors say it: -1 is black and 1 is white."""
     folder.mkdir(parents=True, exist_ok=True)
-    size = {"height": side, "width": side}
     config = {
         "image_processor_type": kind,
         "do_resize": True,
-        "size": size,
+        "size": {"height": side, "width": side},
         "resample": 3,
         "do_center_crop": False,
         "do_rescale": True,

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,13 @@ def built(wanted: str, hub: Path) -> Path:
             logging.set_verbosity(level)
             logging.enable_progress_bar()
     return hub / wanted
+
+
+def network(folder: Path, kind: str = "AutoModel") -> Any:
+    """The library's own network of a folder, ready to run."""
+    import transformers
+
+    from understudy.backends.hub.pretrained import quiet
+
+    with quiet():
+        return getattr(transformers, kind).from_pretrained(folder).eval()

@@ -18,7 +18,6 @@ import torch
 from jinja2 import TemplateError
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
@@ -27,13 +26,17 @@ from transformers import (
 from understudy.backends.arrays import index_slices
 from understudy.backends.chat.chat_writer import ChatWriter, SamplingOptions, whole_lines
 from understudy.backends.chat.prompt_templates import Messages, load_prompts
-from understudy.backends.hub.hub_models import HubOptions, hub_errors
-from understudy.backends.hub.pretrained import licence_of, load_network, quiet, running
+from understudy.backends.hub.hub_models import HubOptions
+from understudy.backends.hub.pretrained import (
+    licence_of,
+    load_network,
+    load_tokenizer,
+    quiet,
+    running,
+)
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.ports import Writer
-
-CHAT_ALTERNATIVES = "embedded:writer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,9 @@ class LocalChat:
 
     def __init__(self, model: str, options: WriterOptions) -> None:
         self._name, self._options = f"hf:{model}", options
-        with hub_errors(self._name, CHAT_ALTERNATIVES), quiet():
-            self._tokenizer = AutoTokenizer.from_pretrained(
-                model, revision=options.revision or "main", trust_remote_code=False
-            )
+        self._tokenizer = load_tokenizer(
+            model, options.revision, name=self._name, instead="embedded:writer"
+        )
         if not getattr(self._tokenizer, "chat_template", None):
             raise BackendError(
                 f"{self._name} is no chat model: its tokenizer has no chat template. Choose one "
@@ -77,7 +79,11 @@ class LocalChat:
             AutoModelForCausalLM, model, options, port="chat model that writes captions"
         )
         self._settings = self._generation()
-        self._one_voice = not self._takes_system()
+        self._one_voice = False
+        try:  # whether the chat template knows the role of the system; some refuse it
+            self._render([[{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]])
+        except TemplateError:
+            self._one_voice = True
 
     def __call__(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
         """One answer a conversation; each depends on its own conversation and seed."""
@@ -125,14 +131,6 @@ class LocalChat:
                 enable_thinking=False,  # a template that knows no such thing ignores it
             )
         return {key: rendered[key] for key in ("input_ids", "attention_mask")}
-
-    def _takes_system(self) -> bool:
-        """Whether the chat template knows the role of the system; some refuse it."""
-        try:
-            self._render([[{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]])
-        except TemplateError:
-            return False
-        return True
 
     def _generation(self) -> GenerationConfig:
         own: Any = self._network.generation_config

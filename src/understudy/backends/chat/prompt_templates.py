@@ -107,11 +107,14 @@ class WriterPrompts:
                 f"the prompts {self.name} cannot be asked for a class ({label!r}): put "
                 "{{ label }} into their write templates, or choose others"
             )
+        # Within the limits, but not so near that a word more breaks them.
+        low, high = self.words
+        middle = (high - low) // 4
         return part.render(
             label=label,
             keyword=_draw(self.keywords, rng),
             style=_draw(self.styles, rng),
-            words=self._length(rng),
+            words=int(rng.integers(low + middle, high - middle + 1)),
         )
 
     def vary(self, text: str, degree: float, way: str, rng: np.random.Generator) -> Messages:
@@ -125,12 +128,6 @@ class WriterPrompts:
             return self.parts["blanks"].render(text=text, style=style, words=words)
         share = max(1, round(100 * degree))
         return self.parts["rephrase"].render(text=text, share=share, style=style, words=words)
-
-    def _length(self, rng: np.random.Generator) -> int:
-        """A length to ask for: within the limits, but not so near that a word more breaks them."""
-        low, high = self.words
-        middle = (high - low) // 4
-        return int(rng.integers(low + middle, high - middle + 1))
 
 
 def blanked(text: str, share: float, rng: np.random.Generator) -> str:

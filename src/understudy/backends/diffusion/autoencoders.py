@@ -25,18 +25,16 @@ from understudy.backends.arrays import (
     to_uint8,
     with_channels,
 )
-from understudy.backends.diffusion.loading import DIFFUSION_ALTERNATIVES, read_network
+from understudy.backends.diffusion.loading import read_network
 from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.diffusion.pipeline_calls import out_of_memory
-from understudy.backends.hub.hub_models import read_hub_config
+from understudy.backends.hub.hub_models import AUTOENCODER_CLASSES, read_hub_config
 from understudy.backends.hub.pretrained import exact_kernels, licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
-
-AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
 def to_tensor(images: Images, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
@@ -177,7 +175,7 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
 
 def read_autoencoder(rest: str, options: LatentOptions) -> Any:
     """The autoencoder of a folder, or of the pipeline in it."""
-    kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
+    kind, config = read_hub_config(rest, options.revision)
     network_class, subfolder = config.get("_class_name", ""), None
     if kind == "pipeline":
         subfolder, (_, network_class) = "vae", config.get("vae") or (None, "")

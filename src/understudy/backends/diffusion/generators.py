@@ -53,7 +53,7 @@ class DiffusionGenerator:
         shape = () if options.shape is None else sizes_of(options.shape, "shape")
         self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
         self._prompts = PromptEncoder(
-            pipelines.encoder_of_prompts,
+            pipelines.text,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
             batch=options.batch,

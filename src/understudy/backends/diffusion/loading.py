@@ -15,8 +15,6 @@ from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_
 from understudy.backends.hub.pretrained import quiet
 from understudy.core.errors import BackendError
 
-DIFFUSION_ALTERNATIVES = "embedded:studio"
-
 LEFT_OUT = ("safety_checker", "feature_extractor", "image_encoder", "prior_image_processor")
 """Parts of a pipeline that nothing here runs: pictures of one's own making are not screened, and
 embedding images is the encoder's job."""
@@ -25,7 +23,7 @@ embedding images is the encoder's job."""
 @contextmanager
 def loading(name: str) -> Iterator[None]:
     """While weights are read: our errors, and no bars or notes of the libraries."""
-    with hub_errors(name, DIFFUSION_ALTERNATIVES), quiet():
+    with hub_errors(name), quiet():
         try:
             yield
         except OSError as error:
@@ -41,7 +39,7 @@ def loading(name: str) -> Iterator[None]:
 def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] = LEFT_OUT) -> Any:
     """A pipeline of the class its folder names, on its device."""
     name = f"hf:{rest}"
-    kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
+    kind, config = read_hub_config(rest, options.revision)
     if kind != "pipeline":
         raise BackendError(
             f"{name} is a single network ({config.get('_class_name') or config.get('model_type')})"

@@ -72,7 +72,7 @@ class Pipelines:
             if late is not None:
                 (inpainting, controlnets), late = late.read(), None
             inpainting = fold_into_both(text, inpainting, options.lora)
-        self._text, self._options, self._name = run_quietly(text), options, name
+        self.text, self._options, self._name = run_quietly(text), options, name
         self.timesteps = None if options.steps else timesteps
         self.vae: Any = getattr(text, "vae", None) or getattr(text, "movq", None)
         self.network: Any = getattr(text, "unet", None) or getattr(text, "transformer", None)
@@ -98,7 +98,7 @@ class Pipelines:
     def _open(self, inpainting: Any, controlnets: Mapping[str, Any]) -> None:
         """Add the pipelines of all tasks."""
         latent = self.vae.config.get("latent_channels") if self.vae is not None else None
-        unet = getattr(self._text, "unet", None)
+        unet = getattr(self.text, "unet", None)
         width = None if unet is None else unet.config["in_channels"]
         if unet is not None and latent is not None and width == 2 * latent + 1:
             inpainting = inpainting or unet  # an inpainting model, and nothing else
@@ -108,7 +108,13 @@ class Pipelines:
                 "is told something besides the text, and which is not known here"
             )
         else:
-            self._add_plain(width)
+            self._by_task["text"] = self.text
+            self._derive("variation", _VARIATION)
+            kandinsky = type(self.text).__name__.startswith("Kandinsky")
+            if width in (None, 4) and not kandinsky:
+                # diffusers' UNet pipelines inpaint with four latent channels only, and Kandinsky's
+                # need a network made for it.
+                self._derive("inpainting", _INPAINTING)
         if inpainting is not None:
             self._add_inpainting(inpainting, latent or 0)
         for kind, network in controlnets.items():
@@ -126,16 +132,6 @@ class Pipelines:
         self._complete()
         return self._inpainter
 
-    def _add_plain(self, width: int | None) -> None:
-        """What the model does without more weights."""
-        self._by_task["text"] = self._text
-        self._derive("variation", _VARIATION)
-        kandinsky = type(self._text).__name__.startswith("Kandinsky")
-        if width in (None, 4) and not kandinsky:
-            # diffusers' UNet pipelines inpaint with four latent channels only, and Kandinsky's
-            # need a network made for it.
-            self._derive("inpainting", _INPAINTING)
-
     def _add_inpainting(self, network: Any, latent: int) -> None:
         """Inpainting by a network with channels for the mask."""
         self._by_task.pop("inpainting", None)
@@ -146,7 +142,7 @@ class Pipelines:
                 f"{2 * latent + 1} channels, found {width}"
             )
         self._prepare(network)
-        if type(self._text).__name__.startswith("Kandinsky"):
+        if type(self.text).__name__.startswith("Kandinsky"):
             self._derive("inpainting", _INPAINTING, unet=network)
             return
         self._inpainter = Conditioned(without_image_conditioning(network), latent)
@@ -161,7 +157,7 @@ class Pipelines:
         types = () if pipeline is None else pipeline._get_signature_types().get("controlnet", ())
         if type(network) not in types:
             raise BackendError(
-                f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
+                f"{self._name}: diffusers has no pipeline for a {type(self.text).__name__} with "
                 f"a {type(network).__name__}"
             )
         if self._inpainter is not None:
@@ -174,7 +170,7 @@ class Pipelines:
         with loading(self._name):
             try:
                 self._by_task[task] = run_quietly(
-                    getattr(diffusers, auto).from_pipe(self._text, **parts)
+                    getattr(diffusers, auto).from_pipe(self.text, **parts)
                 )
             except ValueError:
                 return
@@ -183,11 +179,6 @@ class Pipelines:
         channels_last(network)
         if self._options.compile:
             network.compile()
-
-    @property
-    def encoder_of_prompts(self) -> Any:
-        """The pipeline whose text encoders embed prompts."""
-        return self._text
 
     def ready(self, task: str) -> Any:
         """The pipeline of a task that is in ``tasks``, ready to run."""
@@ -246,15 +237,15 @@ class Pipelines:
         return f"{description} ({origin}; to change them: {', '.join(f'{key}=N' for key in unset)})"
 
     def _default(self, argument: str, otherwise: float) -> float:
-        parameter = taken(self._text).get(argument)
+        parameter = taken(self.text).get(argument)
         return otherwise if parameter is None or parameter.default is None else parameter.default
 
     def size(self) -> tuple[int, int]:
         """(height, width) in pixels that it works at."""
         if self._options.size is None:
-            return native_size(self._text, self.network)
+            return native_size(self.text, self.network)
         sizes = sizes_of(self._options.size, "size")
-        step = _multiple(self._text)
+        step = _multiple(self.text)
         if sizes[0] % step or sizes[-1] % step:
             near = "x".join(str(max(1, round(side / step)) * step) for side in sizes)
             raise BackendError(
@@ -327,7 +318,7 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
     controlnets = {}
     for kind, model in options.hints():
         source, revision = split_revision(model)
-        _, config = read_hub_config(source, revision, instead="embedded:studio")
+        _, config = read_hub_config(source, revision)
         network_class = getattr(diffusers, str(config.get("_class_name")), None)
         if network_class is None or "ControlNet" not in network_class.__name__:
             raise BackendError(f"{name}: {model} is no ControlNet ({config.get('_class_name')})")

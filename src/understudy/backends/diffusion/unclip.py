@@ -13,7 +13,6 @@ from diffusers.models.embeddings import get_timestep_embedding
 from understudy.backends.arrays import check_embeddings, check_prompts, fit_images, index_slices
 from understudy.backends.diffusion.autoencoders import latent_decoder
 from understudy.backends.diffusion.loading import (
-    DIFFUSION_ALTERNATIVES,
     LEFT_OUT,
     read_pipeline,
     read_prior,
@@ -249,7 +248,7 @@ def load_unclip_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> Decoder:
     """UnCLIP or Kandinsky of image embeddings (`UnclipOptions`), else latents decoded."""
-    kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
+    kind, config = read_hub_config(rest, options.get("revision"))
     pipeline_class = str(config.get("_class_name")) if kind == "pipeline" else ""
     if pipeline_class.startswith("StableUnCLIP"):
         return _unclip(rest, shape, encoder, options)

@@ -224,7 +224,9 @@ class ScatteringEncoder:
             rows, part = item
             with torch.inference_mode():
                 maps = torch.from_numpy(self._maps(part))
-                paths = self._compressed(self._scatter(maps))
+                paths, gain = self._scatter(maps), self._options.log
+                if gain:
+                    paths = paths.sign() * torch.log1p(gain * paths.abs()) / gain
                 if self._spectrum is not None:
                     paths = self._spectrum(paths)
                 out[rows] = paths.reshape(len(part), -1).numpy()[: len(out[rows])]
@@ -253,10 +255,6 @@ class ScatteringEncoder:
                 second = second.reshape(len(maps), -1, *second.shape[2:])
                 outputs.append(self._layers[coarser].average(second))
         return torch.cat(outputs, dim=1)
-
-    def _compressed(self, paths: Tensor) -> Tensor:
-        gain = self._options.log
-        return paths if gain == 0 else paths.sign() * torch.log1p(gain * paths.abs()) / gain
 
 
 class SingleThreads:

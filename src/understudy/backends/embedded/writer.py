@@ -249,11 +249,11 @@ def _some_furniture(phrases: Phrases, scene: AttributeValues, rng: np.random.Gen
 
 def described(phrases: Phrases, scene: AttributeValues, rng: np.random.Generator) -> str:
     """A caption that says all of these attributes, in random phrases."""
-    return phrases.describe(scene, lambda values: _choice(values, rng), _plural_verb)
-
-
-def _plural_verb(frame: str, pair: bool, action: bool) -> str:
-    return frame.replace(" is ", " are ") if pair else frame
+    return phrases.describe(
+        scene,
+        lambda values: _choice(values, rng),
+        lambda frame, pair, _: frame.replace(" is ", " are ") if pair else frame,
+    )
 
 
 def _choice(values: Sequence[str], rng: np.random.Generator) -> str:

@@ -188,18 +188,14 @@ class HostedClient:
             BackendError: The server does not answer, or not as it should.
             RefusedReply: Raised by ``read``, or the host's filter refused.
         """
-        key = self._key(request)
+        image = None if request.image is None else hashlib.sha256(request.image).hexdigest()
+        parts = (self.address.url, self._model, request.route, request.body, image)
+        key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         answer = self.calls.answer(key)
         if answer is None:
             answer = self._answer(request, read)
             self.calls.keep(key, answer)
         return answer
-
-    def _key(self, request: HostedRequest) -> str:
-        """A digest of all that an answer depends on."""
-        image = None if request.image is None else hashlib.sha256(request.image).hexdigest()
-        parts = (self.address.url, self._model, request.route, request.body, image)
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _answer(self, request: HostedRequest, read: Callable[[Any], bytes]) -> bytes:
         repetitions, reason = 0, ""

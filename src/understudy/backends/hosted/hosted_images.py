@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -31,6 +30,7 @@ from understudy.backends.hosted.hosted_text import (
     HostedCaptioner,
     HostedCaptionerOptions,
     HostedModel,
+    first_of,
     png_images,
 )
 from understudy.backends.plugin import read_options
@@ -92,10 +92,8 @@ class HostedGenerator(HostedModel):
         answer is kept by its prompt, seed and row.
         """
         check_prompts(prompts, None, self.name)
-        questions = [
-            json.dumps([prompt, _row_seed(seed, row, "text")]) for row, prompt in enumerate(prompts)
-        ]
-        return self._pixels(self.client.each(self._generated, questions))
+        items = [(prompt, _row_seed(seed, row, "text"), None) for row, prompt in enumerate(prompts)]
+        return self._pixels(self.client.each(self._draw, items))
 
     def vary(self, images: Images, prompts: Texts, *, strength: float, seed: int = 0) -> Images:
         """Edits of public images (or images of their captions) with a prompt each.
@@ -115,10 +113,10 @@ class HostedGenerator(HostedModel):
             return self.generate(texts, seed=seed)
         share = max(1, round(100 * strength))
         items = [
-            (file, _EDIT.format(prompt=prompt, share=share), _row_seed(seed, row, "edit"))
+            (_EDIT.format(prompt=prompt, share=share), _row_seed(seed, row, "edit"), file)
             for row, (file, prompt) in enumerate(zip(png_images(images), prompts, strict=True))
         ]
-        return self._pixels(self.client.each(self._edited, items))
+        return self._pixels(self.client.each(self._draw, items))
 
     def inpaint(self, *images: Any, **options: Any) -> NoReturn:
         """Not offered."""
@@ -128,39 +126,28 @@ class HostedGenerator(HostedModel):
         """Not offered."""
         raise UnsupportedTask(self.name, f"control:{kind}", self.tasks)
 
-    def _generated(self, question: str) -> bytes:
-        prompt, seed = json.loads(question)
-        return self._answer(
-            HostedRequest("images/generations", self._body(prompt, seed), _OPTIONAL)
-        )
-
-    def _edited(self, item: tuple[bytes, str, int]) -> bytes:
-        image, prompt, seed = item
-        body = self._body(prompt, seed)
-        return self._answer(HostedRequest("images/edits", body, _OPTIONAL, image))
-
-    def _body(self, prompt: str, seed: int) -> dict[str, Any]:
-        return {
+    def _draw(self, item: tuple[str, int, bytes | None]) -> bytes:
+        """An image of a prompt and a seed, or an edit of an image by them."""
+        prompt, seed, image = item
+        body = {
             "prompt": prompt or "an image",
             "n": 1,  # of more, some servers give fewer
             "size": self._size,
             "response_format": "b64_json",
             "seed": seed,
         }
-
-    def _answer(self, request: HostedRequest) -> bytes:
+        route = "images/generations" if image is None else "images/edits"
         try:
-            return self.client.ask(request, self._read)
+            return self.client.ask(HostedRequest(route, body, _OPTIONAL, image), self._read)
         except RefusedReply as error:
             raise self.client.failed(
-                f"refuses to draw {request.body['prompt'][:80]!r} ({error}): no image stands for "
+                f"refuses to draw {(prompt or 'an image')[:80]!r} ({error}): no image stands for "
                 "it. Take another prompt or model"
             ) from ConnectionError(str(error))
 
     def _read(self, reply: Any) -> bytes:
         """The bytes of an image of the size that was asked for."""
-        data = reply.get("data") if isinstance(reply, dict) else None
-        first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+        first = first_of(reply, "data")
         if first.get("url") and not first.get("b64_json"):
             raise self.client.failed(
                 "gives the address of an image instead of the image, which is not fetched: set it "

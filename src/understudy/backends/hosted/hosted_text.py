@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from understudy.backends.arrays import (
+    BELOW_ONE,
     check_prompts,
     require_any_images,
     require_images,
@@ -44,7 +44,6 @@ _CAPTION_TOKENS, _WRITER_TOKENS, _TEXT_TOKENS = (800, 40), (200, 40), (40, 0)
 """Read and written in a usual request; an image counts a few hundred tokens, each server its own
 number."""
 
-_BELOW_ONE = 1 - 2.0**-20  # so that rounding to float32 takes no norm over its bound
 _CHAT_OPTIONAL = frozenset({"max_tokens", "temperature", "top_p", "seed"})
 
 
@@ -308,11 +307,10 @@ class HostedEncoder(HostedModel):
 
     def _read(self, reply: Any) -> bytes:
         """A row of unit norm, as its bytes."""
-        data = _list_of(reply, "data")
-        numbers = data[0].get("embedding") if data and isinstance(data[0], dict) else None
-        if isinstance(numbers, str):  # servers that answer in base64 whatever they are asked
-            numbers = _from_base64(numbers)
+        numbers = first_of(reply, "data").get("embedding")
         try:
+            if isinstance(numbers, str):  # base64, as some servers answer whatever they are asked
+                numbers = np.frombuffer(base64.b64decode(numbers, validate=True), dtype="<f4")
             # Both forms of an answer give the same bits.
             row = np.asarray(np.asarray(numbers, dtype=np.float32), dtype=np.float64)
         except (TypeError, ValueError):
@@ -324,7 +322,7 @@ class HostedEncoder(HostedModel):
         norm = float(np.linalg.norm(row))
         if not np.isfinite(norm) or norm == 0:
             raise UnusableReply("an embedding that is zero or not finite")
-        return (row / norm * _BELOW_ONE).astype(np.float32).tobytes()
+        return (row / norm * BELOW_ONE).astype(np.float32).tobytes()
 
 
 def png_images(images: Images) -> list[bytes]:
@@ -350,8 +348,7 @@ def answer_of(reply: Any) -> tuple[str, bool]:
         RefusedReply: It says that it refuses, or a filter does.
         UnusableReply: It is no reply of a chat model.
     """
-    choices = _list_of(reply, "choices")
-    choice = choices[0] if choices and isinstance(choices[0], dict) else {}
+    choice = first_of(reply, "choices")
     message = choice.get("message")
     if not isinstance(message, dict):
         raise UnusableReply("no answer")
@@ -363,18 +360,11 @@ def answer_of(reply: Any) -> tuple[str, bool]:
     return (content or "").strip(), choice.get("finish_reason") != "length"
 
 
-def _list_of(reply: Any, key: str) -> list[Any]:
-    """A list in a reply; empty where it has none."""
+def first_of(reply: Any, key: str) -> dict[str, Any]:
+    """The first object of a list in a reply; empty where it has none."""
     values = reply.get(key) if isinstance(reply, dict) else None
-    return values if isinstance(values, list) else []
-
-
-def _from_base64(text: str) -> np.ndarray[Any, Any]:
-    """Embeddings in base64 are little-endian float32."""
-    try:
-        return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
-    except (binascii.Error, ValueError) as error:
-        raise UnusableReply("no embedding") from error
+    first = values[0] if isinstance(values, list) and values else None
+    return first if isinstance(first, dict) else {}
 
 
 def hosted_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 Config = dict[str, Any]
 
 EXTRA = "models"
-_STUDIO = "embedded:studio"  # to be named where the hub cannot be reached
-_LOCAL = "a local folder (hf:/path/to/model)"
-_AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
+HUB_ALTERNATIVES = "embedded:studio"  # to be named where the hub cannot be reached
+AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,12 @@ class HubOptions:
 
 
 @contextmanager
-def hub_errors(name: str, instead: str, *, local: str = _LOCAL) -> Iterator[None]:
+def hub_errors(
+    name: str,
+    instead: str = HUB_ALTERNATIVES,
+    *,
+    local: str = "a local folder (hf:/path/to/model)",
+) -> Iterator[None]:
     """Turn what the hub's libraries raise into our errors.
 
     ``instead`` is the embedded model to name where the hub cannot be reached, ``local`` what of
@@ -123,7 +127,9 @@ def _is_connection(error: BaseException | None) -> bool:
     return False
 
 
-def read_hub_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
+def read_hub_config(
+    model: str, revision: str | None, *, instead: str = HUB_ALTERNATIVES
+) -> tuple[str, Config]:
     """What a model on the hub or in a local folder says it is.
 
     ``"pipeline"`` and its ``model_index.json``, or ``"model"`` and its ``config.json``.
@@ -180,10 +186,12 @@ class HubBackend:
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder."""
-        with hub_errors(f"hf:{rest}", _STUDIO):
-            kind, config = read_hub_config(rest, options.get("revision"), instead=_STUDIO)
+        with hub_errors(f"hf:{rest}"):
+            kind, config = read_hub_config(rest, options.get("revision"))
             inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
-            if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
+            if not inside and (
+                kind == "pipeline" or config.get("_class_name") in AUTOENCODER_CLASSES
+            ):
                 encoder = _function("diffusion.autoencoders:latent_encoder", rest)
             else:
                 encoder = _function("hub.image_text:load_hub_encoder", rest)
@@ -191,8 +199,8 @@ class HubBackend:
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """UnCLIP, or the decoder of an autoencoder."""
-        with hub_errors(f"hf:{rest}", _STUDIO):
-            read_hub_config(rest, options.get("revision"), instead=_STUDIO)
+        with hub_errors(f"hf:{rest}"):
+            read_hub_config(rest, options.get("revision"))
             load = _function("diffusion.unclip:load_unclip_decoder", rest)
             return load(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
@@ -200,7 +208,7 @@ class HubBackend:
         """A generator, tuner, captioner, writer, segmenter, detector or pose estimator."""
         if kind not in _LOADERS:
             raise BackendError(f"hf: has no {kind}")
-        instead = "embedded:writer" if kind == "writer" else _STUDIO
+        instead = "embedded:writer" if kind == "writer" else HUB_ALTERNATIVES
         with hub_errors(f"hf:{rest}", instead):
             read_hub_config(rest, options.get("revision"), instead=instead)
             return _function(_LOADERS[kind], rest)(rest, options)

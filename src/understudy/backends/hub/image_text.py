@@ -20,15 +20,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.backends.arrays import index_slices
-from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
-from understudy.backends.hub.preprocessing import Preparation, check_model_images, read_preparation
+from understudy.backends.arrays import (
+    BELOW_ONE,
+    index_slices,
+    require_any_images,
+    require_images,
+)
+from understudy.backends.hub.hub_models import Config, HubOptions
+from understudy.backends.hub.preprocessing import Preparation, read_preparation
 from understudy.backends.hub.pretrained import (
-    HUB_ALTERNATIVES,
     config_of,
     licence_of,
     load_network,
-    quiet,
+    load_tokenizer,
     running,
     wrong_kind,
 )
@@ -44,7 +48,6 @@ CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "sigli
 _DINO = frozenset({"dinov2", "dinov2_with_registers", "dinov3_vit", "vit"})
 _TOWERS = frozenset({"CLIPVisionModel", "CLIPVisionModelWithProjection", "SiglipVisionModel"})
 _TOKENS = 16  # texts are filled up to a multiple of so many tokens
-_BELOW_ONE = 1 - 2.0**-20  # so that rounding to float32 takes no norm over its bound
 
 FeatureFunction = Callable[[torch.Tensor], torch.Tensor]
 
@@ -99,7 +102,9 @@ class HubEncoder:
 
     def encode(self, images: Images) -> Embeddings:
         """(n, height, width, channels) uint8 to (n, d) float32."""
-        check_model_images(images, self.name, self.shape)
+        if self.shape is not None:
+            require_images(images, self.shape, self.name)
+        require_any_images(images, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._options.batch):
             out[rows] = self._raw(part)[: len(out[rows])]
@@ -123,15 +128,9 @@ class HubTextEncoder(HubEncoder):
         self, model: str, shape: Shape | None, options: HubEncoderOptions, config: Config
     ) -> None:
         super().__init__(model, shape, options, config)
-        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES), quiet():
-            from transformers import AutoTokenizer
-
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(
-                model,
-                revision=options.revision or "main",
-                subfolder=options.subfolder or "",
-                trust_remote_code=False,
-            )
+        self._tokenizer = load_tokenizer(
+            model, options.revision, name=f"hf:{model}", subfolder=options.subfolder
+        )
         # SigLIP was trained on texts filled up to the end, without a mask.
         self._fills = self._config.model_type in ("siglip", "siglip2")
         self._longest = int(self._config.text_config.max_position_embeddings)
@@ -280,5 +279,5 @@ def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddin
         return rows
     exact = rows.astype(np.float64)
     norms = np.linalg.norm(exact, axis=1, keepdims=True)
-    unit: Embeddings = (exact / np.maximum(norms, 1e-12) * _BELOW_ONE).astype(np.float32)
+    unit: Embeddings = (exact / np.maximum(norms, 1e-12) * BELOW_ONE).astype(np.float32)
     return unit

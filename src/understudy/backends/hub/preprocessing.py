@@ -17,10 +17,10 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from understudy.backends.arrays import require_any_images, require_images, with_channels
+from understudy.backends.arrays import with_channels
 from understudy.backends.hub.pretrained import read_hub_json
 from understudy.core.errors import BackendError
-from understudy.core.types import Images, Shape
+from understudy.core.types import Images
 
 _CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -115,13 +115,6 @@ class Preparation:
         mean = torch.tensor(self.mean, device=device).view(1, -1, 1, 1)
         std = torch.tensor(self.std, device=device).view(1, -1, 1, 1)
         return ((pixels.to(torch.float32) * self.scale - mean) / std).to(dtype)
-
-
-def check_model_images(images: Images, name: str, shape: Shape | None = None) -> None:
-    """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given."""
-    if shape is not None:
-        require_images(images, shape, name)
-    require_any_images(images, name)
 
 
 def resize_batch(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:

@@ -18,10 +18,8 @@ from typing import Any
 
 import torch
 
-from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
+from understudy.backends.hub.hub_models import HUB_ALTERNATIVES, Config, HubOptions, hub_errors
 from understudy.core.errors import BackendError
-
-HUB_ALTERNATIVES = "embedded:studio"
 
 
 @contextmanager
@@ -142,7 +140,6 @@ def load_network(
     *,
     subfolder: str | None = None,
     port: str,
-    instead: str = HUB_ALTERNATIVES,
     **settings: Any,
 ) -> Any:
     """A network with its weights, ready to run."""
@@ -152,7 +149,7 @@ def load_network(
         settings["revision"] = options.revision
     if subfolder:
         settings["subfolder"] = subfolder
-    with hub_errors(name, instead), quiet():
+    with hub_errors(name), quiet():
         network, report = _from_pretrained(kind, model, name, port, {**settings, "dtype": dtype})
     missing = sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
     if missing:
@@ -257,10 +254,27 @@ def network_classes(config: Any) -> tuple[str, ...]:
     return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
 
 
+def load_tokenizer(
+    model: str,
+    revision: str | None,
+    *,
+    name: str,
+    subfolder: str | None = None,
+    instead: str = HUB_ALTERNATIVES,
+) -> Any:
+    """The tokenizer of a model, which errors call by a name."""
+    with hub_errors(name, instead), quiet():
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(
+            model, revision=revision or "main", subfolder=subfolder or "", trust_remote_code=False
+        )
+
+
 def load_image_processor(model: str, options: HubOptions) -> Any:
     """The processor of a model that takes images, by Pillow; for what it makes of the outputs."""
     name = f"hf:{model}"
-    with hub_errors(name, HUB_ALTERNATIVES), quiet():
+    with hub_errors(name), quiet():
         from transformers import AutoImageProcessor
 
         try:
@@ -282,7 +296,7 @@ def load_processor(model: str, options: HubOptions) -> Any:
     settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
     if options.revision:
         settings["revision"] = options.revision
-    with hub_errors(name, HUB_ALTERNATIVES), quiet():
+    with hub_errors(name), quiet():
         from transformers import AutoConfig, AutoProcessor
         from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 

@@ -59,7 +59,7 @@ class DreamBooth:
     ) -> None:
         self.name, self.licence = name, licence
         self._pipelines, self._options = pipelines, options
-        self._text = pipelines.encoder_of_prompts
+        self._text = pipelines.text
         parts = set(getattr(self._text, "components", {}))
         if not {"unet", "vae", "text_encoder", "tokenizer"} <= parts or "text_encoder_2" in parts:
             raise BackendError(
@@ -149,7 +149,7 @@ class DreamBooth:
 
     def changes(self, generator: Generator) -> bytes:
         """The weights of a tuned generator that differ from those this tuner began with."""
-        return changed_weights(self._own(generator).encoder_of_prompts, self._text)
+        return changed_weights(self._own(generator).text, self._text)
 
     def restore(self, changes: bytes) -> DiffusionGenerator:
         """The generator of these weights; they are merged into the inpainting model, too."""

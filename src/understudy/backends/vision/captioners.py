@@ -17,21 +17,20 @@ from typing import Any, ClassVar
 import torch
 from PIL import Image
 
-from understudy.backends.arrays import with_channels
-from understudy.backends.hub.hub_models import HubOptions, hub_errors
+from understudy.backends.arrays import require_any_images, with_channels
+from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.image_text import (
     CONTRASTIVE,
     HubEncoderOptions,
     HubTextEncoder,
     load_hub_encoder,
 )
-from understudy.backends.hub.preprocessing import check_model_images, read_preparation
+from understudy.backends.hub.preprocessing import read_preparation
 from understudy.backends.hub.pretrained import (
-    HUB_ALTERNATIVES,
     licence_of,
     load_network,
     load_processor,
-    quiet,
+    load_tokenizer,
     read_hub_json,
     running,
     wrong_kind,
@@ -92,7 +91,7 @@ class WritingCaptioner:
         Raises:
             BackendError: No images, or an image about which the model says nothing.
         """
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         captions: list[str] = []
         for rows, part in even_parts(images, self._options.batch):
             captions += self._stripped_captions(part, fewest=1)[: rows.stop - rows.start]
@@ -132,13 +131,10 @@ class BlipCaptioner(WritingCaptioner):
     """BLIP: continues a prefix."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES), quiet():
-            from transformers import AutoTokenizer, BlipForConditionalGeneration
+        from transformers import BlipForConditionalGeneration
 
-            super().__init__(model, options, BlipForConditionalGeneration)
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(
-                model, revision=options.revision or "main", trust_remote_code=False
-            )
+        super().__init__(model, options, BlipForConditionalGeneration)
+        self._tokenizer = load_tokenizer(model, options.revision, name=f"hf:{model}")
         self._preparation = read_preparation(model, revision=options.revision)
         size = self._network.config.vision_config.image_size
         self._preparation = self._preparation.sized(size, size)
@@ -194,14 +190,7 @@ class ChatCaptioner(WritingCaptioner):
 
 
 def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
-    """The captioner of a model of the hub.
-
-    Options are `CaptionerOptions`, of CLIP and SigLIP `ZeroShotOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no captioner, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The captioner of a model of the hub: `CaptionerOptions`, of CLIP `ZeroShotOptions`."""
     name = f"hf:{rest}"
     revision = options.get("revision")
     config = read_hub_json(rest, "config.json", revision=revision) or {}

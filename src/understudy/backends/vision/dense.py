@@ -7,16 +7,15 @@ from typing import Annotated, Any
 
 import torch
 
-from understudy.backends.hub.hub_models import HubOptions, hub_errors
+from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.preprocessing import Preparation, read_preparation
 from understudy.backends.hub.pretrained import (
-    HUB_ALTERNATIVES,
     built_for,
     config_of,
     licence_of,
     load_network,
+    load_tokenizer,
     network_classes,
-    quiet,
     read_hub_json,
     running,
     wrong_kind,
@@ -50,10 +49,6 @@ def network_kind(
     """The class of transformers that loads a model, and its ``model_type`` if it is of `QUERIES`.
 
     ``head`` is what the architecture of a network without queries ends with.
-
-    Raises:
-        BackendError: There is no such model, or it has no such head.
-        HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
     config = config_of(model, revision=options.revision)
@@ -93,16 +88,9 @@ class DenseNetwork:
 
     def _ask(self, model: str, task: str) -> None:
         """Tell OneFormer what to do, as it was trained to hear it."""
-        with hub_errors(self.name, HUB_ALTERNATIVES), quiet():
-            from transformers import AutoTokenizer
-
-            revision = self._options.revision or "main"
-            tokenizer = AutoTokenizer.from_pretrained(
-                model, revision=revision, trust_remote_code=False
-            )
-        config = (
-            read_hub_json(model, "processor_config.json", revision=self._options.revision) or {}
-        )
+        revision = self._options.revision
+        tokenizer = load_tokenizer(model, revision, name=self.name)
+        config = read_hub_json(model, "processor_config.json", revision=revision) or {}
         tokens = tokenizer(
             [f"the task is {task}"],
             padding="max_length",

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from understudy.backends.arrays import index_slices
-from understudy.backends.hub.preprocessing import check_model_images
+from understudy.backends.arrays import index_slices, require_any_images
 from understudy.backends.hub.pretrained import load_image_processor
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
@@ -47,7 +46,7 @@ class BoxDetector(DenseNetwork):
 
     def detect(self, images: Images) -> list[Found]:
         """The boxes in each image."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         detections: list[Found] = []
         height, width = images.shape[1:3]
         for rows in index_slices(len(images), self._options.batch):
@@ -73,7 +72,7 @@ class MaskDetector(DenseNetwork):
 
     def detect(self, images: Images) -> list[Found]:
         """The objects in each image, with masks."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         detections: list[Found] = []
         for rows in index_slices(len(images), self._options.batch):
             outputs = self._run(images[rows])
@@ -132,14 +131,7 @@ def _best_first(
 
 
 def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDetector:
-    """The detector of a model of the hub.
-
-    Options are `DetectorOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no detector, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The detector of a model of the hub; see `DetectorOptions`."""
     read = read_options(options, DetectorOptions, name=f"hf:{rest}")
     kind, queries = network_kind(rest, read, port="detector", head="ForObjectDetection")
     if queries is None:

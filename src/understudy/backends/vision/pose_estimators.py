@@ -19,9 +19,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import index_slices, with_channels
+from understudy.backends.arrays import index_slices, require_any_images, with_channels
 from understudy.backends.hub.hub_models import HubOptions
-from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
     built_for,
     config_of,
@@ -84,7 +83,7 @@ class HubPoseEstimator:
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
         """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         boxes = self._boxes(images)
         owners = [row for row, image_boxes in enumerate(boxes) for _ in image_boxes]
         flat = [box for image_boxes in boxes for box in image_boxes]
@@ -135,34 +134,24 @@ class MapPoseEstimator(DenseNetwork):
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
         """For each image (1, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         size = np.array(images.shape[2:0:-1], dtype=np.float32)
         poses: list[NDArray[np.float32]] = []
         for rows in index_slices(len(images), self._options.batch):
             maps = self._run(images[rows]).logits.float().cpu().numpy()
-            poses += [_peaks(one, size)[None] for one in maps]
+            for one in maps:  # where each is highest, and how high
+                flat = one.reshape(len(one), -1)
+                down, across = np.unravel_index(flat.argmax(axis=1), one.shape[1:])
+                places = (np.stack([across, down], axis=1) + 0.5) / one.shape[:0:-1] * size
+                pose = np.column_stack([places, flat.max(axis=1).clip(0, 1)])
+                poses.append(pose.astype(np.float32)[None])
         return poses
-
-
-def _peaks(maps: NDArray[np.float32], size: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(keypoints, 3) of maps (keypoints, h, w): where each is highest, and how high."""
-    flat = maps.reshape(len(maps), -1)
-    down, across = np.unravel_index(flat.argmax(axis=1), maps.shape[1:])
-    places = (np.stack([across, down], axis=1) + 0.5) / maps.shape[:0:-1] * size
-    return np.column_stack([places, flat.max(axis=1).clip(0, 1)]).astype(np.float32)
 
 
 def load_pose_estimator(
     rest: str, options: Mapping[str, Any]
 ) -> HubPoseEstimator | MapPoseEstimator:
-    """The pose estimator of a model of the hub.
-
-    Options are `PoseOptions`, of a dense network `VisionOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no pose estimator, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The pose estimator of a model of the hub: `PoseOptions`, of dense ones `VisionOptions`."""
     name = f"hf:{rest}"
     config = config_of(rest, revision=options.get("revision"))
     if built_for(config, "ForSemanticSegmentation"):

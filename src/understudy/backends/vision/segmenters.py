@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from understudy.backends.arrays import class_indices, index_slices
-from understudy.backends.hub.preprocessing import check_model_images
+from understudy.backends.arrays import class_indices, index_slices, require_any_images
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
 from understudy.core.types import Images, Maps, Scores, Texts
@@ -36,11 +35,12 @@ class HubSegmenter(DenseNetwork):
 
     def segment(self, images: Images) -> Maps:
         """(n, height, width) int64 at the size of the images."""
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         maps = np.empty(images.shape[:3], dtype=np.int64)
         for rows in index_slices(len(images), self._options.batch):
-            class_maps = self._maps(self._run(images[rows]), images.shape[1:3])
-            maps[rows] = class_maps.cpu().numpy()
+            scores, _ = self._scores(self._run(images[rows]))
+            parts = [part.argmax(dim=1) for part in _enlarged(scores, images.shape[1:3])]
+            maps[rows] = torch.cat(parts).cpu().numpy()
         return maps
 
     def score(self, images: Images, classes: Texts) -> Scores:
@@ -51,7 +51,7 @@ class HubSegmenter(DenseNetwork):
         Raises:
             BackendError: No images, or a class that the model does not know.
         """
-        check_model_images(images, self.name)
+        require_any_images(images, self.name)
         indices = class_indices(classes, self.classes, self.name)
         scores = np.empty((len(images), len(indices), *images.shape[1:3]), dtype=np.float32)
         for rows in index_slices(len(images), self._options.batch):
@@ -62,11 +62,6 @@ class HubSegmenter(DenseNetwork):
             ]
             scores[rows] = torch.cat(parts).numpy()
         return scores
-
-    def _maps(self, outputs: Any, size: tuple[int, ...]) -> torch.Tensor:
-        """The best class of each pixel."""
-        scores, _ = self._scores(outputs)
-        return torch.cat([part.argmax(dim=1) for part in _enlarged(scores, size)])
 
     def _scores(self, outputs: Any) -> tuple[torch.Tensor, bool]:
         """(n, classes, h, w) at the size of the outputs, and whether they are probabilities."""
@@ -86,14 +81,7 @@ def _enlarged(scores: torch.Tensor, size: tuple[int, ...]) -> Iterator[torch.Ten
 
 
 def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
-    """The segmenter of a model of the hub.
-
-    Options are `VisionOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no segmenter, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The segmenter of a model of the hub; see `VisionOptions`."""
     read = read_options(options, VisionOptions, name=f"hf:{rest}")
     kind, queries = network_kind(rest, read, port="segmenter", head="ForSemanticSegmentation")
     return HubSegmenter(rest, read, kind, task=queries == "oneformer")

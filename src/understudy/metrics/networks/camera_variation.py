@@ -48,12 +48,8 @@ VIGNETTE = 0.4
 def as_other_cameras(images: Tensor, *, still: bool = False) -> Tensor:
     """Each image with its own random pattern, pose of the camera, colours, light and noise.
 
-    Args:
-        images: (n, height, width, channels) uint8, of 1 or 3 channels, on any device.
-        still: Leave everything where it is, because the labels say where.
-
-    Returns:
-        The same shape and type, on the same device.
+    (n, height, width, 1 or 3) uint8 to the same, on the same device; ``still`` leaves everything
+    where it is, because the labels say where.
     """
     with images.device:
         values = _shaded(_papered(_outlined(_patterned(_planes(images)))))
@@ -74,7 +70,10 @@ def _planes(images: Tensor) -> Tensor:
 
 
 def _photographed(planes: Tensor) -> Tensor:
-    values = _noisy(_lit(_coloured(planes))).clamp(0, 1) * 255
+    values = _lit(_coloured(planes))
+    # Noise of a sensor, of an amount of its own for each image.
+    values = values + torch.randn_like(values) * _uniform(0, NOISE / 255, len(values), 1, 1, 1)
+    values = values.clamp(0, 1) * 255
     return values.round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
@@ -166,8 +165,3 @@ def _lit(values: Tensor) -> Tensor:
     gains = gains * _uniform(1 - CAST, 1 + CAST, n, channels, 1, 1)
     values = values * gains + _uniform(-0.08, 0.08, n, 1, 1, 1)
     return torch.as_tensor(values.clamp(1e-3, 1) ** _uniform(*GAMMA, n, 1, 1, 1))
-
-
-def _noisy(values: Tensor) -> Tensor:
-    """Noise of a sensor, of an amount of its own for each image."""
-    return values + torch.randn_like(values) * _uniform(0, NOISE / 255, len(values), 1, 1, 1)

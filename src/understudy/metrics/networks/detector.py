@@ -34,15 +34,10 @@ _RARE = 0.02  # how probable the middle of an object is in a cell, before any tr
 
 
 def one_stage_detector(shape: Shape, classes: int) -> nn.Module:
-    """The network: 0.6 MB of weights.
+    """The network (0.6 MB of weights) for images of (height, width, channels) ``shape``.
 
-    Args:
-        shape: (height, width, channels); both sides 32 to 512 pixels and multiples of a cell.
-        classes: Number of classes.
-
-    Returns:
-        (n, channels, height, width) float32 to (n, classes + 4, rows, columns), as
-        `box_maps.decode_boxes` reads it.
+    Both sides are 32 to 512 pixels and multiples of a cell. It takes (n, channels, height, width)
+    float32 to (n, classes + 4, rows, columns), as `box_maps.decode_boxes` reads it.
 
     Raises:
         InputError: Images of another shape, or no classes.

@@ -186,9 +186,7 @@ def _moved_boxes(boxes: BoxGoals, scale: Tensor, mirror: Tensor, shift: Tensor) 
 def detection_loss(maps: Tensor, boxes: BoxGoals) -> Tensor:
     """The focal loss of the middles and the generalised IoU of the boxes.
 
-    Args:
-        maps: (n, classes + 4, rows, columns) of the network.
-        boxes: What is there.
+    ``maps``: (n, classes + 4, rows, columns) of the network; ``boxes``: what is there.
     """
     scores, sides = maps[:, :-4], maps[:, -4:].clamp(-6, 6).exp()
     rows, columns = maps.shape[2:]
@@ -205,7 +203,10 @@ def detection_loss(maps: Tensor, boxes: BoxGoals) -> Tensor:
     weight, owner = near.max(1)
     weight = weight * (weight > _TRUE_CELL)
     own = torch.gather(cells, 1, owner.flatten(1)[..., None].expand(-1, -1, 4))
-    loss = 1 - _generalised_iou(_stated(sides), own.view(len(own), rows, columns, 4))
+    left, top, right, bottom = sides.unbind(1)  # in cells, from the middle of each
+    x, y = torch.arange(columns) + 0.5, torch.arange(rows)[:, None] + 0.5
+    stated = torch.stack([x - left, y - top, x + right, y + bottom], 3)
+    loss = 1 - _generalised_iou(stated, own.view(len(own), rows, columns, 4))
     return focal + 2 * (loss * weight).sum() / weight.sum().clamp(min=1)
 
 
@@ -222,14 +223,6 @@ def _nearness(cells: Tensor, labels: Tensor, rows: int, columns: int) -> Tensor:
     here = here & (x.abs() == x.abs().amin(2, keepdim=True))[..., None, :]
     near = torch.where(here, torch.ones_like(near), near)
     return near * (labels >= 0)[..., None, None]
-
-
-def _stated(sides: Tensor) -> Tensor:
-    """(n, rows, columns, 4) left, top, right and bottom in cells."""
-    left, top, right, bottom = sides.unbind(1)
-    x = torch.arange(sides.shape[3]) + 0.5
-    y = torch.arange(sides.shape[2])[:, None] + 0.5
-    return torch.stack([x - left, y - top, x + right, y + bottom], 3)
 
 
 def _generalised_iou(one: Tensor, two: Tensor) -> Tensor:

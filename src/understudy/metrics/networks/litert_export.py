@@ -102,22 +102,17 @@ class _Graph:
         if isinstance(right, str):
             inputs = [self._constant(left), self.tensors[right]]
         elif len(self._shapes[self.tensors[str(left)]]) == 2:
-            return self._dense(operation)
+            weights = self._constant(np.asarray(right).T)
+            out = self._result(operation.output, (1, self._shapes[weights][0]))
+            inputs = [self.tensors[str(left)], weights, -1]
+            self._operator("FULLY_CONNECTED", inputs, out, schema.FullyConnectedOptionsT())
+            return
         else:
             inputs = [self.tensors[str(left)], self._constant(right)]
         (*outer, rows, _), (*other, _, columns) = (self._shapes[tensor] for tensor in inputs)
         shape = (*max(outer, other, key=len), rows, columns)
         options = schema.BatchMatMulOptionsT()
         self._operator("BATCH_MATMUL", inputs, self._result(operation.output, shape), options)
-        return None
-
-    def _dense(self, operation: Operation) -> None:
-        """A product of rows and a constant."""
-        rows, matrix = operation.inputs
-        weights = self._constant(np.asarray(matrix).T)
-        out = self._result(operation.output, (1, self._shapes[weights][0]))
-        options = schema.FullyConnectedOptionsT()
-        self._operator("FULLY_CONNECTED", [self.tensors[str(rows)], weights, -1], out, options)
 
     def add(self, operation: Operation) -> None:
         """A sum."""

@@ -44,7 +44,6 @@ away, and then what is where gets settled.
 GUIDANCE, CONTROL = 3.0, 1.5
 """What the mini studio draws well with; the defaults of its options."""
 
-_CONTROLS = ("edges", "pose")
 _SCOPE = "drawn scenes of the playhouse (dogs, persons, medicine bottles and photo frames in rooms)"
 
 
@@ -64,7 +63,7 @@ class StudioOptions(GeneratorOptions):
 
 def hint_kinds(folder: Path) -> list[str]:
     """The hints that a studio has a ControlNet for."""
-    return [kind for kind in _CONTROLS if (folder / f"controlnet-{kind}").is_dir()]
+    return [kind for kind in ("edges", "pose") if (folder / f"controlnet-{kind}").is_dir()]
 
 
 def studio_tasks(folder: Path) -> frozenset[str]:

@@ -40,7 +40,7 @@ from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.backends.vision.segmenters import HubSegmenter, load_segmenter
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder, Model, TextEncoder
-from understudy.core.types import Embeddings, Shape, Vocabulary
+from understudy.core.types import Shape, Vocabulary
 
 if TYPE_CHECKING:
     from understudy.backends.tuning.tuner import DreamBooth
@@ -112,7 +112,7 @@ class Studio:
             normalizer=normalizer,
             noising=noising,
             encoder=encoder,
-            prompt_reader=self._prompts_of if captions else None,
+            prompt_reader=(lambda rows: self._reader.captions_of(rows)) if captions else None,
         )
         decoder.vocabulary = self.vocabulary
         return decoder
@@ -121,9 +121,6 @@ class Studio:
     def _reader(self) -> ZeroShotCaptioner:
         """Its own captioner, loaded where an embedding first comes without a prompt."""
         return self.captioner({})
-
-    def _prompts_of(self, embeddings: Embeddings) -> list[str]:
-        return self._reader.captions_of(embeddings)
 
     def generator(self, options: Mapping[str, Any]) -> DiffusionGenerator:
         """Text to images, variation, inpainting and control, all by diffusers."""

@@ -69,11 +69,6 @@ def _read(folder: Path) -> tuple[_Part, dict[str, Any]]:
     return _Part(weights), json.loads((folder / "config.json").read_text(encoding="utf-8"))
 
 
-def _heads_apart(values: torch.Tensor, heads: int) -> torch.Tensor:
-    """(n, length, width) to (n, heads, length, width / heads)."""
-    return values.view(len(values), -1, heads, values.shape[2] // heads).transpose(1, 2)
-
-
 def _attention(
     queries: torch.Tensor,
     keys: torch.Tensor,
@@ -82,7 +77,10 @@ def _attention(
     *,
     causal: bool = False,
 ) -> torch.Tensor:
-    apart = [_heads_apart(each, heads) for each in (queries, keys, values)]
+    apart = [  # (n, heads, length, width / heads)
+        each.view(len(each), -1, heads, each.shape[2] // heads).transpose(1, 2)
+        for each in (queries, keys, values)
+    ]
     mixed = functional.scaled_dot_product_attention(apart[0], apart[1], apart[2], is_causal=causal)
     return mixed.transpose(1, 2).reshape(queries.shape)
 
@@ -222,7 +220,10 @@ class LatentDecoder:
         at, blocks = 2, self._config["num_decoder_blocks"]
         for level, count in enumerate(blocks):
             for number in range(count):
-                values = _tiny_block(self._layers[str(at + number)]["conv"], values)
+                part = self._layers[str(at + number)]["conv"]
+                inner = functional.relu(part["0"].convolution(values))
+                inner = functional.relu(part["2"].convolution(inner))
+                values = functional.relu(part["4"].convolution(inner) + values)
             at += count
             if level < len(blocks) - 1:
                 values = functional.interpolate(values, scale_factor=2.0, mode="nearest")
@@ -231,12 +232,6 @@ class LatentDecoder:
             at += 1
         pixels = values.mul(2).sub(1)
         return (pixels * 0.5 + 0.5).clamp(0, 1)
-
-
-def _tiny_block(part: _Part, values: torch.Tensor) -> torch.Tensor:
-    inner = functional.relu(part["0"].convolution(values))
-    inner = functional.relu(part["2"].convolution(inner))
-    return functional.relu(part["4"].convolution(inner) + values)
 
 
 class DpmSolver:
