@@ -65,7 +65,7 @@ class DatasetAccount:
 
 def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         return [_account(book, one) for one in book.datasets()]
 
 
@@ -121,7 +121,7 @@ def dataset_account(source: str, ledger: str | None, *, skip_bad: bool = False) 
         LedgerError: The ledger does not know it.
         SourceError: Neither a dataset that can be read nor a name in the ledger.
     """
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         dataset = _find(book, source, skip_bad)
         rows, concerned = tuple(book.rows(dataset.id)), tuple(book.concerned(dataset.id))
         return replace(_account(book, dataset), rows=rows, concerned=concerned)
@@ -220,13 +220,13 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
 
 def verify_ledger(ledger: str | None) -> list[str]:
     """What is wrong with a ledger; empty where every row is as it was written."""
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         return book.verify()
 
 
 def ledger_rows(ledger: str | None) -> Iterator[dict[str, Any]]:
     """Every row as JSON values."""
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         for row in book.rows():
             yield row_as_dict(row)
 

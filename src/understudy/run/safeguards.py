@@ -23,7 +23,7 @@ from understudy.core.errors import (
     UnderstudyError,
     escaped,
 )
-from understudy.core.ports import Source
+from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.data.names import lone_class_words
 from understudy.data.open_source import paths_of
@@ -136,6 +136,18 @@ def available_memory() -> int | None:
 
 def _gigabytes(size: int) -> str:
     return f"{size / 1e9:,.1f} GB"
+
+
+@contextmanager
+def opening_explained(events: Events) -> Iterator[None]:
+    """The step in which a run is opened; of one that is interrupted there, say what it cost."""
+    opening = events.step("opening the datasets and the models")
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note("Nothing was charged, and no folder was begun")
+        raise
+    opening.finish()
 
 
 @contextmanager

@@ -202,6 +202,8 @@ class DevicePages:
                 code = digest[:CODE_DIGITS]
                 attempts = [one for one in self._disclosed() if one.attempt.code == digest]
                 sent = any(one.state not in ("sent", "open") for one in attempts)  # to its end
+                if sent:
+                    text = text.partition("\nTo agree and send it: ")[0]
         return self._page(
             request,
             "device_preview.html",

@@ -71,7 +71,7 @@ class ResultPages:
         path, release = self._release(run)
         record = read_record(read_json(release / "privacy.json"))
         owned = RunPaths(path).record.is_file()
-        owner = reports.load(path).owner if owned else None
+        owner = reports.load(path).verified() if owned else None
         comparable = published_points(record, owner) if owner else ()
         classes = SampleIndex(release).classes()
         label = min(label, max(0, len(classes) - 1))
@@ -90,7 +90,9 @@ class ResultPages:
             record=record,
             budget=budget(record.receipt),
             owned=owned,
-            cards=cards(record, owner) if owner else [guarantee_card(record.receipt)],
+            cards=cards(record, owner)
+            if owner
+            else [guarantee_card(record.receipt, verify(release).faults)],
             gallery=gallery(owner.sheets) if owner else [],
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
             real=self._real(owner.dataset) if owner else "",
@@ -119,7 +121,7 @@ class ResultPages:
         loaded = reports.load(path)
         from understudy.report import owner_report
 
-        return document(owner_report(loaded.record, loaded.owner))
+        return document(owner_report(loaded.record, loaded.verified()))
 
     def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from understudy.core.errors import ConfigError, UnderstudyError, packages_for
 from understudy.privacy.ledger.database import data_folder, with_password_in_environment
-from understudy.run import books
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.web.child_jobs import ChildJobs
 from understudy.web.confinement import FolderRoots
 from understudy.web.data_pages import DataPages
@@ -111,7 +111,7 @@ def open_studio(options: WebOptions, announce: Callable[[str], None]) -> WebStud
         announce: Given the link of the next browser, whenever the one before was used.
     """
     if options.device is None:
-        books.overview(options.ledger)  # made and looked at once, before any click
+        Ledger(options.ledger).datasets()  # made and looked at once, before any click
     group, places = ("nav", _PAGES) if options.device is None else ("device_nav", _DEVICE_PAGES)
     words = strings()[group]
     navigation = tuple((path, words[name]) for path, name in places)
