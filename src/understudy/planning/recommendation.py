@@ -185,7 +185,8 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         reason = _REASONS[key] + ("" if loss is None else f"; {loss} (owner only)")
         choices.append(Choice(option, reason))
     run = config.changed(method=name, roles=roles, **check.options)
-    overrides = _kept_options(config)
+    values = config.as_options()  # options that the run has from what was asked
+    overrides = {name: values[name] for name, usual in _KEPT.items() if values[name] != usual}
     prepared, plan, obstacle = _planned(run, check.unit_counts)
     advice = None
     if prepared is not None and prepared.method.advise is not None:
@@ -247,12 +248,6 @@ def _instead(
 
 
 _STATISTICS = "understudy train out/ --from statistics --export model.onnx"
-
-
-def _kept_options(config: RunConfig) -> dict[str, Any]:
-    """Options that a recommended run has from what was asked, where they differ from `_KEPT`."""
-    values = config.as_options()
-    return {name: values[name] for name, default in _KEPT.items() if values[name] != default}
 
 
 _KEPT: Mapping[str, Any] = {

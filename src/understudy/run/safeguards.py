@@ -76,7 +76,8 @@ def require_class_names(source: Source, *, declared: bool) -> None:
             problem = f"the class {escaped(name)} has control characters in its name: rename it"
             raise SourceError(problem, source.name)
         encoding = sys.getfilesystemencoding()
-        if encoding != "utf-8" and (_BYTES.search(name) or not _encodable(name, encoding)):
+        letters = name.encode(encoding, "ignore").decode(encoding)  # those that it has
+        if encoding != "utf-8" and (_BYTES.search(name) or letters != name):
             raise ConfigError(
                 f"file names are read and written in {encoding} here, which has no letters for "
                 f"the class {name}. Nothing was spent. Set PYTHONUTF8=1, or a locale of UTF-8 "
@@ -88,14 +89,6 @@ def require_class_names(source: Source, *, declared: bool) -> None:
 
 
 _BYTES = re.compile(r"\\udc[89a-f][0-9a-f]")  # that are no text, as `escaped` writes them
-
-
-def _encodable(name: str, encoding: str) -> bool:
-    try:
-        name.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def require_room(

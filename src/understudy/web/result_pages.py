@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import ConfigError, RunError
 from understudy.data.reading_options import split_name
 from understudy.release.outputs import RunPaths, read_json, release_folder
-from understudy.release.verify import Verification, verify
+from understudy.release.verify import verify
 from understudy.report import read_record
 from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
@@ -203,12 +203,14 @@ class ResultPages:
                     checked = verify(folder)
             else:
                 checked = verify(path)
+        record = checked.record if checked is not None and checked.sound else None
         return self.studio.page(
             request,
             "verify.html",
             file=file,
             checked=checked,
-            guarantee=_guarantee(checked),
+            # of a release that is not sound, what it states is no guarantee
+            guarantee=None if record is None else guarantee_card(record.receipt),
             command_words=command_line_of(["verify", name]),
         )
 
@@ -267,13 +269,6 @@ def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
                 break
             inner = folders[0] if len(folders) == 1 else inner
         yield release_folder(inner)
-
-
-def _guarantee(checked: Verification | None) -> Any:
-    """The card of a release that is sound: of another, what it states is no guarantee."""
-    if checked is None or checked.record is None or not checked.sound:
-        return None
-    return guarantee_card(checked.record.receipt)
 
 
 def _whole(text: str, name: str) -> int:
