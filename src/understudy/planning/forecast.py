@@ -59,7 +59,6 @@ class KindForecast:
     """What came back of the public images of one kind.
 
     Attributes:
-        kind: Its name.
         originals: (n, height, width, channels) uint8 public images.
         samples: (n, height, width, channels) uint8, of the same classes one by one.
         accuracy: Of the released classifier on drawings that it was not made of, balanced over the

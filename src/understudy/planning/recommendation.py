@@ -47,8 +47,6 @@ class PlanFact:
     """Something that a recommendation goes by.
 
     Attributes:
-        name: What it is.
-        value: What it is, in words.
         private: Whether it was counted in private records, so that it is for the owner alone.
     """
 

@@ -28,7 +28,6 @@ class DatasetAccount:
 
     Attributes:
         dataset: The dataset, with its budget.
-        spent: What was spent.
         rows: Every row about it, where asked for.
         ledger: Where the ledger is.
         concerned: The other datasets that a run on it is charged to, where asked for.

@@ -42,13 +42,10 @@ class CountedStep:
 
     Attributes:
         number: 1 for the first step of a reporter.
-        name: What is being done.
         total: The number of items; None where it is not known.
         owner_only: Whether the number of items is private.
-        done: Items done.
         started: When it started, on the reporter's clock.
         written: When something was last written about it.
-        finished: Whether it is over.
     """
 
     def __init__(
