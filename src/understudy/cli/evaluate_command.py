@@ -74,12 +74,9 @@ def evaluate_command(
     """Measure a release against real data. What it prints is for the owner alone."""
     with reporting(progress) as events:
         from understudy.evaluation.evaluate import evaluate as measure
-        from understudy.run.report import require_folder, require_table, write_table
+        from understudy.run.report import write_table
 
-        if json_file is not None:
-            require_folder(json_file)
-        if table is not None:
-            require_table(table)
+        _require_writable(json_file, table)
         evaluation = measure(
             folder,
             real=real,
@@ -107,6 +104,16 @@ def evaluate_command(
     if table is not None:
         write_table(evaluation.rows(), table)
         _console.print(f"written: {table}")
+
+
+def _require_writable(json_file: Path | None, table: Path | None) -> None:
+    """Refuse files that cannot be written, before anything is measured."""
+    from understudy.run.report import require_folder, require_table
+
+    if json_file is not None:
+        require_folder(json_file)
+    if table is not None:
+        require_table(table)
 
 
 def _show(evaluation: Evaluation) -> None:

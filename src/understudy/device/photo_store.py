@@ -157,10 +157,7 @@ def add_photos(
                 pixels = _shown(image)
                 before = labels.get(photo.digest, by_pixels.get(pixels, photo.label))
                 if before != photo.label:
-                    what = "a reference, of which something may leave"
-                    what = what if before is None else f"labelled {before!r}"
-                    reason = f"was added before, and stays {what}: another --home begins anew"
-                    faults.append(f"{name} {reason}")
+                    faults.append(f"{name} {_already(before)}")
                 elif photo.digest not in labels:
                     labels[photo.digest] = by_pixels[pixels] = photo.label
                     write_file(home.path("photos", photo.id), image)
@@ -200,6 +197,12 @@ def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> Dev
 def _shown(image: bytes) -> bytes:
     """What tells the pixels of a photo, as they are stored, from those of others."""
     return hashlib.sha256(image).digest()
+
+
+def _already(label: str | None) -> str:
+    """What is wrong with a photo that was added before as something else."""
+    what = "a reference, of which something may leave" if label is None else f"labelled {label!r}"
+    return f"was added before, and stays {what}: another --home begins anew"
 
 
 def decoded_photo(data: bytes, side: int, fit: ImageFit) -> Images:
