@@ -246,13 +246,8 @@ def read_pairs(path: Path) -> Pairs | None:
         return None
     arrays = read_arrays(path)
     try:
-        return Pairs(
-            arrays["synthetic"],
-            arrays["real"],
-            arrays["distances"],
-            arrays["rows"],
-            str(arrays["how"]),
-        )
+        values = [arrays[name] for name in ("synthetic", "real", "distances", "rows")]
+        return Pairs(*values, str(arrays["how"]))
     except KeyError as error:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
 
@@ -301,9 +296,8 @@ def _named(folders: Sequence[Path]) -> tuple[Released, ...]:
 def _released(folder: Path, name: str) -> Released:
     place = release_folder(folder)
     record = read_record(read_json(place / "privacy.json"))
-    if place.name != "release":
-        return Released(name, record)
-    return Released(name, record, measured_of_run(place.parent))
+    is_of_run = place.name == "release"
+    return Released(name, record, measured_of_run(place.parent) if is_of_run else None)
 
 
 def _public(folder: str | Path) -> tuple[RunRecord, Path]:

@@ -6,9 +6,9 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
@@ -18,7 +18,7 @@ from understudy.core.option import list_of_names
 from understudy.web.confinement import FolderRoots, new_name
 from understudy.web.option_forms import READING, form_options, reading_fields, words_of
 from understudy.web.studio import (
-    WebStudio,
+    StudioPages,
     command_line_of,
     dataset_stamp,
     form_of,
@@ -33,21 +33,16 @@ PlaceName = Annotated[str, Query(max_length=4096)]
 _UPLOADS = "understudy-uploads"
 
 
-class DataPages:
+class DataPages(StudioPages):
     """Choosing and checking a dataset."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        router.add_api_route("/", self.home, methods=["GET"])
-        router.add_api_route("/data", self.data, methods=["GET"])
-        router.add_api_route("/data/sheet", self.sheet, methods=["GET"])
-        router.add_api_route("/data/evaluate", self.evaluate, methods=["POST"])
-        router.add_api_route("/upload", self.upload, methods=["PUT"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /": "home",
+        "GET /data": "data",
+        "GET /data/sheet": "sheet",
+        "POST /data/evaluate": "evaluate",
+        "PUT /upload": "upload",
+    }
 
     def home(self, request: Request, place: PlaceName = "") -> Response:
         """The folders of a place."""

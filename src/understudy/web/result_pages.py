@@ -14,9 +14,9 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -34,7 +34,7 @@ from understudy.run.released_classifier import has_statistics
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
-from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
+from understudy.web.studio import StudioPages, command_line_of, form_of, link, moved, needed
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
@@ -42,27 +42,19 @@ _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
 SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
 
 
-class ResultPages:
+class ResultPages(StudioPages):
     """A release, and what is done with it."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        for path, page in (
-            ("/result", self.result),
-            ("/result/sample", self.sample),
-            ("/result/report", self.report),
-            ("/result/public", self.public),
-            ("/compare", self.compare),
-            ("/compare/report", self.comparison),
-            ("/verify", self.verify),
-        ):
-            router.add_api_route(path, page, methods=["GET"])
-        router.add_api_route("/result/do", self.do, methods=["POST"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /result": "result",
+        "GET /result/sample": "sample",
+        "GET /result/report": "report",
+        "GET /result/public": "public",
+        "GET /compare": "compare",
+        "GET /compare/report": "comparison",
+        "GET /verify": "verify",
+        "POST /result/do": "do",
+    }
 
     def result(
         self, request: Request, run: PlaceName, label: SampleNumber = 0, page: SampleNumber = 0
