@@ -305,8 +305,6 @@ def _runs(process: int) -> bool:
     """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:  # it may be another account's
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -75,14 +75,9 @@ class DataPages(StudioPages):
             stamp=dataset_stamp(path),
         )
         check = studio.jobs.json(job) if report.state == "finished" else None
-        units = (
-            {}
-            if check is None
-            else {
-                name: value for name, value in check["options"].items() if name.startswith("unit")
-            }
-        )
-        pairs, planned = [*values.items()], _planned(values, check, units)
+        proposed = {} if check is None else check["options"]
+        units = {name: value for name, value in proposed.items() if name.startswith("unit")}
+        pairs, planned = [*values.items()], _planned(values, proposed)
         return studio.page(
             request,
             "data.html",
@@ -95,10 +90,7 @@ class DataPages(StudioPages):
             asked_unit=any(name.startswith("unit") for name in values),
             unit_options=units,
             plan_link=link("/plan", *planned, source=source),
-            of_total={
-                "source": source,
-                **{option: value for option, value in planned if option == "skip_bad"},
-            },
+            of_total={"source": source} | {n: value for n, value in planned if n == "skip_bad"},
             sheet=link("/data/sheet", *pairs, source=source) if sheet.is_file() else "",
             evaluations=[
                 (job, studio.jobs.report(job), studio.jobs.out(job).strip())
@@ -168,14 +160,11 @@ def evaluate_words(roots: FolderRoots, synthetic: str, form: Mapping[str, str]) 
     return [*words, *(word for name, word in flags.items() if form.get(name))]
 
 
-def _planned(
-    values: dict[str, str], check: dict[str, object] | None, units: dict[str, str]
-) -> list[tuple[str, str]]:
-    """How a run reads the dataset: as it was asked, and by the options that the check proposes."""
-    proposed = dict(check["options"]) if check is not None else {}  # type: ignore[call-overload]
+def _planned(values: Mapping[str, str], proposed: Mapping[str, object]) -> list[tuple[str, str]]:
+    """How a run reads the dataset: as it was asked, and by what is proposed, but for the unit."""
     pairs = dict(values)
     for name, value in proposed.items():
-        if name not in units:
+        if not name.startswith("unit"):
             text = list_of_names(value) if isinstance(value, list) else str(value)
             pairs.setdefault(name, "on" if value is True else text)
     return list(pairs.items())
