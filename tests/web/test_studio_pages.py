@@ -305,6 +305,7 @@ def test_a_release_that_was_changed_is_called_unverified(story: Story) -> None:
     site, _ = story
     changed = shutil.copytree(site.root / "run 1", site.root / "changed")
     try:
+        assert "is unverified" not in site.get("/result", run="data/changed").text
         next((changed / "release").rglob("*.png")).unlink()
         for path in ("/result", "/result/report"):
             assert (

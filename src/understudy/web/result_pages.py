@@ -13,6 +13,8 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -34,7 +36,15 @@ from understudy.run.released_classifier import has_statistics
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
-from understudy.web.studio import StudioPages, command_line_of, form_of, link, moved, needed
+from understudy.web.studio import (
+    StudioPages,
+    command_line_of,
+    dataset_stamp,
+    form_of,
+    link,
+    moved,
+    needed,
+)
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
@@ -63,7 +73,8 @@ class ResultPages(StudioPages):
         path, release = self._release(run)
         record = read_record(read_json(release / "privacy.json"))
         owned = RunPaths(path).record.is_file()
-        owner = reports.load(path).verified() if owned else None
+        faults = _faults(release, dataset_stamp(release))
+        owner = replace(reports.load(path).owner, faults=faults) if owned else None
         comparable = published_points(record, owner) if owner else ()
         classes = SampleIndex(release).classes()
         label = min(label, max(0, len(classes) - 1))
@@ -82,9 +93,7 @@ class ResultPages(StudioPages):
             record=record,
             budget=budget(record.receipt),
             owned=owned,
-            cards=cards(record, owner)
-            if owner
-            else [guarantee_card(record.receipt, verify(release).faults)],
+            cards=cards(record, owner) if owner else [guarantee_card(record.receipt, faults)],
             gallery=gallery(owner.sheets) if owner else [],
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
             real=self._real(owner.dataset) if owner else "",
@@ -220,6 +229,12 @@ class ResultPages(StudioPages):
         path = self.studio.roots.dataset(run)
         release = release_folder(path)
         return (release.parent if release != path else path), release
+
+
+@lru_cache(maxsize=64)
+def _faults(release: Path, stamp: str) -> tuple[str, ...]:
+    """What `verify` finds wrong with a release, once for each stamp of its files."""
+    return verify(release).faults
 
 
 def document(page: str) -> Response:
