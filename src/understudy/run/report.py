@@ -246,8 +246,8 @@ def read_pairs(path: Path) -> Pairs | None:
         return None
     arrays = read_arrays(path)
     try:
-        values = [arrays[name] for name in ("synthetic", "real", "distances", "rows")]
-        return Pairs(*values, str(arrays["how"]))
+        values = {name: arrays[name] for name in ("synthetic", "real", "distances", "rows")}
+        return Pairs(**values, how=str(arrays["how"]))
     except KeyError as error:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
 
