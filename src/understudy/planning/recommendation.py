@@ -158,16 +158,6 @@ def recommended_run(
     return replace(result, forecast=outcome)
 
 
-def recommend(config: RunConfig) -> Recommendation:
-    """Read a dataset once and recommend a run on it.
-
-    Args:
-        config: What the owner has in mind: epsilon, the models and datasets that are at hand, and
-            how the dataset is read. Its method is not looked at.
-    """
-    return _recommended(config, check_source(config))[0]
-
-
 def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation, Prepared | None]:
     """What is recommended, and the run that is planned; None where none can be."""
     facts = _facts(config, check)
