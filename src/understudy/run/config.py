@@ -146,12 +146,7 @@ class PrivacyOptions:
             _ = part_of_budget(self.epsilon), Budget(1.0, self.delta)
         else:
             _ = self.budget
-            if self.epsilon > LARGE_EPSILON and not self.accept_epsilon:
-                raise ConfigError(
-                    f"epsilon {self.epsilon:g} protects next to nothing: an attacker may be right "
-                    f"as good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
-                    "--accept-epsilon says that it is meant"
-                )
+            self._require_meant(self.epsilon)
         if self.delta > LARGE_DELTA and not self.accept_epsilon:
             raise ConfigError(
                 f"delta {self.delta:g} allows that a record is exposed outright with that "
@@ -165,6 +160,14 @@ class PrivacyOptions:
             raise ConfigError(
                 f"--quality-share is {_MOST_QUALITY:.0%} at most, found {self.quality_share}: what "
                 "is measured has to be made first; 2% is usual"
+            )
+
+    def _require_meant(self, epsilon: float) -> None:
+        if epsilon > LARGE_EPSILON and not self.accept_epsilon:
+            raise ConfigError(
+                f"epsilon {epsilon:g} protects next to nothing: an attacker may be right as "
+                f"good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
+                "--accept-epsilon says that it is meant"
             )
 
     @property
