@@ -93,7 +93,7 @@ def _part(command: Any, arguments: list[str], context: Any) -> dict[str, Any]:
     if last is not None and not getattr(last, "is_flag", False):
         arguments = arguments[:-1]
     values, left, _ = command.make_parser(context).parse_args(list(arguments))
-    if left:
+    if left and left[0] not in getattr(command, "commands", ()):  # of `serve`, after its options
         context.fail(f"Got unexpected extra arguments ({' '.join(left)})")
     try:
         return _whole(command, arguments, context)

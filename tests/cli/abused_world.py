@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 from tests.run.samples import class_folders, embeddings
 
+from understudy.privacy.ledger.ledger import Ledger
+
 SIZES = {"cat": 12, "dog": 12}
 TEXTS = {
     "unknown": "epsilom: 1\n",
@@ -33,5 +35,6 @@ def abused_world(folder: Path) -> dict[str, str]:
     image.write_bytes(image.read_bytes()[:40])
     embeddings(folder / "numbers.npz", 20)
     np.savez(folder / "pickled.npz", embeddings=np.array([{}, 1], dtype=object))
+    Ledger(folder / "books.db").close()
     places = {path.stem: str(path) for path in folder.iterdir()}
     return places | {"nowhere": str(folder / "nowhere")}

@@ -99,8 +99,9 @@ ABUSES: list[tuple[str, int, str]] = [
     ("synthesize {scans} --out {out} --config {texts}", 2, "epsilon .*found 'much'"),
     (RUN + "--ledger {empty}", 2, "cannot be used"),
     (RUN + "--ledger mysql://x/y", 2, "a ledger in mysql is not supported"),
-    ("ledger show {nowhere} --ledger {ledger}", 2, "no such file or folder, and the ledger"),
-    ("ledger show {scans} --ledger {ledger}", 2, "nothing was spent on it and no budget is set"),
+    ("ledger show {scans} --ledger {ledger}", 2, "there is no ledger at"),
+    ("ledger show {nowhere} --ledger {books}", 2, "no such file or folder, and the ledger"),
+    ("ledger show {scans} --ledger {books}", 2, "nothing was spent on it and no budget is set"),
     ("ledger set-budget {scans} --epsilon -1 --ledger {ledger}", 2, "epsilon must be a positive"),
     ("ledger verify --ledger {ledger_of_words}", 2, "file is not a database"),
     # Everything about a run.

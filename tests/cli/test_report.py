@@ -42,6 +42,12 @@ def test_a_report_is_written_with_a_table(runs: list[Path], tmp_path: Path) -> N
     assert "utility,accuracy,0.6543,owner-only" in (tmp_path / "t.csv").read_text()
 
 
+def test_a_table_without_rows_says_why(runs: list[Path], tmp_path: Path) -> None:
+    ended = command("report", runs[1], "--table", tmp_path / "t.csv")
+    assert "nothing was measured yet (understudy evaluate)" in ended.stderr
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1
+
+
 def test_the_public_part(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "public.html"
     ended = command("report", runs[0], "--public", out)

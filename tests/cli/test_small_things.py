@@ -14,7 +14,14 @@ from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError, InputError, RunError, SourceError, escaped
+from understudy.core.errors import (
+    ConfigError,
+    InputError,
+    LedgerError,
+    RunError,
+    SourceError,
+    escaped,
+)
 from understudy.data.names import like_persons
 from understudy.planning.dry import dry_run
 from understudy.privacy.ledger.ledger import Ledger
@@ -115,6 +122,15 @@ except KeyboardInterrupt:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, check=False, env=variables)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"cleaned up\n", b"")
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "scans"], ["verify"], ["export"]])
+def test_who_reads_a_ledger_that_is_not_there_makes_none(words, tmp_path):
+    path = tmp_path / "lodger.db"
+    ended = CliRunner().invoke(app, ["ledger", *words, "--ledger", str(path)])
+    assert isinstance(ended.exception, LedgerError)
+    assert f"there is no ledger at {path}" in str(ended.exception)
+    assert not path.exists()
 
 
 # Names

@@ -140,7 +140,7 @@ class DeviceSite:
 
     def pair(self, server: Server, client: TestClient, url: str = "http://localhost") -> None:
         self.exchange = RecordingExchange(client)
-        code = server.service.pairing_code(url).text()
+        code = server.pairing_code(url).text()
         Outbox(self.home, self.exchange).pair(code)
         self.exchange.messages.clear()
 

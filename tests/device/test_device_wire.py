@@ -60,7 +60,7 @@ def test_eight_photos_of_edges_take_at_most_8_kib_with_every_header(
     with serving(server.service) as port:
         proxy = WireProxy(port, tmp_path / "wire")
         proxy.start()
-        code = server.service.pairing_code(f"http://127.0.0.1:{proxy.port}").text()
+        code = server.pairing_code(f"http://127.0.0.1:{proxy.port}").text()
         Outbox(site.home).pair(code)
         before = len(list((tmp_path / "wire").iterdir()))
         shown = site.show({"dog": "edges"}, references=8)
@@ -112,7 +112,7 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "send --yes" not in said  # there is nobody to agree to yet
     with serving(server.service) as port:
         url = f"http://127.0.0.1:{port}"
-        assert f"paired with {url}" in device("pair", server.service.pairing_code(url).text())
+        assert f"paired with {url}" in device("pair", server.pairing_code(url).text())
         said = device("preview", *checks)
         assert f"It would go to 127.0.0.1:{port}, key {server.service.keys.public_key[:16]}" in said
         code = said.split("understudy device send --yes ")[1][:8]
@@ -182,14 +182,14 @@ def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_
         proxy.start()
         url = f"https://127.0.0.1:{proxy.port}"
         with pytest.raises(RunError, match="another certificate"):
-            Outbox(site.home).pair(server.service.pairing_code(url, "0" * 64).text())
-        paired = Outbox(site.home).pair(server.service.pairing_code(url, fingerprint).text())
+            Outbox(site.home).pair(server.pairing_code(url, "0" * 64).text())
+        paired = Outbox(site.home).pair(server.pairing_code(url, fingerprint).text())
         assert isinstance(paired, PairedServer)
         proxy.close()
     refused, accepted = (path.read_bytes() for path in sorted((tmp_path / "wire").iterdir()))
     assert len(refused) < len(accepted)
     with pytest.raises(ServerUnreachable, match="did not answer"):
-        Outbox(site.home).pair(server.service.pairing_code(url, fingerprint).text())
+        Outbox(site.home).pair(server.pairing_code(url, fingerprint).text())
 
 
 @pytest.mark.parametrize("body", [b"", b'{"job":'])
@@ -253,7 +253,7 @@ class KilledSite:
         deadline = time.monotonic() + 60
         while True:
             try:
-                Outbox(site.home).pair(self.place.service.pairing_code(url).text())
+                Outbox(site.home).pair(self.place.pairing_code(url).text())
                 return
             except ServerUnreachable:
                 assert time.monotonic() < deadline

@@ -62,7 +62,7 @@ class TlsServer:
         return ServerConnection(f"https://{self.name}", self.fingerprint)
 
     def code(self) -> str:
-        return self.place.service.pairing_code(f"https://{self.name}", self.fingerprint).text()
+        return self.place.pairing_code(f"https://{self.name}", self.fingerprint).text()
 
     def jobs(self) -> list[tuple[str, str]]:
         """Submission and state of every job in its store, in order; of an open one, its items."""

@@ -19,7 +19,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.data import encoded_images
 from understudy.planning.check import SourceCheck, check_source
 from understudy.planning.dry import dry_run
-from understudy.planning.recommendation import recommend
+from understudy.planning.recommendation import recommended_run
 from understudy.run.config import make_config
 from understudy.run.run_record import ONE_CLASS
 
@@ -124,7 +124,7 @@ def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: 
     assert deep.message.startswith("20 files have grey values of 16 bits or more: say which are ")
     assert all("?window" not in line and ", in this image from " in line for line in deep.examples)
     assert result.command is None
-    plan = recommend(make_config({"source": str(folder), "out": "o", "epsilon": 1.0}))
+    plan = recommended_run(folder, epsilon=1.0, progress="none")
     assert plan.problems == (deep,)
     assert plan.command is None
     assert checked(f"{folder}?window=32768,65536").ready
@@ -158,11 +158,12 @@ def test_check_and_plan_say_that_images_serve_little_by_one_rule(
     """A class of 250 counted as one of 100: a check said so of it, and a plan did not."""
     for size, little in ((250, False), (200, True), (90, True)):
         folder = class_folders(tmp_path / str(size), {"cat": size, "dog": size}, (16, 16, 1))
-        words = {"source": str(folder), "ledger": str(tmp_path / "l.db"), "epsilon": 1.0}
-        config = make_config({**words, "out": "out", "encoder": encoder})
+        words: dict[str, Any] = {"epsilon": 1.0, "ledger": str(tmp_path / "l.db")}
+        words["encoder"] = encoder
+        config = make_config({**words, "source": str(folder), "out": "out"})
         said = {one.summary for one in check_source(config).carried[1.0].values()}
         assert ("images serve little" in said) is little
-        plan = recommend(config).plan
+        plan = recommended_run(folder, **words, progress="none").plan
         assert plan is not None
         assert ("few units" in [rule.rule for rule in plan.expectations]) is little
 

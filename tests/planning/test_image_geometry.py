@@ -18,7 +18,7 @@ from understudy.data import open_source
 from understudy.planning.check import SourceCheck, check_source
 from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
-from understudy.planning.recommendation import Recommendation, recommend
+from understudy.planning.recommendation import Recommendation, recommended_run
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.codec_rules import ENERGIES, CodecRule
 from understudy.run.config import make_config
@@ -60,8 +60,7 @@ def checked(source: Path, **options: Any) -> SourceCheck:
 
 
 def planned(source: Path, ledger: Path, **options: Any) -> Recommendation:
-    given = {"source": str(source), "out": "out", "epsilon": 8.0, "ledger": str(ledger)}
-    return recommend(make_config({**given, **options}))
+    return recommended_run(source, epsilon=8.0, ledger=str(ledger), progress="none", **options)
 
 
 def command(*words: str) -> Any:

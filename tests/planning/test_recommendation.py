@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from understudy.cli.main import app
 from understudy.planning.benchmark_results import benchmark_results, nearest_results
 from understudy.planning.dry import dry_run
-from understudy.planning.recommendation import Recommendation, recommend
+from understudy.planning.recommendation import Recommendation, recommended_run
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 
@@ -25,9 +25,8 @@ def scans(tmp_path: Path) -> Path:
 
 
 def planned(source: Path, **options: Any) -> Recommendation:
-    ledger = str(source.parent / "ledger.db")
-    given = {"source": str(source), "out": "out", "epsilon": 1.0, "ledger": ledger}
-    return recommend(make_config({**given, **options}))
+    given = {"epsilon": 1.0, "ledger": str(source.parent / "ledger.db"), "progress": "none"}
+    return recommended_run(source, **{**given, **options})
 
 
 def chosen(result: Recommendation) -> list[str]:

@@ -256,6 +256,16 @@ def test_an_interrupt_says_the_same(go):
     assert "epsilon 8 was charged" in stopped.value.__notes__[0]
 
 
+@pytest.mark.parametrize("command", ["synthesize", "select"])
+def test_who_interrupts_a_run_that_opens_hears_that_nothing_was_charged(command, scans, tmp_path):
+    choice = {"keep": "50%", "private": scans, "no_guarantee": True}
+    options = {"synthesize": {"epsilon": 1.0}, "select": choice}[command]
+    opening = "understudy.data.open_source.open_class_folders"
+    with killed_at(opening, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt) as stopped:
+        getattr(understudy, command)(scans, out=tmp_path / "out", progress="none", **options)
+    assert stopped.value.__notes__ == ["Nothing was charged, and no folder was begun"]
+
+
 @pytest.mark.slow
 def test_a_full_disk_ends_the_command_with_a_message(scans, tmp_path):
     """The system refuses files above 400,000 bytes, so the release cannot be written."""

@@ -79,6 +79,13 @@ def test_a_selection_without_noise_is_refused_before_anything_is_read(tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
+def test_more_than_there_are_is_refused_and_leaves_the_name_of_the_folder_free(site: Path) -> None:
+    with pytest.raises(InputError, match="180"):
+        choose(site, keep="500")
+    assert not (site / "out").exists()
+    assert not disclosures(site)
+
+
 def test_a_release_of_no_guarantee_says_so_everywhere(site: Path) -> None:
     result = choose(site)
     assert result.receipt == NO_GUARANTEE

@@ -16,9 +16,10 @@ from starlette.testclient import TestClient
 
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, StageFiles
+from understudy.methods.sanitize.pairing_code import PairingCode
 from understudy.methods.sanitize.wire_items import BoxItem, EdgesItem, Item, TargetItem
 from understudy.server.application import application
-from understudy.server.job_service import JobService, ServerKeys
+from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
 from understudy.server.job_store import JobStore, Quotas
 from understudy.server.sealed_folders import JobFolders
 from understudy.server.worker import Worker
@@ -103,8 +104,11 @@ class Server:
     def client(self, **options: Any) -> TestClient:
         return TestClient(application(self.service, **options))
 
+    def pairing_code(self, url: str, certificate: str | None = None) -> PairingCode:
+        return new_pairing_code(self.store, self.service.keys, url, certificate)
+
     def token(self) -> str:
-        result = self.service.pair(self.service.pairing_code("http://localhost").secret)
+        result = self.service.pair(self.pairing_code("http://localhost").secret)
         assert result is not None
         return result.token
 

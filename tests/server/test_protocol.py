@@ -140,18 +140,18 @@ def test_a_pairing_code_holds_once_and_not_for_long(server: Server, device: Devi
         body = wire.encode_message(wire.PairingRequest(secret=secret))
         return device.client.post("/v1/pair", content=body)
 
-    code = server.service.pairing_code("http://localhost:8000")
+    code = server.pairing_code("http://localhost:8000")
     paired = wire.decode_message(wire.PairingResult, pair(code.secret).content)
     assert Device(device.client, paired.token).submit(submitted()).state == "open"
     check_refusal(pair(code.secret), 404, "unknown")
     check_refusal(pair("0" * 32), 404, "unknown")
-    late = server.service.pairing_code("http://localhost:8000")
+    late = server.pairing_code("http://localhost:8000")
     server.now += 15 * 60
     check_refusal(pair(late.secret), 404, "unknown")
 
 
 def test_no_token_and_no_secret_is_in_the_database(server: Server, device: Device) -> None:
-    code = server.service.pairing_code("http://localhost:8000")
+    code = server.pairing_code("http://localhost:8000")
     for secret in (device.token, code.secret):
         assert secret.encode() not in server.content()
         assert bytes.fromhex(secret) not in server.content()

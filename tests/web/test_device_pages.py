@@ -9,8 +9,15 @@ from tests.web.web_site import HOSTILE_CLASS, HOSTILE_FILE, Site
 
 pytest.importorskip("cryptography")
 
-from tests.device.device_site import CLASSES, colour_model, save_photo
+from tests.device.device_site import (
+    CLASSES,
+    ColourPipeline,
+    DeviceSite,
+    colour_model,
+    save_photo,
+)
 from tests.methods.sanitize.painted_world import SIDE, rooms
+from tests.server.site import Server
 
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import DeviceModel, offer_model
@@ -125,6 +132,31 @@ def test_a_photo_is_corrected_and_its_levels_are_pictures_of_it(
         ):
             assert refused.status_code == 400, refused.url
             assert "<img src" not in refused.text
+
+
+def test_what_was_sent_is_not_offered_again_and_a_model_not_before_it_is_done(
+    tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(plugins)
+    device, server = DeviceSite(tmp_path), Server(tmp_path / "server", pipeline=ColourPipeline())
+    site = Site(tmp_path, device=True)
+    with server.client() as client, site.client:
+        site.enter()
+        device.pair(server, client)
+        device.add()
+        shown = device.show({"dog": "edges"})
+        assert "To agree and send it" in site.get("/preview").text
+        device.outbox.send(shown.parcel.digest, shown.code)
+        page = site.get("/preview").text
+        assert "Exactly this" in page
+        assert "To agree and send it" not in page
+        for fetched in (False, True):
+            device.outbox.status(device.attempt(shown))
+            page = site.get("/model").text
+            assert "Wait for the server" in page
+            assert ("Get the model" in page) == fetched
+            server.work()
+    server.store.close()
 
 
 @pytest.mark.slow

@@ -301,6 +301,24 @@ def test_a_release_is_exported_in_other_formats(story: Story, tmp_path: Path) ->
     assert site.get("/result/download", run="data/run 1", what="x").status_code == 422
 
 
+def test_a_release_that_was_changed_is_called_unverified(story: Story) -> None:
+    site, _ = story
+    changed = shutil.copytree(site.root / "run 1", site.root / "changed")
+    try:
+        assert "is unverified" not in site.get("/result", run="data/changed").text
+        next((changed / "release").rglob("*.png")).unlink()
+        for path in ("/result", "/result/report"):
+            assert (
+                "What the release states is unverified" in site.get(path, run="data/changed").text
+            )
+        shutil.rmtree(changed / "owner")
+        assert (
+            "What the release states is unverified" in site.get("/result", run="data/changed").text
+        )
+    finally:
+        shutil.rmtree(changed)
+
+
 def read_all(folder: Path) -> Counter[tuple[str, bytes]]:
     """The images of a release with their class names."""
     source = open_source(str(folder), size=(8, 8))

@@ -104,10 +104,8 @@ def _show_runs(runs: Sequence[RunSummary]) -> None:
 
 def _epsilon(run: RunSummary) -> str:
     """The epsilon of a run, or the kind of its guarantee where it has none."""
-    if run.guarantee == "none":
-        return "no guarantee"
-    if run.guarantee == "no private data":
-        return "no private data"
+    if run.guarantee in ("none", "no private data"):
+        return "no guarantee" if run.guarantee == "none" else run.guarantee
     return "" if run.epsilon is None else f"{run.epsilon:g}"
 
 

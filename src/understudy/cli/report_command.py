@@ -53,6 +53,9 @@ def report_command(
     _say_written(run_report.write(), as_json)
     if table is not None:
         _say_written(run_report.write_table(table), as_json)
+        if run_report.owner.evaluation is None:
+            words = "note: it has no row: nothing was measured yet (understudy evaluate)"
+            typer.echo(words, err=True)
     if as_json:
         print_json(run_report.as_dict())
 

@@ -35,7 +35,12 @@ def safe_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     members = [info for info in archive.infolist() if not info.is_dir()]
     names: set[str] = set()
     for info in members:
-        _check_name(info.filename, path)
+        parts = PurePosixPath(info.filename).parts
+        rooted = not parts or info.filename.startswith("/") or ":" in parts[0]
+        if rooted or ".." in parts or "\\" in info.filename:
+            raise SourceError(
+                f"holds the path {info.filename!r}, which leads out of it: unpack it yourself", path
+            )
         if info.filename in names:
             raise SourceError(f"holds {info.filename!r} twice", path)
         names.add(info.filename)
@@ -45,8 +50,7 @@ def safe_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
             )
     packed = sum(info.compress_size for info in members)
     unpacked = sum(info.file_size for info in members)
-    stream = archive.fp
-    if stream is not None and packed > _length(stream):
+    if archive.fp is not None and packed > archive.fp.seek(0, 2):  # it seeks before each read
         raise SourceError("has members that overlap (a zip bomb?): unpack it yourself", path)
     if unpacked > max(_LARGE, _MOST_RATIO * packed):
         raise SourceError(
@@ -58,18 +62,3 @@ def safe_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
 def is_link(info: zipfile.ZipInfo) -> bool:
     """Whether a member is a symbolic link."""
     return stat.S_ISLNK(info.external_attr >> 16)
-
-
-def _check_name(name: str, path: Path) -> None:
-    parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0]:
-        raise SourceError(
-            f"holds the path {name!r}, which leads out of it: unpack it yourself", path
-        )
-
-
-def _length(stream: Any) -> int:
-    position = stream.tell()
-    length = int(stream.seek(0, 2))
-    stream.seek(position)
-    return length

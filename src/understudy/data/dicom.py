@@ -141,17 +141,14 @@ def _parsed(data: bytes | Path, elements: Sequence[str]) -> FileDataset:
             filereader.read_preamble(stream, force=False)
         except InvalidDicomError:
             raise BadImage("has no DICOM header (no DICM at byte 128)") from None
-        meta = filereader.read_dataset(stream, False, True, stop_when=_after_meta)
+        # The file's own header is group 2.
+        meta = filereader.read_dataset(
+            stream, False, True, stop_when=lambda tag, *_: tag >> 16 != 2
+        )
         if meta.get("TransferSyntaxUID") == _DEFLATED:  # to any length
             raise BadImage("is a deflated DICOM file: inflate it first, such as with dcmconv +te")
         stream.seek(0)
         return filereader.dcmread(stream, specific_tags=list(elements))
-
-
-def _after_meta(tag: Any, representation: str | None, length: int) -> bool:
-    """Whether an element is none of the file's own header (group 2)."""
-    del representation, length
-    return bool(tag >> 16 != 2)
 
 
 def _read(data: bytes | Path) -> FileDataset:

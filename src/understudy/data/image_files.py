@@ -132,7 +132,7 @@ def pixel_bytes(record: Record, reading: Reading) -> bytes:
 
 def split_files(records: Records, reading: Reading) -> Records:
     """The records, with each frame or slice of a file as one of its own where that was asked."""
-    if not reading.splits_files:
+    if reading.frames != "all" and reading.axis is None:  # a file is one image
         return records
 
     def split() -> Iterator[Record]:

@@ -218,8 +218,13 @@ def _open_folder(folder: Path, options: Options) -> Source:
     if files:
         _require_inside(files, folder)
         return open_idx_folder(folder, options)
-    half, unread = _half(folder, options.split)
-    return _open_images(half, replace(options, unread=unread), root=folder)
+    folders = {entry.name for entry in visible(folder) if entry.is_dir()}
+    half = folder_of_half(folders, options.split, folder)
+    if half is None:
+        return _open_images(folder, options, root=folder)
+    _require_inside([folder / half], folder)
+    options = replace(options, unread=further_parts(folders))
+    return _open_images(folder / half, options, root=folder)
 
 
 def _is_run(folder: Path) -> bool:
@@ -233,16 +238,6 @@ def _is_run(folder: Path) -> bool:
     return folders <= {"release", "owner"} or any(
         (folder / "release" / mark).exists() for mark in marks
     )
-
-
-def _half(folder: Path, split: Split) -> tuple[Path, tuple[str, ...]]:
-    """``folder/train`` or ``folder/test`` and parts beside them, or, without halves, the folder."""
-    folders = {entry.name for entry in visible(folder) if entry.is_dir()}
-    half = folder_of_half(folders, split, folder)
-    if half is None:
-        return folder, ()
-    _require_inside([folder / half], folder)
-    return folder / half, further_parts(folders)
 
 
 def _open_images(folder: Path, options: Options, *, root: Path) -> Source:

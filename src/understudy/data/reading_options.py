@@ -67,11 +67,6 @@ class Reading:
     encoding: str | None = None  # of the text of a manifest; None: UTF-8, or as its first bytes say
     nested: bool = False  # whether what lies in folders inside a class folder is of that class
 
-    @property
-    def splits_files(self) -> bool:
-        """Whether a file may hold several images."""
-        return self.frames == "all" or self.axis is not None
-
 
 AS_STORED = Reading()  # nothing was said
 

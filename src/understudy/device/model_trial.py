@@ -252,11 +252,7 @@ def _answer(source: BinaryIO) -> dict[str, object]:
     return {"judged": len(results), "labels": labels}
 
 
-def _main() -> None:
+if __name__ == "__main__":
     require_onnx_runtime()  # loaded before the limits: its memory is none of the model's
     print("started", flush=True)
     print(json.dumps(_answer(sys.stdin.buffer)), flush=True)
-
-
-if __name__ == "__main__":
-    _main()

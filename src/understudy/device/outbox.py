@@ -219,7 +219,10 @@ class Outbox:
             attempt = self._recorded(parcel, target)
         submission = encode_message(parcel.submission)
         state = self._sent(attempt, target, "POST", "/v1/jobs", submission)
-        attempt = self._attempt_of_job(parcel, target, attempt, state)
+        job = job_of(self._home, attempt)
+        if job is not None and job["job"] != state.job:  # the server has forgotten the former one
+            with self._home.locked():
+                attempt = self._new_attempt(parcel, target, attempt.number + 1)
         note_job(self._home, attempt, state, target.token)
         for missing in state.missing:
             item = parcel.items.get(missing)
@@ -342,16 +345,6 @@ class Outbox:
         attempt = self.attempts(parcel.digest, target.public_key)[-1]
         note_token(self._home, attempt, target.token)
         return attempt
-
-    def _attempt_of_job(
-        self, parcel: Parcel, target: PairedServer, attempt: DisclosureAttempt, state: JobState
-    ) -> DisclosureAttempt:
-        """The attempt that a job is of: a new one where the server has forgotten the former job."""
-        job = job_of(self._home, attempt)
-        if job is None or job["job"] == state.job:
-            return attempt
-        with self._home.locked():
-            return self._new_attempt(parcel, target, attempt.number + 1)
 
     def _job(self, attempt: DisclosureAttempt) -> dict[str, Any]:
         job = job_of(self._home, attempt)

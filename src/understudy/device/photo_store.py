@@ -46,12 +46,7 @@ class StoredPhoto:
 
 @dataclass(frozen=True, slots=True)
 class PhotoFile:
-    """An encoded photo that is to be added.
-
-    Attributes:
-        data: The file, or its bytes.
-        label: The owner's label; None for a reference.
-    """
+    """An encoded photo that is to be added, with the owner's label; None for a reference."""
 
     data: Path | bytes
     label: str | None = None
@@ -59,11 +54,7 @@ class PhotoFile:
 
 @dataclass(frozen=True, slots=True)
 class AddedPhotos:
-    """What became of photos that were to be added.
-
-    Attributes:
-        faults: Why others could not be read, a sentence each.
-    """
+    """What became of photos that were to be added; ``faults``: why others were not, each."""
 
     added: int
     repeats: int

@@ -85,8 +85,7 @@ class DisclosurePreview:
     """What would leave, as its owner sees it.
 
     Attributes:
-        parcel: The bytes.
-        server: Where they would go; None where no server is paired yet.
+        server: Where it would go; None where no server is paired yet.
         sheet: The drawing; None where nothing but text would leave.
     """
 

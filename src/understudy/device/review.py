@@ -186,10 +186,7 @@ def reviewed_photos(home: DeviceHome, preferences: Preferences) -> ReviewedPhoto
 class LevelPicture:
     """What would leave of a part of one photo at some level.
 
-    Attributes:
-        number: Of the photo.
-        image: (side, side, 3) uint8, drawn from the bytes.
-        size: How many bytes.
+    ``image`` is (side, side, 3) uint8, drawn from ``size`` bytes.
     """
 
     number: int

@@ -240,12 +240,10 @@ def private_in(
         for plain, token in numbers.items():
             if plain in forms and plain not in public_forms:
                 leaks.append(f"{file.name} has {token}, which is {forms[plain]}")
-        leaks += [f"{file.name} has {word!r}" for word in words if _holds(text, word)]
+        for word in words:
+            if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text):
+                leaks.append(f"{file.name} has {word!r}")
     return leaks
-
-
-def _holds(text: str, word: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def _is_long(plain: str) -> bool:

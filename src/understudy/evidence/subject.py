@@ -171,8 +171,9 @@ def replay_command(record: RunRecord) -> str:
         words = ["understudy select CANDIDATES"]
         if record.unprotected or "" in origins:
             words.append("--private SOURCE")
-    else:
-        words += _declared_options(record.premises)
+    else:  # what was taken for public of the private dataset
+        of_values = ("epsilon", "intensity")
+        words += options_of([one for one in record.premises if not one.name.startswith(of_values)])
     if "" in origins:  # a run that asked something; with a release, epsilon is of both
         own = f"{receipt.epsilon:.6g}" if len(origins) == 1 else "EPSILON"
         words += [f"--epsilon {own}", f"--delta {receipt.delta:g}"]
@@ -195,12 +196,6 @@ def _source_slot(premises: Sequence[Premise]) -> str:
         if (one.name, one.origin) == ("intensity window", "declared"):
             return "'SOURCE?window={:.12g},{:.12g}'".format(*one.value)
     return "SOURCE"
-
-
-def _declared_options(premises: Sequence[Premise]) -> list[str]:
-    """What was taken for public of the private dataset, as options of a replay."""
-    stated = [one for one in premises if not one.name.startswith(("epsilon", "intensity"))]
-    return options_of(stated)
 
 
 def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:

@@ -59,7 +59,6 @@ class KindForecast:
     """What came back of the public images of one kind.
 
     Attributes:
-        kind: Its name.
         originals: (n, height, width, channels) uint8 public images.
         samples: (n, height, width, channels) uint8, of the same classes one by one.
         accuracy: Of the released classifier on drawings that it was not made of, balanced over the
@@ -306,8 +305,6 @@ def _runs(process: int) -> bool:
     """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:  # it may be another account's
+        return not isinstance(error, ProcessLookupError)
     return True

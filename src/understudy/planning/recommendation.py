@@ -47,8 +47,6 @@ class PlanFact:
     """Something that a recommendation goes by.
 
     Attributes:
-        name: What it is.
-        value: What it is, in words.
         private: Whether it was counted in private records, so that it is for the owner alone.
     """
 
@@ -160,16 +158,6 @@ def recommended_run(
     return replace(result, forecast=outcome)
 
 
-def recommend(config: RunConfig) -> Recommendation:
-    """Read a dataset once and recommend a run on it.
-
-    Args:
-        config: What the owner has in mind: epsilon, the models and datasets that are at hand, and
-            how the dataset is read. Its method is not looked at.
-    """
-    return _recommended(config, check_source(config))[0]
-
-
 def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation, Prepared | None]:
     """What is recommended, and the run that is planned; None where none can be."""
     facts = _facts(config, check)
@@ -185,7 +173,8 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         reason = _REASONS[key] + ("" if loss is None else f"; {loss} (owner only)")
         choices.append(Choice(option, reason))
     run = config.changed(method=name, roles=roles, **check.options)
-    overrides = _kept_options(config)
+    values = config.as_options()  # options that the run has from what was asked
+    overrides = {name: values[name] for name, usual in _KEPT.items() if values[name] != usual}
     prepared, plan, obstacle = _planned(run, check.unit_counts)
     advice = None
     if prepared is not None and prepared.method.advise is not None:
@@ -247,12 +236,6 @@ def _instead(
 
 
 _STATISTICS = "understudy train out/ --from statistics --export model.onnx"
-
-
-def _kept_options(config: RunConfig) -> dict[str, Any]:
-    """Options that a recommended run has from what was asked, where they differ from `_KEPT`."""
-    values = config.as_options()
-    return {name: values[name] for name, default in _KEPT.items() if values[name] != default}
 
 
 _KEPT: Mapping[str, Any] = {

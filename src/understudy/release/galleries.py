@@ -10,7 +10,7 @@ import numpy as np
 
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
-from understudy.core.types import Images, Labels, Shape
+from understudy.core.types import Images, Labels
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.release.outputs import read_arrays, write_arrays
 from understudy.report import Sample, Sheet, contact_sheet
@@ -53,13 +53,9 @@ def source_pools(source: Source) -> dict[int, Images]:
     """Images of each class of a source, by label."""
     pairs = ((batch.labels, batch.values) for batch in source.batches(_BATCH))
     classes = len(source.classes)
-    return first_of_each(pairs, classes, _pool(classes, source.shape))
-
-
-def _pool(classes: int, shape: Shape) -> int:
-    """How many images of a class are held in memory."""
-    each = max(1, classes) * int(np.prod(shape))
-    return int(np.clip(_POOL_BYTES // each, _SHOWN, _POOL))
+    bytes_of_each = max(1, classes) * int(np.prod(source.shape))
+    held = int(np.clip(_POOL_BYTES // bytes_of_each, _SHOWN, _POOL))
+    return first_of_each(pairs, classes, held)
 
 
 def contact_sheet_of(synthetic: Pools) -> bytes:

@@ -155,7 +155,6 @@ class RunFolder(RunPaths):
     """``OUT`` of one run.
 
     Attributes:
-        out: The folder itself.
         run: The run's id in the ledger.
         begun: Whether anything was charged, disclosed or kept that a resumed run goes on with.
     """

@@ -45,19 +45,11 @@ def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
         "budget_from": owner.budget_from,
         "accuracy": [asdict(score) for score in owner.scores],
         "evaluation": None if owner.evaluation is None else owner.evaluation.as_dict(),
-        "nearest_pairs": _pairs(owner),
+        "nearest_pairs": None
+        if owner.pairs is None
+        else {name: jsonable(getattr(owner.pairs, name)) for name in ("how", "distances", "rows")},
         "releases": [jsonable(release_facts(one)) for one in owner.releases],
         "seconds": dict(owner.seconds),
-    }
-
-
-def _pairs(owner: OwnerRecord) -> dict[str, Any] | None:
-    if owner.pairs is None:
-        return None
-    return {
-        "how": owner.pairs.how,
-        "distances": jsonable(owner.pairs.distances),
-        "rows": jsonable(owner.pairs.rows),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from understudy.core.results import Grade, Group, ValueKind
@@ -119,8 +120,11 @@ def _bound_sentence(receipt: Receipt) -> str:
     )
 
 
-def guarantee_card(receipt: Receipt) -> Card:
-    """The verdict on the guarantee, from the receipt alone. Public."""
+def guarantee_card(receipt: Receipt, faults: Sequence[str] = ()) -> Card:
+    """The verdict on the guarantee, from the receipt alone. Public, where nothing is at fault."""
+    if faults:
+        words = f"What the release states is unverified: {faults[0]} (understudy verify)."
+        return replace(_card("guarantee", "poor", words, "", "owner-only"), word="unverified")
     if meaning.is_public(receipt):
         return _card("guarantee", "good", _PUBLIC, "", "public")
     if meaning.is_unprotected(receipt):
@@ -177,12 +181,8 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
     if owner.utility is not None:  # models that the run itself trained, where nobody trained more
         verdicts.setdefault("utility", owner.utility)
     verdicts = {one.group: one for one in results} | verdicts
-    verdict_cards = [guarantee_card(record.receipt)]
+    verdict_cards = [guarantee_card(record.receipt, owner.faults)]
     missing = _NOT_YET if owner.held_out else f"{_NOT_YET} --test SOURCE"
-    if owner.faults:
-        words = f"What the release states is unverified: {owner.faults[0]} (understudy verify)."
-        card = _card("guarantee", "poor", words, "", "owner-only")
-        verdict_cards = [replace(card, word="unverified")]
     if record.quality is not None:
         verdict_cards.append(quality_card(record))
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):

@@ -28,7 +28,6 @@ class DatasetAccount:
 
     Attributes:
         dataset: The dataset, with its budget.
-        spent: What was spent.
         rows: Every row about it, where asked for.
         ledger: Where the ledger is.
         concerned: The other datasets that a run on it is charged to, where asked for.
@@ -65,7 +64,7 @@ class DatasetAccount:
 
 def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         return [_account(book, one) for one in book.datasets()]
 
 
@@ -121,7 +120,7 @@ def dataset_account(source: str, ledger: str | None, *, skip_bad: bool = False) 
         LedgerError: The ledger does not know it.
         SourceError: Neither a dataset that can be read nor a name in the ledger.
     """
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         dataset = _find(book, source, skip_bad)
         rows, concerned = tuple(book.rows(dataset.id)), tuple(book.concerned(dataset.id))
         return replace(_account(book, dataset), rows=rows, concerned=concerned)
@@ -220,13 +219,13 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
 
 def verify_ledger(ledger: str | None) -> list[str]:
     """What is wrong with a ledger; empty where every row is as it was written."""
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         return book.verify()
 
 
 def ledger_rows(ledger: str | None) -> Iterator[dict[str, Any]]:
     """Every row as JSON values."""
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         for row in book.rows():
             yield row_as_dict(row)
 

@@ -93,12 +93,7 @@ class Prepared:
     Attributes:
         config: What was asked; its epsilon is a number, whatever it was asked as, and a codec
             that was chosen stands in it by its name.
-        method: The method.
-        params: Its parameters.
-        plan: Budget and shares.
         source: The private dataset.
-        test: The real test set, or None.
-        public: The public dataset, or None.
         base: The dataset to start from, or None.
         contrast: Public images of other kinds, or None.
         candidates: The dataset to select samples from, or None.

@@ -42,13 +42,10 @@ class CountedStep:
 
     Attributes:
         number: 1 for the first step of a reporter.
-        name: What is being done.
         total: The number of items; None where it is not known.
         owner_only: Whether the number of items is private.
-        done: Items done.
         started: When it started, on the reporter's clock.
         written: When something was last written about it.
-        finished: Whether it is over.
     """
 
     def __init__(
@@ -94,7 +91,8 @@ class LineEvents:
         self.lock = threading.RLock()
         self.begun, self._steps = clock(), 0
         self._open: list[CountedStep] = []
-        self._pulse = Pulse(clock)
+        # when something is written at the latest: nobody takes long work for a stopped one
+        self._due = clock() + _FIRST_WORD
 
     def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
         """A step that has started."""
@@ -120,7 +118,7 @@ class LineEvents:
     def beat(self) -> None:
         """Write what is going on, where nothing was written for a while."""
         with self.lock:
-            if self.paused or not self._pulse.due():
+            if self.paused or self.clock() < self._due:
                 return
             if self._open:
                 step = self._open[-1]
@@ -140,7 +138,7 @@ class LineEvents:
     def write(self, line: str) -> None:
         """Write a line at once."""
         with self.lock:
-            self._pulse.written()
+            self._due = self.clock() + _SILENCE
             self.stream.write(line + "\n")
             self.stream.flush()
 
@@ -214,21 +212,6 @@ class JsonEvents(LineEvents):
         self.write(json.dumps(line, ensure_ascii=False))
 
 
-class Pulse:
-    """When something has to be written next, so that nobody takes long work for a stopped one."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._next = clock, clock() + _FIRST_WORD
-
-    def written(self) -> None:
-        """Something was written now."""
-        self._next = self._clock() + _SILENCE
-
-    def due(self) -> bool:
-        """Whether nothing was written for too long."""
-        return self._clock() >= self._next
-
-
 class SilentEvents:
     """Events that go nowhere."""
 
@@ -290,7 +273,7 @@ class RichEvents(LineEvents):
 
     def write(self, line: str) -> None:
         """Write a line above the bar."""
-        self._pulse.written()
+        self._due = self.clock() + _SILENCE
         self._progress.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 

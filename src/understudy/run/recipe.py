@@ -41,7 +41,6 @@ class RecipeStep:
 
     Attributes:
         name: What messages call it: ``"step 2 (select)"``.
-        command: The command.
         options: Its options by name, as the file has them.
         words: The same as words of the command line.
         place: The folder that it writes to.

@@ -68,15 +68,15 @@ class RunReport:
     def write(self) -> Path:
         """Write the page, ``owner/report.html``."""
         require_folder(self.page)
-        write_whole(self.page, owner_report(self.record, self._verified()).encode())
+        write_whole(self.page, owner_report(self.record, self.verified()).encode())
         return self.page
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
-        return owner_json(self.record, self._verified())
+        return owner_json(self.record, self.verified())
 
-    def _verified(self) -> OwnerRecord:
-        """The owner's record, with what `verify` finds wrong with the release."""
+    def verified(self) -> OwnerRecord:
+        """The owner's record, with what `verify` finds wrong with the release now."""
         return replace(self.owner, faults=verify(self.folder / "release").faults)
 
     def write_table(self, path: Path) -> Path:
@@ -246,13 +246,8 @@ def read_pairs(path: Path) -> Pairs | None:
         return None
     arrays = read_arrays(path)
     try:
-        return Pairs(
-            arrays["synthetic"],
-            arrays["real"],
-            arrays["distances"],
-            arrays["rows"],
-            str(arrays["how"]),
-        )
+        values = {name: arrays[name] for name in ("synthetic", "real", "distances", "rows")}
+        return Pairs(**values, how=str(arrays["how"]))
     except KeyError as error:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
 
@@ -301,9 +296,8 @@ def _named(folders: Sequence[Path]) -> tuple[Released, ...]:
 def _released(folder: Path, name: str) -> Released:
     place = release_folder(folder)
     record = read_record(read_json(place / "privacy.json"))
-    if place.name != "release":
-        return Released(name, record)
-    return Released(name, record, measured_of_run(place.parent))
+    is_of_run = place.name == "release"
+    return Released(name, record, measured_of_run(place.parent) if is_of_run else None)
 
 
 def _public(folder: str | Path) -> tuple[RunRecord, Path]:

@@ -219,13 +219,9 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
 
 def _absent(run: RunFile, records: RecordFacts) -> Source:
     """The private dataset of a run, without records."""
-    windows = [
-        one.value
-        for one in run.premises
-        if (one.name, one.origin) == ("intensity window", "declared")
-    ]
-    window = (windows[0], True) if windows else None
-    name = str(run.settings["source"])
+    stated, name = ("intensity window", "declared"), str(run.settings["source"])
+    windows = [(one.value, True) for one in run.premises if (one.name, one.origin) == stated]
+    window = windows[0] if windows else None
     return AbsentSource(name, records.kind, records.shape, records.classes, records.phrases, window)
 
 

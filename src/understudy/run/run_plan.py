@@ -39,7 +39,6 @@ class StagePlan:
     """One release of a plan.
 
     Attributes:
-        name: Its name.
         share: Part of the run's squared mu.
         noise: Standard deviation of the noise over the sensitivity (the noise multiplier).
     """
@@ -69,12 +68,8 @@ class RunPlan:
     """A run before its charge; for the owner's eyes, as the ledger's numbers are.
 
     Attributes:
-        method: The method.
         settings: Its parameters.
-        unit: The unit of protection.
         adjacency: What makes two datasets adjacent.
-        epsilon: Of the run.
-        delta: Of the run.
         mu: Gaussian-DP parameter of the run.
         stages: Its releases.
         carried: What classes of several sizes can carry under that noise; () where the method

@@ -23,7 +23,7 @@ from understudy.core.errors import (
     UnderstudyError,
     escaped,
 )
-from understudy.core.ports import Source
+from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.data.names import lone_class_words
 from understudy.data.open_source import paths_of
@@ -76,7 +76,8 @@ def require_class_names(source: Source, *, declared: bool) -> None:
             problem = f"the class {escaped(name)} has control characters in its name: rename it"
             raise SourceError(problem, source.name)
         encoding = sys.getfilesystemencoding()
-        if encoding != "utf-8" and (_BYTES.search(name) or not _encodable(name, encoding)):
+        letters = name.encode(encoding, "ignore").decode(encoding)  # those that it has
+        if encoding != "utf-8" and (_BYTES.search(name) or letters != name):
             raise ConfigError(
                 f"file names are read and written in {encoding} here, which has no letters for "
                 f"the class {name}. Nothing was spent. Set PYTHONUTF8=1, or a locale of UTF-8 "
@@ -88,14 +89,6 @@ def require_class_names(source: Source, *, declared: bool) -> None:
 
 
 _BYTES = re.compile(r"\\udc[89a-f][0-9a-f]")  # that are no text, as `escaped` writes them
-
-
-def _encodable(name: str, encoding: str) -> bool:
-    try:
-        name.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def require_room(
@@ -136,6 +129,18 @@ def available_memory() -> int | None:
 
 def _gigabytes(size: int) -> str:
     return f"{size / 1e9:,.1f} GB"
+
+
+@contextmanager
+def opening_explained(events: Events) -> Iterator[None]:
+    """The step in which a run is opened; of one that is interrupted there, say what it cost."""
+    opening = events.step("opening the datasets and the models")
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note("Nothing was charged, and no folder was begun")
+        raise
+    opening.finish()
 
 
 @contextmanager

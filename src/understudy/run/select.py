@@ -34,6 +34,7 @@ from understudy.run.progress import ProgressMode, reporting, timed
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_record import run_record
 from understudy.run.run_result import Result
+from understudy.run.safeguards import opening_explained
 from understudy.run.select_config import SelectConfig, make_select_config
 from understudy.run.select_inputs import PreparedSelection, Steering, prepare_selection, steering_of
 from understudy.run.select_leak import Fingerprints, Leak, content_digest, leak_of
@@ -156,9 +157,8 @@ def run_selection(
     if config.form == "differential privacy":
         return run(config.run, plan, progress=progress)
     with reporting(progress) as events:
-        opening = events.step("opening the datasets and the models")
-        prepared = prepare_selection(config)
-        opening.finish()
+        with opening_explained(events):
+            prepared = prepare_selection(config)
         return execute(prepared, events, session=OpenSession)
 
 
@@ -175,11 +175,11 @@ class OpenSession(Session):
             candidates = self._embedded(prepared.pool)
         prints = Fingerprints.of(prepared.pool)
         content = content_digest(candidates.labels, prints.digests)
-        require_same(self.folder.keep, prepared.select.candidates, content)
-        self._require_same_steering()
         _require_candidates(candidates, classes)
         method = prepared.select.openly
         selected = int(method.sizes(candidates.labels, len(classes), prepared.params).sum())
+        require_same(self.folder.keep, prepared.select.candidates, content)
+        self._require_same_steering()
         disclosed = self._disclose(prints, selected)
         held_out = self._hold_out()
         with timed(self.seconds, "embed the records"):

@@ -38,7 +38,6 @@ class PreparedSelection(Prepared):
     """A selection without noise that is ready to start; ``source``: private, or the candidates.
 
     Attributes:
-        select: What was asked.
         pool: The candidates.
         names: What each candidate is called, for the owner's table.
         reference: Records that steer; None: the private ones, or the candidates themselves.

@@ -48,19 +48,12 @@ from understudy.run.shared_records import require_no_shared_records, require_uns
 
 @dataclass(frozen=True)
 class WrittenRelease:
-    """A release as a method has made it, before its documents.
-
-    Attributes:
-        release: The samples.
-        facts: Public facts of the writing.
-        sums: Checksums of the written files.
-        quality: What was measured on the private records; None: nothing.
-    """
+    """A release as a method has made it, before its documents, with public facts of the writing."""
 
     release: Release
     facts: Mapping[str, Any]
-    sums: Mapping[str, str]
-    quality: PublicQuality | None
+    sums: Mapping[str, str]  # of the written files
+    quality: PublicQuality | None  # what was measured on the private records
 
 
 @contextmanager

@@ -44,8 +44,6 @@ class PublicInput:
     """A dataset that enters a run and is not the private one.
 
     Attributes:
-        role: What it is to the run.
-        source: The dataset.
         recorded: Whether the ledger records it as private: it may be of a dataset that it knows.
         measured: Whether copies in it are counted and stated, because the run claims no guarantee:
             it is refused only where nearly all of its records are private ones.

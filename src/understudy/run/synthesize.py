@@ -19,6 +19,7 @@ from understudy.run.prepare import claim, prepare, require_room_of
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
+from understudy.run.safeguards import opening_explained
 from understudy.run.session import Session, execute
 from understudy.run.tuning import TunedSession, alternatives_of
 
@@ -207,12 +208,11 @@ def run(
         progress: Where events go, as for `synthesize`.
     """
     with reporting(progress) as events:
-        opening = events.step("opening the datasets and the models")
-        prepared = prepare(config)
-        claim(prepared)
-        require_otherwise(prepared)
-        alternatives_of(prepared)
-        opening.finish()
+        with opening_explained(events):
+            prepared = prepare(config)
+            claim(prepared)
+            require_otherwise(prepared)
+            alternatives_of(prepared)
         require_room_of(prepared)
         session = TunedSession if config.privacy.tune is not None else Session
         return execute(prepared, events, plan, session)

@@ -124,8 +124,8 @@ def train_classifier(
             data = _onnx(name, rows, record, {"seed": seed, "epochs": epochs, "progress": bar})
     hint = _STATISTICS if network is None and has_statistics(place, record) else ""
     path.write_bytes(data)
-    kind = "embeddings" if source.kind == "embeddings" else "images"
-    return ExportedClassifier(path, name, rows.classes, len(rows.labels), kind, source.shape, hint)
+    trained = len(rows.labels), source.kind, source.shape
+    return ExportedClassifier(path, name, rows.classes, *trained, hint)
 
 
 def _require_writable(path: Path) -> None:

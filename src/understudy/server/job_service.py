@@ -147,10 +147,6 @@ class JobService:
             stored_bytes=self.quotas.stored_bytes,
         )
 
-    def pairing_code(self, url: str, certificate: str | None = None) -> PairingCode:
-        """See `new_pairing_code`."""
-        return new_pairing_code(self.store, self.keys, url, certificate)
-
     def pair(self, secret: str) -> PairingResult | None:
         """A new device's token; None where the secret is unknown, used or too old."""
         token = secrets.token_bytes(32)

@@ -209,7 +209,10 @@ class ChildJobs:
             seconds_left if state == "running" else None,
             tuple(notes),
             "\n".join(texts[-20:]).removeprefix("understudy: ") if state == "failed" else "",
-            sum(self._is_before(one, job) for one in self.all()) if state == "queued" else 0,
+            sum(
+                one.queue == job.queue and one.asked < job.asked and not self._is_over(one)
+                for one in (self.all() if state == "queued" else ())
+            ),
         )
 
     def cancel(self, job: ChildJob) -> None:
@@ -242,9 +245,6 @@ class ChildJobs:
 
     def _begun(self, job: ChildJob) -> bool:
         return (self.folder / job.id / "begun").exists()
-
-    def _is_before(self, one: ChildJob, job: ChildJob) -> bool:
-        return one.queue == job.queue and one.asked < job.asked and not self._is_over(one)
 
     def _is_over(self, job: ChildJob) -> bool:
         folder = self.folder / job.id

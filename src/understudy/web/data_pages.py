@@ -6,9 +6,9 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
@@ -18,7 +18,7 @@ from understudy.core.option import list_of_names
 from understudy.web.confinement import FolderRoots, new_name
 from understudy.web.option_forms import READING, form_options, reading_fields, words_of
 from understudy.web.studio import (
-    WebStudio,
+    StudioPages,
     command_line_of,
     dataset_stamp,
     form_of,
@@ -33,21 +33,16 @@ PlaceName = Annotated[str, Query(max_length=4096)]
 _UPLOADS = "understudy-uploads"
 
 
-class DataPages:
+class DataPages(StudioPages):
     """Choosing and checking a dataset."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        router.add_api_route("/", self.home, methods=["GET"])
-        router.add_api_route("/data", self.data, methods=["GET"])
-        router.add_api_route("/data/sheet", self.sheet, methods=["GET"])
-        router.add_api_route("/data/evaluate", self.evaluate, methods=["POST"])
-        router.add_api_route("/upload", self.upload, methods=["PUT"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /": "home",
+        "GET /data": "data",
+        "GET /data/sheet": "sheet",
+        "POST /data/evaluate": "evaluate",
+        "PUT /upload": "upload",
+    }
 
     def home(self, request: Request, place: PlaceName = "") -> Response:
         """The folders of a place."""
@@ -80,14 +75,9 @@ class DataPages:
             stamp=dataset_stamp(path),
         )
         check = studio.jobs.json(job) if report.state == "finished" else None
-        units = (
-            {}
-            if check is None
-            else {
-                name: value for name, value in check["options"].items() if name.startswith("unit")
-            }
-        )
-        pairs, planned = [*values.items()], _planned(values, check, units)
+        proposed = {} if check is None else check["options"]
+        units = {name: value for name, value in proposed.items() if name.startswith("unit")}
+        pairs, planned = [*values.items()], _planned(values, proposed)
         return studio.page(
             request,
             "data.html",
@@ -100,10 +90,7 @@ class DataPages:
             asked_unit=any(name.startswith("unit") for name in values),
             unit_options=units,
             plan_link=link("/plan", *planned, source=source),
-            of_total={
-                "source": source,
-                **{option: value for option, value in planned if option == "skip_bad"},
-            },
+            of_total={"source": source} | {n: value for n, value in planned if n == "skip_bad"},
             sheet=link("/data/sheet", *pairs, source=source) if sheet.is_file() else "",
             evaluations=[
                 (job, studio.jobs.report(job), studio.jobs.out(job).strip())
@@ -173,14 +160,11 @@ def evaluate_words(roots: FolderRoots, synthetic: str, form: Mapping[str, str]) 
     return [*words, *(word for name, word in flags.items() if form.get(name))]
 
 
-def _planned(
-    values: dict[str, str], check: dict[str, object] | None, units: dict[str, str]
-) -> list[tuple[str, str]]:
-    """How a run reads the dataset: as it was asked, and by the options that the check proposes."""
-    proposed = dict(check["options"]) if check is not None else {}  # type: ignore[call-overload]
+def _planned(values: Mapping[str, str], proposed: Mapping[str, object]) -> list[tuple[str, str]]:
+    """How a run reads the dataset: as it was asked, and by what is proposed, but for the unit."""
     pairs = dict(values)
     for name, value in proposed.items():
-        if name not in units:
+        if not name.startswith("unit"):
             text = list_of_names(value) if isinstance(value, list) else str(value)
             pairs.setdefault(name, "on" if value is True else text)
     return list(pairs.items())

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from fastapi import APIRouter, Query
+from fastapi import Query
 from numpy.typing import NDArray
 from PIL import Image
 from starlette.requests import Request
@@ -48,7 +48,7 @@ from understudy.device.review import LevelPicture, ReviewedPhotos, level_picture
 from understudy.web.child_jobs import ChildJob
 from understudy.web.data_pages import PlaceName
 from understudy.web.photo_outlines import ShownPhoto, marked_cells, photo_cells, shown_photo
-from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed
+from understudy.web.studio import StudioPages, WebStudio, command_line_of, form_of, moved, needed
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _QUEUE = "device"
@@ -86,31 +86,26 @@ class Disclosed:
     receipt: bool
 
 
-class DevicePages:
+class DevicePages(StudioPages):
     """The pages of one device."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-        self.home = DeviceHome.of(studio.home)
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /": "photos",
+        "GET /photo": "photo",
+        "GET /correct": "correct",
+        "GET /request": "request",
+        "GET /level": "level",
+        "GET /preview": "preview",
+        "GET /preview/sheet": "sheet",
+        "GET /history": "history",
+        "GET /model": "model",
+        "POST /do": "do",
+        "PUT /upload": "upload",
+    }
 
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        for path, page in (
-            ("/", self.photos),
-            ("/photo", self.photo),
-            ("/correct", self.correct),
-            ("/request", self.request),
-            ("/level", self.level),
-            ("/preview", self.preview),
-            ("/preview/sheet", self.sheet),
-            ("/history", self.history),
-            ("/model", self.model),
-        ):
-            router.add_api_route(path, page, methods=["GET"])
-        router.add_api_route("/do", self.do, methods=["POST"])
-        router.add_api_route("/upload", self.upload, methods=["PUT"])
-        return router
+    def __init__(self, studio: WebStudio) -> None:
+        super().__init__(studio)
+        self.home = DeviceHome.of(studio.home)
 
     def photos(self, request: Request) -> Response:
         """The photos with the objects that were found, each to be clicked or left out."""
@@ -202,6 +197,8 @@ class DevicePages:
                 code = digest[:CODE_DIGITS]
                 attempts = [one for one in self._disclosed() if one.attempt.code == digest]
                 sent = any(one.state not in ("sent", "open") for one in attempts)  # to its end
+                if sent:
+                    text = text.partition("\nTo agree and send it: ")[0]
         return self._page(
             request,
             "device_preview.html",

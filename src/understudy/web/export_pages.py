@@ -7,10 +7,11 @@ import io
 import os
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
@@ -28,25 +29,20 @@ from understudy.report.html import DrawnPlot, drawn_plots, owner_plots, plot_svg
 from understudy.run import report as reports
 from understudy.web.data_pages import PlaceName
 from understudy.web.run_pages import metric_values
-from understudy.web.studio import WebStudio
+from understudy.web.studio import StudioPages
 
 Export = Literal["release", "handover", "npz", "parquet"]
 """The release; the same beside a page that says what it is; its images in another format."""
 
 
-class ExportPages:
+class ExportPages(StudioPages):
     """Files of one result."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        router.add_api_route("/result/download", self.download, methods=["GET"])
-        router.add_api_route("/result/figure", self.figure, methods=["GET"])
-        router.add_api_route("/result/values", self.values, methods=["GET"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /result/download": "download",
+        "GET /result/figure": "figure",
+        "GET /result/values": "values",
+    }
 
     def download(self, run: PlaceName, what: Export = "release") -> Response:
         """One zip; another format of the images has the release's card beside it."""

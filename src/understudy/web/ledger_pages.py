@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,7 +15,7 @@ from understudy.report.html import BarSegment
 from understudy.run import books
 from understudy.run.books import DatasetAccount
 from understudy.web.plan_pages import budget_bar
-from understudy.web.studio import WebStudio, command_line_of, form_of, moved, needed, strings
+from understudy.web.studio import StudioPages, command_line_of, form_of, moved, needed, strings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,13 @@ class TimelineRow:
     by: str
 
 
-class LedgerPages:
+class LedgerPages(StudioPages):
     """The ledger as a list, and as a timeline of one dataset."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        router.add_api_route("/ledger", self.ledger, methods=["GET"])
-        router.add_api_route("/ledger/budget", self.budget, methods=["POST"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /ledger": "ledger",
+        "POST /ledger/budget": "budget",
+    }
 
     def ledger(
         self, request: Request, dataset: Annotated[str, Query(max_length=4096)] = ""

@@ -142,7 +142,11 @@ class LocalGuard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                _add_headers(MutableHeaders(scope=message), scope["path"])
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers.setdefault("content-security-policy", POLICY)
+                stays = "no-cache" if scope["path"].startswith(STATIC) else "no-store"
+                headers["cache-control"] = stays
             await send(message)
 
         refusal = self._objection(scope)
@@ -239,10 +243,3 @@ class LocalGuard:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         return nothing, None  # type: ignore[return-value]  # a message is a mapping
-
-
-def _add_headers(headers: MutableHeaders, path: str) -> None:
-    for name, value in _HEADERS.items():
-        headers[name] = value
-    headers.setdefault("content-security-policy", POLICY)
-    headers["cache-control"] = "no-cache" if path.startswith(STATIC) else "no-store"

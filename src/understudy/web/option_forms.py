@@ -35,8 +35,6 @@ class FormField:
 
     Attributes:
         name: Of the option, or ``set.`` and the parameter's.
-        label: The same for people.
-        choices: Of a choice.
         default: What holds where it is left empty, in words.
         value: As it is typed; ``"on"`` of a check.
     """

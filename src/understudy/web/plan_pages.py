@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -37,7 +37,7 @@ from understudy.web.child_jobs import ChildJob, JobReport
 from understudy.web.confinement import new_name
 from understudy.web.data_pages import PlaceName
 from understudy.web.option_forms import READING, SETTING, form_options, run_fields, words_of
-from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
+from understudy.web.studio import StudioPages, command_line_of, form_of, link, moved, needed
 
 STOPS = (0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 """Values of epsilon on the slider."""
@@ -86,22 +86,17 @@ def risk_of(epsilon: float, delta: float) -> Risk:
     )
 
 
-class PlanPages:
+class PlanPages(StudioPages):
     """From a dataset to a charge."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        router.add_api_route("/plan", self.plan, methods=["GET"])
-        router.add_api_route("/plan/risk", self.risk, methods=["GET"])
-        router.add_api_route("/plan/method", self.method, methods=["GET"])
-        router.add_api_route("/plan/forecast", self.forecast, methods=["GET"])
-        router.add_api_route("/charge", self.charge, methods=["GET"])
-        router.add_api_route("/runs/start", self.start, methods=["POST"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /plan": "plan",
+        "GET /plan/risk": "risk",
+        "GET /plan/method": "method",
+        "GET /plan/forecast": "forecast",
+        "GET /charge": "charge",
+        "POST /runs/start": "start",
+    }
 
     def plan(
         self,

@@ -13,10 +13,12 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -24,7 +26,7 @@ from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import ConfigError, RunError
 from understudy.data.reading_options import split_name
 from understudy.release.outputs import RunPaths, read_json, release_folder
-from understudy.release.verify import Verification, verify
+from understudy.release.verify import verify
 from understudy.report import read_record
 from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
@@ -34,7 +36,15 @@ from understudy.run.released_classifier import has_statistics
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
 from understudy.web.sample_index import PAGE, SampleIndex
-from understudy.web.studio import WebStudio, command_line_of, form_of, link, moved, needed
+from understudy.web.studio import (
+    StudioPages,
+    command_line_of,
+    dataset_stamp,
+    form_of,
+    link,
+    moved,
+    needed,
+)
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
@@ -42,27 +52,19 @@ _UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
 SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
 
 
-class ResultPages:
+class ResultPages(StudioPages):
     """A release, and what is done with it."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        for path, page in (
-            ("/result", self.result),
-            ("/result/sample", self.sample),
-            ("/result/report", self.report),
-            ("/result/public", self.public),
-            ("/compare", self.compare),
-            ("/compare/report", self.comparison),
-            ("/verify", self.verify),
-        ):
-            router.add_api_route(path, page, methods=["GET"])
-        router.add_api_route("/result/do", self.do, methods=["POST"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /result": "result",
+        "GET /result/sample": "sample",
+        "GET /result/report": "report",
+        "GET /result/public": "public",
+        "GET /compare": "compare",
+        "GET /compare/report": "comparison",
+        "GET /verify": "verify",
+        "POST /result/do": "do",
+    }
 
     def result(
         self, request: Request, run: PlaceName, label: SampleNumber = 0, page: SampleNumber = 0
@@ -71,7 +73,8 @@ class ResultPages:
         path, release = self._release(run)
         record = read_record(read_json(release / "privacy.json"))
         owned = RunPaths(path).record.is_file()
-        owner = reports.load(path).owner if owned else None
+        faults = _faults(release, dataset_stamp(release))
+        owner = replace(reports.load(path).owner, faults=faults) if owned else None
         comparable = published_points(record, owner) if owner else ()
         classes = SampleIndex(release).classes()
         label = min(label, max(0, len(classes) - 1))
@@ -90,7 +93,7 @@ class ResultPages:
             record=record,
             budget=budget(record.receipt),
             owned=owned,
-            cards=cards(record, owner) if owner else [guarantee_card(record.receipt)],
+            cards=cards(record, owner) if owner else [guarantee_card(record.receipt, faults)],
             gallery=gallery(owner.sheets) if owner else [],
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
             real=self._real(owner.dataset) if owner else "",
@@ -119,7 +122,7 @@ class ResultPages:
         loaded = reports.load(path)
         from understudy.report import owner_report
 
-        return document(owner_report(loaded.record, loaded.owner))
+        return document(owner_report(loaded.record, loaded.verified()))
 
     def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""
@@ -201,12 +204,14 @@ class ResultPages:
                     checked = verify(folder)
             else:
                 checked = verify(path)
+        record = checked.record if checked is not None and checked.sound else None
         return self.studio.page(
             request,
             "verify.html",
             file=file,
             checked=checked,
-            guarantee=_guarantee(checked),
+            # of a release that is not sound, what it states is no guarantee
+            guarantee=None if record is None else guarantee_card(record.receipt),
             command_words=command_line_of(["verify", name]),
         )
 
@@ -224,6 +229,12 @@ class ResultPages:
         path = self.studio.roots.dataset(run)
         release = release_folder(path)
         return (release.parent if release != path else path), release
+
+
+@lru_cache(maxsize=64)
+def _faults(release: Path, stamp: str) -> tuple[str, ...]:
+    """What `verify` finds wrong with a release, once for each stamp of its files."""
+    return verify(release).faults
 
 
 def document(page: str) -> Response:
@@ -265,13 +276,6 @@ def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
                 break
             inner = folders[0] if len(folders) == 1 else inner
         yield release_folder(inner)
-
-
-def _guarantee(checked: Verification | None) -> Any:
-    """The card of a release that is sound: of another, what it states is no guarantee."""
-    if checked is None or checked.record is None or not checked.sound:
-        return None
-    return guarantee_card(checked.record.receipt)
 
 
 def _whole(text: str, name: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +29,7 @@ from understudy.web.child_jobs import ChildJob, JobReport, required_job
 from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName
 from understudy.web.studio import (
+    StudioPages,
     WebStudio,
     command_line_of,
     form_of,
@@ -59,20 +60,15 @@ class ListedRun:
     values: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
-class RunPages:
+class RunPages(StudioPages):
     """Runs, and the progress of every job."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self.studio = studio
-
-    def router(self) -> APIRouter:
-        """Their addresses."""
-        router = APIRouter()
-        router.add_api_route("/runs", self.runs, methods=["GET"])
-        router.add_api_route("/run", self.run, methods=["GET"])
-        router.add_api_route("/runs/cancel", self.cancel, methods=["POST"])
-        router.add_api_route("/runs/resume", self.resume, methods=["POST"])
-        return router
+    addresses: ClassVar[Mapping[str, str]] = {
+        "GET /runs": "runs",
+        "GET /run": "run",
+        "POST /runs/cancel": "cancel",
+        "POST /runs/resume": "resume",
+    }
 
     def runs(
         self,

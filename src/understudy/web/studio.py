@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import yaml
@@ -28,6 +28,7 @@ from understudy.web.copy_texts import copy_texts
 from understudy.web.local_guard import Sessions
 
 with packages_for("the web studio", "web"):
+    from fastapi import APIRouter
     from jinja2 import ChoiceLoader, Environment, PackageLoader
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, RedirectResponse
@@ -173,6 +174,23 @@ class WebStudio:
         if self.ledger is not None and "://" in self.ledger:
             return f"{dataset_stamp(dataset)} {sum(1 for _ in ledger_rows(self.ledger))}"
         return f"{dataset_stamp(dataset)} {_changed(Path(self.ledger or default_path()))}"
+
+
+class StudioPages:
+    """Some of the studio's pages, by their addresses: ``GET /plan`` and the like, and a method."""
+
+    addresses: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, studio: WebStudio) -> None:
+        self.studio = studio
+
+    def router(self) -> APIRouter:
+        """Their addresses, to be included in an application."""
+        router = APIRouter()
+        for address, name in self.addresses.items():
+            method, path = address.split()
+            router.add_api_route(path, getattr(self, name), methods=[method])
+        return router
 
 
 def dataset_stamp(dataset: Path) -> str:

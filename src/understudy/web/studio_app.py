@@ -8,11 +8,13 @@ import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from understudy.core.errors import ConfigError, UnderstudyError, packages_for
 from understudy.privacy.ledger.database import data_folder, with_password_in_environment
-from understudy.run import books
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.web.child_jobs import ChildJobs
 from understudy.web.confinement import FolderRoots
 from understudy.web.data_pages import DataPages
@@ -111,7 +113,7 @@ def open_studio(options: WebOptions, announce: Callable[[str], None]) -> WebStud
         announce: Given the link of the next browser, whenever the one before was used.
     """
     if options.device is None:
-        books.overview(options.ledger)  # made and looked at once, before any click
+        Ledger(options.ledger).datasets()  # made and looked at once, before any click
     group, places = ("nav", _PAGES) if options.device is None else ("device_nav", _DEVICE_PAGES)
     words = strings()[group]
     navigation = tuple((path, words[name]) for path, name in places)
@@ -162,11 +164,8 @@ def pages(studio: WebStudio, options: WebOptions) -> FastAPI:
 
         app.include_router(DevicePages(studio).router())
     app.include_router(progress_router(studio))
-    refusals = _Refusals(studio)
-    app.add_exception_handler(UnderstudyError, refusals.input_error)
-    app.add_exception_handler(OSError, refusals.os_error)
-    app.add_exception_handler(RequestValidationError, refusals.validation)
-    app.add_exception_handler(HTTPException, refusals.http)
+    for kind, refusal in _REFUSALS.items():
+        app.add_exception_handler(kind, partial(_refused, studio, refusal))
     return app
 
 
@@ -200,31 +199,25 @@ class _Entrance:
         return FileResponse(path, media_type=kind)
 
 
-class _Refusals:
-    """Errors as pages. What a message quotes is text there."""
+_REFUSALS: dict[type[Exception], Callable[[Any], tuple[int, str]]] = {
+    UnderstudyError: lambda error: (400, str(error)),
+    OSError: lambda error: (400, error.strerror or "a file cannot be used"),
+    RequestValidationError: lambda _: (
+        422,
+        "this address is not one that a page of the studio has",
+    ),
+    HTTPException: lambda error: (
+        error.status_code,
+        "the studio has no such page, or not for this",
+    ),
+}
+"""Status and reason of the page that an error becomes."""
 
-    def __init__(self, studio: WebStudio) -> None:
-        self._navigation = studio.navigation
 
-    def _page(self, status: int, reason: str) -> Response:
-        return HTMLResponse(message_page(status, reason, self._navigation), status)
-
-    def input_error(self, request: Request, error: Exception) -> Response:
-        """An error that was raised on purpose."""
-        return self._page(400, str(error))
-
-    def os_error(self, request: Request, error: Exception) -> Response:
-        """A file that went away, or a disk that is full."""
-        return self._page(400, getattr(error, "strerror", None) or "a file cannot be used")
-
-    def validation(self, request: Request, error: Exception) -> Response:
-        """A part of an address that cannot be read."""
-        return self._page(422, "this address is not one that a page of the studio has")
-
-    def http(self, request: Request, error: Exception) -> Response:
-        """An address that there is none."""
-        status = getattr(error, "status_code", 404)
-        return self._page(status, "the studio has no such page, or not for this")
+def _refused(studio: WebStudio, refusal: Any, _: Request, error: Exception) -> Response:
+    """An error as a page. What its message quotes is text there."""
+    status, reason = refusal(error)
+    return HTMLResponse(message_page(status, reason, studio.navigation), status)
 
 
 def serve_web(options: WebOptions, announce: Callable[[str], None]) -> None:

@@ -82,6 +82,7 @@ class Ledger:
             and tables are made on first use, for the owner only.
         on_wait: Given a sentence that says who holds the ledger, once for each time that it is
             waited for longer than a moment; None: the sentence goes to standard error.
+        make: Whether a file is made where there is none, instead of an error.
 
     Attributes:
         address: Where it is, without user or password.
@@ -95,9 +96,13 @@ class Ledger:
     """
 
     def __init__(
-        self, url: str | Path | None = None, on_wait: Callable[[str], None] | None = None
+        self,
+        url: str | Path | None = None,
+        on_wait: Callable[[str], None] | None = None,
+        *,
+        make: bool = True,
     ) -> None:
-        self._database = Database(url, on_wait)
+        self._database = Database(url, on_wait, make)
         self._book = Book()
         self._lock = threading.RLock()
         self.address = self._database.address
