@@ -133,6 +133,12 @@ def test_who_reads_a_ledger_that_is_not_there_makes_none(words, tmp_path):
     assert not path.exists()
 
 
+def test_the_usual_ledger_lists_nothing_before_its_first_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    ended = CliRunner().invoke(app, ["ledger", "list"])
+    assert ended.exit_code == 0, ended.output
+
+
 # Names
 
 

@@ -28,7 +28,7 @@ def list_command(ledger: Url = None, as_json: AsJson = False) -> None:
     """List the datasets with their budgets and what was spent."""
     from understudy.run import books
 
-    accounts = books.overview(ledger)
+    accounts = books.overview(ledger, make=False)
     if as_json:
         print_json([account.as_dict() for account in accounts])
     else:

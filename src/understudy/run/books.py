@@ -62,9 +62,9 @@ class DatasetAccount:
         return content
 
 
-def overview(ledger: str | None) -> list[DatasetAccount]:
-    """Every dataset of a ledger."""
-    with Ledger(ledger, make=False) as book:
+def overview(ledger: str | None, *, make: bool = True) -> list[DatasetAccount]:
+    """Every dataset of a ledger, which is made where it is not there; or refused, if named."""
+    with Ledger(ledger, make=make) as book:
         return [_account(book, one) for one in book.datasets()]
 
 

@@ -107,8 +107,8 @@ class Database:
         self, url: str | Path | None, on_wait: Callable[[str], None] | None, make: bool = True
     ) -> None:
         self._store = _store(url)
-        is_file = isinstance(self._store, SqliteFile)
-        if is_file and not make and not Path(self._store.address).exists():
+        is_named = url is not None and isinstance(self._store, SqliteFile)
+        if is_named and not make and not Path(self._store.address).exists():
             raise LedgerError(f"there is no ledger at {self._store.address} (--ledger)")
         self._errors: tuple[type[Exception], ...] = (*self._store.errors, OSError)
         self.address = self._store.address

@@ -82,7 +82,7 @@ class Ledger:
             and tables are made on first use, for the owner only.
         on_wait: Given a sentence that says who holds the ledger, once for each time that it is
             waited for longer than a moment; None: the sentence goes to standard error.
-        make: Whether a file is made where there is none, instead of an error.
+        make: Whether a file that is named is made where there is none, instead of an error.
 
     Attributes:
         address: Where it is, without user or password.
