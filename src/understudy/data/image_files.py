@@ -29,7 +29,7 @@ _START = 352  # bytes that tell the kinds apart
 _NOTES = frozenset(
     {
         *(".txt", ".md", ".rst", ".rtf", ".pdf", ".doc", ".docx", ".odt", ".log", ".html", ".htm"),
-        *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".json", ".yaml", ".yml", ".xml", ".ini"),
+        *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".json", ".jsonl", ".yaml", ".yml", ".xml", ".ini"),
         *(".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
     }
 )
