@@ -29,8 +29,8 @@ _START = 352  # bytes that tell the kinds apart
 _NOTES = frozenset(
     {
         *(".txt", ".md", ".rst", ".rtf", ".pdf", ".doc", ".docx", ".odt", ".log", ".html", ".htm"),
-        *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".json", ".jsonl", ".yaml", ".yml", ".xml", ".ini"),
-        *(".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
+        *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".json", ".yaml", ".yml", ".xml", ".ini"),
+        *(".jsonl", ".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
     }
 )
 _LITTER = frozenset({"thumbs.db", "desktop.ini", "__macosx", "dicomdir", "readme", "licence"})
