@@ -171,8 +171,24 @@ def test_a_link_inside_the_folder_is_fine(tmp_path: Path) -> None:
 def test_one_class_is_refused_with_a_way_out(tmp_path: Path) -> None:
     folder = class_folders(tmp_path / "x", ("only",))
     for skip_bad in (False, True):
-        with pytest.raises(SourceError, match=r"one class 'only'.*flat folder"):
+        with pytest.raises(SourceError, match=r"one class 'only'.*--label none"):
             open_source(folder, skip_bad=skip_bad)
+    assert open_source(folder, label="none").classes == ("all",)
+
+
+def test_one_class_beside_bad_ones_says_what_is_bad(tmp_path: Path) -> None:
+    """It said that there are no labels, where those of the others lay one folder deeper."""
+    folder = class_folders(tmp_path / "x", ("b",))
+    class_folders(folder / "a", ("deep",))
+    with pytest.raises(SourceError, match=r"one class 'b'.*deep is a folder inside a class folder"):
+        open_source(folder, skip_bad=True)
+
+
+def test_a_class_with_spaces_around_its_name_can_be_declared(tmp_path: Path) -> None:
+    """Its declared name lost them, so that no run could name it; tables never kept them."""
+    folder = class_folders(tmp_path / "x", (" ill", "well "))
+    assert open_source(folder).classes == ("ill", "well")
+    assert open_source(folder, classes=["well ", "ill"]).classes == ("well", "ill")
 
 
 def test_a_class_of_bad_files_only_is_left_out(tmp_path: Path) -> None:

@@ -58,6 +58,14 @@ def test_bad_rows_of_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> Non
     assert (len(source), source.skipped) == (2, 2)
 
 
+def test_the_part_that_nothing_reads_is_named(tmp_path: Path, quiet_datasets: Any) -> None:
+    """As it is of folders and archives."""
+    part = dataset(quiet_datasets, [1, 0, 1, 0], ["a", "b"])
+    parts = quiet_datasets.DatasetDict({"train": part, "test": part, "validation": part})
+    parts.save_to_disk(tmp_path / "saved")
+    assert open_source(tmp_path / "saved").unread == ("validation",)
+
+
 def test_a_damaged_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
     dataset(quiet_datasets, [1, 0], ["a", "b"]).save_to_disk(tmp_path / "saved")
     next((tmp_path / "saved").glob("*.arrow")).unlink()

@@ -34,7 +34,7 @@ def test_slices_are_asked_for(tmp_path: Path) -> None:
         saved(tmp_path / name / "x.nii.gz")
     with pytest.raises(SourceError, match=r"is a volume.*\?axis=2&slices=middle"):
         open_source(tmp_path)
-    with pytest.raises(SourceError, match=r"black and white.*&window=CENTRE,WIDTH"):
+    with pytest.raises(SourceError, match=r"from 0 to 209, are .*&window=CENTRE,WIDTH"):
         open_source(f"{tmp_path}?axis=2")
     middle = open_source(f"{tmp_path}?axis=2&window=105,211")
     assert (len(middle), middle.shape) == (2, (6, 5, 1))

@@ -40,12 +40,14 @@ def test_image_bytes(tmp_path: Path, struct: bool) -> None:
 @pytest.mark.parametrize("place", ["", "data"])
 def test_shards_and_halves(tmp_path: Path, place: str) -> None:
     folder = tmp_path / "set"
-    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+    parts = ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001", "validation-0")
+    for name in parts:
         write(folder / place / f"{name}.parquet", label=[0, 1, 10, 9, 1, 1])
     source = open_source(folder)
     check_source(source)
     assert (len(source), source.classes) == (12, ("0", "1", "9", "10"))
     assert len(open_source(folder, split="test")) == 6
+    assert source.unread == ("validation-0.parquet",)
 
 
 def class_label(path: Path, names: list[str], labels: list[int | None]) -> Path:

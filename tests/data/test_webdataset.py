@@ -40,7 +40,7 @@ def samples(kind: str, first: int = 0) -> Members:
 
 @pytest.mark.parametrize(
     ("kind", "classes"),
-    [("cls", ("9", "10")), ("json", ("cat", "dog")), ("txt", ("cat", "dog")), ("", ("all",))],
+    [("cls", ("9", "10")), ("json", ("cat", "dog")), ("", ("all",))],
 )
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
 def test_samples(tmp_path: Path, kind: str, classes: tuple[str, ...], suffix: str) -> None:
@@ -50,6 +50,17 @@ def test_samples(tmp_path: Path, kind: str, classes: tuple[str, ...], suffix: st
     np.testing.assert_array_equal(values, np.stack([picture(row) for row in range(4)]))
     if kind == "cls":
         assert labels.tolist() == [0, 1, 0, 1]
+
+
+def test_captions_are_no_classes_unless_they_are_asked_for(tmp_path: Path) -> None:
+    """They became class names, which are published."""
+    path = write(tmp_path / "a.tar", samples("txt"))
+    with pytest.raises(SourceError, match=r"--label txt.*--label none"):
+        open_source(path)
+    source = open_source(path, label="txt")
+    check_source(source)
+    assert source.classes == ("cat", "dog")
+    assert open_source(path, label="none").classes == ("all",)
 
 
 def test_folders_in_a_tar_may_be_classes_or_people(tmp_path: Path) -> None:

@@ -363,14 +363,15 @@ def test_a_class_of_which_no_image_can_be_used_is_named(tmp_path: Path) -> None:
     assert any("class deep" in note for note in dry_run(plan).notes)
 
 
-def test_a_table_beside_class_folders_is_named_as_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["patients.csv", "metadata.jsonl"])
+def test_a_table_beside_class_folders_is_named_as_not_read(tmp_path: Path, name: str) -> None:
     """It may say whose the images are, and was one of the files of packers."""
     folder = class_folders(tmp_path / "scans", {"cat": 12, "dog": 12}, (8, 8, 1))
-    (folder / "patients.csv").write_text("image,patient\n0,ann\n")
+    (folder / name).write_text("image,patient\n0,ann\n")
     (folder / "notes.txt").write_text("hello")
     result = checked(folder)
     (stray,) = (problem for problem in result.problems if problem.kind == "stray files")
     assert stray.count == 2
-    assert "patients.csv is a table" in stray.message
+    assert f"{name} is a table" in stray.message
     plan = make_config({"source": str(folder), "out": str(tmp_path / "out"), "epsilon": 1.0})
-    assert any("patients.csv" in note for note in dry_run(plan).notes)
+    assert any(name in note for note in dry_run(plan).notes)

@@ -16,6 +16,7 @@ from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 from understudy.run.resample import resample
+from understudy.run.run_plan import NO_IMAGES
 from understudy.run.synthesize import synthesize
 
 DCT = "embedded:dct"
@@ -127,6 +128,17 @@ def test_the_plan_says_which_and_why_unless_one_is_named(tmp_path):
     vectors = embeddings(tmp_path / "vectors.npz")
     ready = prepare(config(vectors, tmp_path, encoder="auto"))
     assert ready.codec is None
+
+
+def test_a_run_that_will_release_no_images_says_so_before_its_charge(tmp_path):
+    """Whoever named an encoder alone paid, and found no image."""
+    source = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30}, (32, 32, 1))
+    for decoder, says in ((None, True), ("none", False), (DCT, False)):
+        encoder = DCT if decoder == DCT else "embedded:scattering"
+        notes = dry_run(config(source, tmp_path, encoder=encoder, decoder=decoder)).notes
+        assert (NO_IMAGES in notes[:2]) == says
+    vectors = embeddings(tmp_path / "vectors.npz")
+    assert NO_IMAGES not in dry_run(config(vectors, tmp_path)).notes
 
 
 def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch):

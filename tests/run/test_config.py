@@ -153,6 +153,7 @@ def test_text_becomes_the_type_that_is_wanted():
         ({"classes": "cat"}, "2 to 10,000 names, found 1: cat"),
         ({"classes": "cat,dog,cat"}, "cat comes twice"),
         ({"classes": "cat,,dog"}, "a name is empty"),
+        ({"classes": [True, False]}, "yes and no stand in quotes"),
         ({"hold_out": "some"}, "--hold-out is a share, such as 5%"),
         ({"hold_out": 0}, "--hold-out is a share"),
         ({"hold_out": 200}, "how many others there are, which is private"),

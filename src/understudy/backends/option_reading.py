@@ -83,7 +83,8 @@ def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
             return float(value)
     if any(typing.get_origin(kind) is tuple for kind in kinds):
         parts = names_listed(value) if isinstance(value, str) else value
-        return tuple(map(str, parts)) if isinstance(parts, list | tuple) else value
+        names = isinstance(parts, list | tuple) and not any(isinstance(one, bool) for one in parts)
+        return tuple(map(str, parts)) if names else object()
     return value
 
 
@@ -103,7 +104,7 @@ def _expectation(kinds: tuple[Any, ...]) -> str:
         return f"is one of {', '.join(map(str, typing.get_args(kind)))}"
     origin = typing.get_origin(kind)
     if origin is tuple:
-        return "is a list of names, such as a,b"
+        return "is a list of names, such as a,b; in YAML, yes and no stand in quotes"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "is a mapping of names to values"
     return f"must be {_WANTED.get(kind, kind)}"

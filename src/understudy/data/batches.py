@@ -27,6 +27,15 @@ def nothing_left(bad: Sequence[tuple[str, str]], records: str) -> str:
     return f"none of its {records} can be used ({len(bad):,} bad). {location} {reason}"
 
 
+def one_class(name: str, bad: Sequence[tuple[str, str]]) -> str:
+    """What is said of a dataset of a single class; each bad record: (location, reason)."""
+    words = f"every row is of the one class {name!r}, so there is nothing to tell apart"
+    if not bad:
+        return f"{words}. For images without labels: --label none"
+    location, reason = bad[0]
+    return f"{words}; {len(bad):,} bad were passed over. {location} {reason}"
+
+
 def images_at(source: Source, rows: NDArray[np.int64]) -> Images:
     """Some images of a dataset: (k, height, width, channels); reads no further than the last.
 

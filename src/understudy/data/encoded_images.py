@@ -19,9 +19,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, SourceError, escaped
+from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
-from understudy.data.batches import nothing_left
+from understudy.data.batches import nothing_left, one_class
 from understudy.data.image_decoding import BadImage, Header, colourless_images
 from understudy.data.image_files import (
     image_header,
@@ -35,6 +35,7 @@ from understudy.data.labels import NO_LABELS
 from understudy.data.names import (
     MAX_CLASSES,
     UNLABELLED_NAME,
+    class_name,
     sorted_names,
     too_many,
 )
@@ -178,7 +179,7 @@ class RecordSource:
         self._dropped: set[int] = set()
         self._reading: tuple[float, Iterator[Record]] = _NOT_BEGUN  # where `read` goes on
         self._count = self._rows = 0  # records, bad ones included, and those that are used
-        self._survey(None if classes is None else tuple(map(escaped, classes)), allow_empty)
+        self._survey(None if classes is None else tuple(map(class_name, classes)), allow_empty)
 
     def __len__(self) -> int:
         return self._rows
@@ -269,7 +270,7 @@ class RecordSource:
             unit, label = record.unit, record.label if self._options.labelled else None
             if self._rule is not None and record.name is not None:
                 unit = self._rule.unit_of(record.name, record.depth)
-            yield record._replace(unit=unit, label=None if label is None else escaped(label))
+            yield record._replace(unit=unit, label=None if label is None else class_name(label))
 
     def _usable(self) -> Iterator[Record]:
         """The records that opening accepted; a dataset that has changed since is refused."""
@@ -426,7 +427,9 @@ class RecordSource:
             return
         names = sorted_names(name for name in counts if name is not None)
         self.lone_classes = tuple(name for name in names if name not in shared)
-        self.classes = settled_classes(names, declared, allow_empty, self._options, self._pass_over)
+        self.classes = settled_classes(
+            names, declared, allow_empty, self._options, self._pass_over, self.bad
+        )
         self._index = {name: index for index, name in enumerate(self.classes)}
 
     def _common_size(self, sizes: dict[tuple[int, int], str]) -> tuple[int, int]:
@@ -474,11 +477,12 @@ def settled_classes(
     allow_empty: bool,
     options: Options,
     pass_over: Callable[[str, str], None],
+    bad: Sequence[tuple[str, str]],
 ) -> tuple[str, ...]:
     """The class names: those the owner declares, else those of the dataset, else all there are.
 
     ``names`` have records; an empty class of the dataset's is given to ``pass_over`` as (location,
-    reason).
+    reason); ``bad`` are those that were given to it before.
     """
     if options.classes is not None:
         require_declared(names, options.classes, options.name)
@@ -491,9 +495,5 @@ def settled_classes(
                 pass_over(options.name, f"class {name!r} is empty: it has no readable record")
         classes = tuple(name for name in of_dataset if name in names)
     if len(classes) == 1:
-        raise SourceError(
-            f"every row is of the one class {classes[0]!r}, so there is nothing to tell apart. For "
-            "a dataset without labels, leave them out: a flat folder of images, or no label column",
-            options.name,
-        )
+        raise SourceError(one_class(classes[0], bad), options.name)
     return classes

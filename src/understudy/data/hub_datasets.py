@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from understudy.core.errors import SourceError, packages_for
 from understudy.data.encoded_images import Options, RecordSource
+from understudy.data.names import further_parts
 from understudy.data.parquet import image_columns
 
 _ROWS = 64
@@ -59,6 +61,7 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
             raise SourceError(
                 f"has no split {options.split!r}; its splits are: {', '.join(loaded)}", options.name
             )
+        options = replace(options, unread=further_parts(loaded))
         loaded = loaded[options.split]
     columns = image_columns(loaded.features.arrow_schema, options, options.name)
     # decode=False keeps the encoded bytes: the same digests as any copy of them.

@@ -30,7 +30,7 @@ _NOTES = frozenset(
     {
         *(".txt", ".md", ".rst", ".rtf", ".pdf", ".doc", ".docx", ".odt", ".log", ".html", ".htm"),
         *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".json", ".yaml", ".yml", ".xml", ".ini"),
-        *(".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
+        *(".jsonl", ".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
     }
 )
 _LITTER = frozenset({"thumbs.db", "desktop.ini", "__macosx", "dicomdir", "readme", "licence"})

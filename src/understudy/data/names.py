@@ -60,13 +60,18 @@ def further_parts(folders: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in folders if SPLITS.get(name.lower()) == "validation"))
 
 
+def class_name(text: str) -> str:
+    """The name of a class, however it is stored: no space around it, nothing that is not seen."""
+    return escaped(text.strip())
+
+
 def names_of_classes(names: Sequence[str]) -> tuple[str, ...]:
     """Class names that an owner declares, in label order.
 
     Raises:
         ConfigError: Fewer than two, one that is empty, one that comes twice, or far too many.
     """
-    declared = tuple(escaped(name.strip()) for name in names)
+    declared = tuple(map(class_name, names))
     twice = sorted({name for name in declared if declared.count(name) > 1})
     if twice or not all(declared):
         problem = f"{', '.join(twice)} comes twice" if twice else "a name is empty"

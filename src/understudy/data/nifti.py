@@ -168,8 +168,10 @@ def _window(volume: Any, reading: Reading) -> Window:
         return reading.window
     low, high = float(volume.header["cal_min"]), float(volume.header["cal_max"])
     if not high > low:
+        values = np.asarray(volume.dataobj)
         raise BadImage(
-            "does not say which of its values are black and white: say so with "
+            "does not say which of its values, in this volume from "
+            f"{values.min():,g} to {values.max():,g}, are black and white: say so with "
             "'&window=CENTRE,WIDTH' after the name of the dataset"
         )
     return Window((low + high + 1) / 2, max(1.0, high - low + 1))

@@ -255,11 +255,11 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
     tars = [path for path in files if is_tar(path.name)]
     if tars and not images:
         _require_inside(tars, root)
-        return open_tars(_of_split(tars, options.split), options)
+        return open_tars(*_of_split(tars, options))
     tables = [path for path in files if path.suffix == ".parquet"]
     if tables and not images:
         _require_inside(tables, root)
-        return open_parquet(_of_split(tables, options.split), options)
+        return open_parquet(*_of_split(tables, options))
     if folders == [Path(GENERATED).parent.name] and (folder / GENERATED).is_file() and not images:
         _require_inside([folder / GENERATED], root)
         return open_npz(folder / GENERATED, options)
@@ -339,15 +339,20 @@ def _of_captions(path: Path, options: Options) -> bool:
     return columns - {LICENCE} == {PATH, CAPTION}
 
 
-def _of_split(paths: list[Path], split: Split) -> list[Path]:
+def _of_split(paths: list[Path], options: Options) -> tuple[list[Path], Options]:
     """The files whose names begin with the split, where names say so; else all of them."""
-    files = [path for path in paths if path.name.lower().startswith(tuple(SPLITS))]
+    files, split = [path for path in paths if _begins(path, *SPLITS)], options.split
     if not files:
-        return paths
-    members = [path for path in files if path.name.lower().startswith(split)]
+        return paths, options
+    members = [path for path in files if _begins(path, split)]
     if not members:
         raise SourceError(
             f"no file begins with {split!r}; there are: {', '.join(p.name for p in files[:5])}",
             files[0].parent,
         )
-    return members
+    unread = tuple(path.name for path in files if _begins(path, "val"))
+    return members, replace(options, unread=unread)
+
+
+def _begins(path: Path, *words: str) -> bool:
+    return path.name.lower().startswith(words)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, SourceError, escaped
+from understudy.core.errors import ConfigError, SourceError
 from understudy.core.one_ahead import one_ahead
 from understudy.core.types import Batch, Labels, Shape
 from understudy.data.batches import nothing_left
@@ -26,7 +26,7 @@ from understudy.data.encoded_images import (
 )
 from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resize_pixels
 from understudy.data.labels import real_label
-from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names, too_many
+from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, class_name, sorted_names, too_many
 from understudy.data.stored import (
     StoredArray,
     StoredArrays,
@@ -280,19 +280,21 @@ class ArraySource:
             self.classes = UNLABELLED_NAME
             return
         location = self._labels.location
-        names = None if names is None else tuple(map(escaped, names))
+        names = None if names is None else tuple(map(class_name, names))
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
             raise SourceError(too_many(str(next(iter(counts)))), location)
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
         by_value = _class_of(list(counts), names, location, signed=signed)
-        by_value = {value: escaped(name) for value, name in by_value.items()}
+        by_value = {value: class_name(name) for value, name in by_value.items()}
         lone = [value for value in counts if counts[value] == 1]
         if self._units is not None:
             lone = of_one_unit(self._labels, self._units, self._dropped)
         self.lone_classes = tuple(by_value[value] for value in lone)
         used = sorted_names(by_value.values())
-        self.classes = settled_classes(used, names, allow_empty, self._options, self._pass_over)
+        self.classes = settled_classes(
+            used, names, allow_empty, self._options, self._pass_over, self.bad
+        )
         self._label_values = np.array(list(by_value))
         self._label_index = np.array(
             [self.classes.index(name) for name in by_value.values()], dtype=np.int64

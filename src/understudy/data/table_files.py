@@ -32,7 +32,7 @@ _DELIMITERS = ",;\t|"
 def is_table(location: str) -> bool:
     """Whether a file is a table by its name, and none that a file browser left behind."""
     name = Path(location).name.lower()
-    return name.endswith(TABLE_SUFFIXES) and not name.startswith((".", "~"))
+    return name.endswith((*TABLE_SUFFIXES, ".jsonl")) and not name.startswith((".", "~"))
 
 
 @dataclass(frozen=True, slots=True)

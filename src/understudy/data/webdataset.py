@@ -21,6 +21,7 @@ from understudy.data.table_files import text
 from understudy.data.units import person_columns
 
 _FIRST = 16  # members of a tar: some samples
+_TEXT = "txt"
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
 
@@ -28,9 +29,9 @@ _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
 def open_tars(paths: list[Path], options: Options) -> RecordSource:
     """The samples of one or more tar files (or tar.gz), in that order.
 
-    A sample is ``KEY.jpg`` (or another image) with its class in ``KEY.cls``, in ``label`` of
-    ``KEY.json``, or in ``KEY.txt``; the unit is a field of ``KEY.json``, and so is the class where
-    a label is asked for.
+    A sample is ``KEY.jpg`` (or another image) with its class in ``KEY.cls`` or in ``label`` of
+    ``KEY.json``; the unit is a field of ``KEY.json``, and so is the class where a label is asked
+    for. ``KEY.txt`` counts as a field: captions stand there, and class names are published.
     """
     label = options.label if options.labelled else None
 
@@ -61,10 +62,13 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
 
 def _columns(path: Path, most: int | None) -> list[Column]:
     """The fields of the first ``KEY.json`` of so many members; none where it cannot be read."""
-    first = islice(_members(path), most)
-    members = (content for name, content, _ in first if name.endswith(".json"))
+    parts: dict[str, bytes] = {}
+    for name, content, _ in islice(_members(path), most):
+        parts.setdefault(_parted(name)[1].lower(), content)
+        if "json" in parts:
+            break
     try:
-        fields = json.loads(next(members, b"{}"))
+        fields = json.loads(parts.get("json", b'{"txt": ""}' if _TEXT in parts else b"{}"))
     except (ValueError, RecursionError):  # of a bad sample that was passed over
         return []
     if not isinstance(fields, dict):
@@ -151,6 +155,8 @@ def _sample(location: str, parts: dict[str, bytes], fault: str | None, options: 
         fields = json.loads(parts.get("json", b"{}"))
         if not isinstance(fields, dict):
             raise ValueError("no object")
+        if options.label == _TEXT:
+            fields[_TEXT] = parts.get(_TEXT, b"").decode("utf-8")
         label = _label(parts, fields, options)
     except (ValueError, RecursionError) as error:
         fields, fault = {}, fault or f"has a damaged label or JSON ({error})"
@@ -165,7 +171,7 @@ def _label(parts: dict[str, bytes], fields: dict[str, Any], options: Options) ->
     if options.label is None:
         if "cls" not in parts and "label" in fields:
             return text(fields["label"]) or None
-        return parts.get("cls", parts.get("txt", b"")).decode("utf-8").strip() or None
+        return parts.get("cls", b"").decode("utf-8").strip() or None
     value = fields.get(options.label)
     if isinstance(value, float) and not value.is_integer():
         raise ValueError(real_label(options.label))

@@ -201,6 +201,12 @@ def plan_of(
     )
 
 
+NO_IMAGES = (
+    "the release is of embeddings alone, without images, as no --decoder is named: an encoder that "
+    "is a decoder, too, is named as both; --decoder none says that none is meant"
+)
+
+
 def _remote_notes(calls: Sequence[PlannedCalls]) -> Iterator[str]:
     """Who is sent private images, worst first of all."""
     for host in dict.fromkeys(one.host for one in calls if one.private):
@@ -222,6 +228,9 @@ def _notes(
     ]
     yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
+    of_images = prepared.source.kind == "images" and prepared.candidates is None
+    if of_images and not (prepared.released_shape or prepared.config.models.roles.get("decoder")):
+        yield NO_IMAGES
     yield from poor_notes(explained.expectations)
     offered = None if prepared.candidates is None else prepared.candidates.classes
     if offered and (missing := [name for name in prepared.source.classes if name not in offered]):
