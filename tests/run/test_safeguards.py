@@ -19,6 +19,7 @@ import understudy
 from understudy.core.entry_points import BACKENDS
 from understudy.core.errors import BackendError, ConfigError, RunError, RunStopped
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.safeguards import stops_explained
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 DECODE = "understudy.backends.embedded.dct.DctDecoder.decode"
@@ -120,6 +121,18 @@ def test_before_the_charge_it_says_that_nothing_was_charged(go, tmp_path):
     with killed_at("understudy.run.session.private_cache", FULL), stopped:
         go()
     assert charges(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("begun", "stands"),
+    [(True, "Nothing was charged. --resume goes on with"), (False, "no folder was begun$")],
+)
+def test_a_stop_offers_to_resume_what_was_begun_alone(tmp_path, begun, stands):
+    out = tmp_path / "out"
+    with pytest.raises(RunStopped, match=stands), stops_explained(out):
+        if begun:
+            out.mkdir()
+        raise OSError(errno.EROFS, "Read-only file system")
 
 
 @pytest.mark.parametrize("is_written", [True, False])

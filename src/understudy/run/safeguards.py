@@ -205,7 +205,8 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
 
 def _what_stands(out: Path, charged: list[str], free: str | None) -> str:
     if not charged:
-        return free or f"Nothing was charged. --resume goes on with {out}"
+        begun = f". --resume goes on with {out}" if out.exists() else ", and no folder was begun"
+        return free or f"Nothing was charged{begun}"
     if RunPaths(out).choosing:
         return f"{', '.join(charged)} before this, once and for good. {UNCHOSEN}"
     return (
