@@ -23,6 +23,7 @@ from understudy.evaluation.evaluate import evaluate  # noqa: E402
 from understudy.metrics.discriminant import image_discriminant  # noqa: E402
 from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
 from understudy.metrics.verdicts import sampling_loss  # noqa: E402
+from understudy.release.checksums import write_checksums
 from understudy.release.outputs import open_release, read_json  # noqa: E402
 from understudy.report import read_record  # noqa: E402
 from understudy.run.accuracy import RELEASED_WORDS, collect, evaluation_of_scores  # noqa: E402
@@ -307,6 +308,7 @@ def test_images_too_large_for_it_train_the_small_cnn(
     facts = json.loads((wide / "privacy.json").read_text())
     facts["data"]["image_shape"] = [16, 260, 1]  # which its images are read at
     (wide / "privacy.json").write_text(json.dumps(facts))
+    write_checksums(wide)
     options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
     assert train_classifier(wide, epochs=1, **options).network == "cnn"
     assert "16 to 256 pixels a side), so the small CNN is trained" in capsys.readouterr().err
