@@ -23,7 +23,7 @@ from understudy.evaluation.evaluate import evaluate  # noqa: E402
 from understudy.metrics.discriminant import image_discriminant  # noqa: E402
 from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
 from understudy.metrics.verdicts import sampling_loss  # noqa: E402
-from understudy.release.checksums import write_checksums
+from understudy.release.checksums import write_checksums  # noqa: E402
 from understudy.release.outputs import open_release, read_json  # noqa: E402
 from understudy.report import read_record  # noqa: E402
 from understudy.run.accuracy import RELEASED_WORDS, collect, evaluation_of_scores  # noqa: E402
