@@ -68,14 +68,14 @@ class RunReport:
     def write(self) -> Path:
         """Write the page, ``owner/report.html``."""
         require_folder(self.page)
-        write_whole(self.page, owner_report(self.record, self.verified()).encode())
+        write_whole(self.page, owner_report(self.record, self._verified()).encode())
         return self.page
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
-        return owner_json(self.record, self.verified())
+        return owner_json(self.record, self._verified())
 
-    def verified(self) -> OwnerRecord:
+    def _verified(self) -> OwnerRecord:
         """The owner's record, with what `verify` finds wrong with the release now."""
         return replace(self.owner, faults=verify(self.folder / "release").faults)
 

@@ -118,11 +118,12 @@ class ResultPages(StudioPages):
 
     def report(self, run: PlaceName) -> Response:
         """The owner's report, as the command line writes it."""
-        path, _ = self._release(run)
+        path, release = self._release(run)
         loaded = reports.load(path)
         from understudy.report import owner_report
 
-        return document(owner_report(loaded.record, loaded.verified()))
+        owner = replace(loaded.owner, faults=_faults(release, dataset_stamp(release)))
+        return document(owner_report(loaded.record, owner))
 
     def public(self, run: PlaceName) -> Response:
         """The public report, exactly as a recipient sees it."""
