@@ -316,7 +316,7 @@ def from_arrays(
     allow_empty: bool = False,
 ) -> ArraySource:
     """The source in a file of named arrays: images or embeddings, and perhaps labels and units."""
-    names = f"the arrays are: {', '.join(arrays) or 'none'}"
+    names = _names_in_words(arrays)
     values = [arrays[name] for name in _VALUES if name in arrays]
     if len(values) != 1:
         raise SourceError(f"needs one of {', '.join(_VALUES)}; {names}", where)
@@ -342,11 +342,15 @@ def from_arrays(
     return source
 
 
+def _names_in_words(arrays: StoredArrays) -> str:
+    return f"the arrays are: {', '.join(arrays) or 'none'}"
+
+
 def _label_array(arrays: StoredArrays, options: Options, where: str) -> str | None:
     """The name of the array that holds the class: the one asked for, else one of a usual name."""
-    names = f"the arrays are: {', '.join(arrays) or 'none'}"
     if not options.labelled:
         return None
+    names = _names_in_words(arrays)
     if options.label is not None:
         if options.label not in arrays:
             raise SourceError(f"there is no label array {options.label!r}; {names}", where)

@@ -103,7 +103,7 @@ BRIGHT: tuple[Colour, ...] = (
 
 
 def mix(first: Colour, second: Colour, part: float) -> Colour:
-    """``one`` moved towards ``other``: 0 is the one, 1 is the other."""
+    """The first colour moved towards the second by a part: 0 is the first, 1 the second."""
     return (
         int(first[0] + (second[0] - first[0]) * part + 0.5),
         int(first[1] + (second[1] - first[1]) * part + 0.5),

@@ -419,7 +419,7 @@ class CandidateAccount(Account):
         tuning: The account of the selection, which is charged.
         plan: Of the candidate: the selection's budget, its own stages.
         folder: Of its answers.
-        chosen: Whether it was chosen: its answers are read, and none is ever drawn again.
+        final: Whether it is the chosen run: its answers are read, and none is ever drawn again.
     """
 
     def __init__(self, tuning: Account, plan: Plan, folder: Path, *, final: bool = False) -> None:
