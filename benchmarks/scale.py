@@ -2,7 +2,8 @@
 
 10 classes, 8 clusters each, diagonal covariances: reading, recognising the dataset, fitting,
 sampling as many synthetic rows, writing them. Each size runs in a process of its own. The part
-``ray`` does the same by the workers of a Ray cluster of this machine.
+``ray`` does the same by the workers of a Ray cluster of this machine, and ``images`` 400 colour
+images of 64 pixels (public drawings) by the default, which searches for every image that it draws.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.run_times import LARGE, write_records
 from benchmarks.tables import Table
 from understudy import synthesize
 
 DIM, CLASSES, CLUSTERS = 512, 10, 8
+CLUSTERED = {"clusters": CLUSTERS, "covariance": "diagonal"}
 SIZES = (100_000, 400_000, 1_000_000)
+IMAGES = 400
 
 
 def write_rows(path: Path, rows: int, seed: int = 0) -> None:
@@ -41,7 +45,9 @@ def write_rows(path: Path, rows: int, seed: int = 0) -> None:
     np.savez(path, embeddings=values, labels=labels)
 
 
-def run(path: Path, folder: Path, answer: Path, workers: int = 0) -> None:
+def run(
+    path: Path, folder: Path, answer: Path, workers: int, settings: dict[str, Any] | None
+) -> None:
     """One run, and what it took, as JSON; with ``workers`` by so many of Ray's."""
     start = time.perf_counter()
     with workers_of_ray(workers) if workers else nullcontext():
@@ -51,7 +57,7 @@ def run(path: Path, folder: Path, answer: Path, workers: int = 0) -> None:
             out=folder / f"out{workers}",
             epsilon=1.0,
             ledger=f"sqlite:///{folder}/ledger{workers}.db",
-            settings={"clusters": CLUSTERS, "covariance": "diagonal"},
+            settings=settings,
             engine="ray" if workers else "local",
         )
         seconds = time.perf_counter() - started
@@ -88,9 +94,11 @@ def in_process(work: Callable[..., None], *arguments: Any) -> None:
         raise RuntimeError(f"{work.__name__} ended with {process.exitcode}")
 
 
-def measured_run(path: Path, folder: Path, workers: int = 0) -> dict[str, Any]:
+def measured_run(
+    path: Path, folder: Path, workers: int = 0, settings: dict[str, Any] | None = CLUSTERED
+) -> dict[str, Any]:
     """What `run` measures."""
-    in_process(run, path, folder, folder / "measured.json", workers)
+    in_process(run, path, folder, folder / "measured.json", workers, settings)
     answer: dict[str, Any] = json.loads((folder / "measured.json").read_text(encoding="utf-8"))
     return answer
 
@@ -162,16 +170,42 @@ def by_ray(records: int | None = None) -> None:
         print(f"{fit_hours:.1f} h by workers, {alone * 1e8 / 3600:.1f} h by the driver alone")
 
 
-PARTS = ("sizes", "ray")
+def images(records: int = IMAGES) -> None:
+    """Print what runs of the default take, whose workers also search for the images."""
+    table = Table(
+        f"{records} colour images of {LARGE[0]} pixels by Ray, {os.cpu_count()} processors",
+        ("workers", "seconds", "of local", "CPU s", "fit s", "draw s", "of local"),
+    )
+    with tempfile.TemporaryDirectory() as name:
+        path, local = Path(name) / "records.npz", {}
+        write_records(path, LARGE, records)
+        for workers in (0, 1, 2, 4):
+            one = measured_run(path, Path(name), workers, settings=None)
+            local = local or one
+            seconds, drawing = one["seconds"], one["parts"]["sample and write"]
+            table.row(
+                str(workers or "local"),
+                seconds,
+                seconds / local["seconds"],
+                one["busy"],
+                one["parts"]["embed and fit"],
+                drawing,
+                drawing / local["parts"]["sample and write"],
+            )
+
+
+PARTS = ("sizes", "ray", "images")
 
 
 def main(parts: Sequence[str] = ("sizes",), records: int | None = None) -> None:
-    """Print the tables of the parts; by Ray of so many records alone, where a number is given."""
+    """Print the tables of the parts, of so many records where a number is given (not sizes)."""
     for part in parts:
-        if part == "ray":
+        if part == "sizes":
+            sizes()
+        elif part == "ray":
             by_ray(records)
         else:
-            sizes()
+            images(records or IMAGES)
 
 
 if __name__ == "__main__":
