@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from understudy.cli.main import app
 from understudy.core.version import __version__
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import run_options
 
 ONE = ["--epsilon", "1"]
@@ -336,7 +337,10 @@ def test_methods_backends_and_doctor(with_torch: Commands, tmp_path: Path) -> No
     doctor = understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)})
     assert doctor.code == 0, doctor.out
     assert re.search(r"ok +noise +spread", doctor.out)
-    assert "0 datasets, intact" in doctor.out
+    assert re.search(r"ok +ledger .*none yet", doctor.out)
+    assert not list(tmp_path.iterdir())  # a doctor only looks
+    Ledger(tmp_path / "understudy" / "ledger.db").close()
+    assert "0 datasets, intact" in understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)}).out
     checks = [line.partition("  ready")[0] for line in doctor.out.splitlines() if "ready" in line]
     assert len(set(checks)) == len(checks)  # of one name, each says what it is
     (tmp_path / "understudy" / "ledger.db").write_bytes(b"no database")

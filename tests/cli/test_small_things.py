@@ -137,6 +137,7 @@ def test_the_usual_ledger_lists_nothing_before_its_first_run(monkeypatch, tmp_pa
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     ended = CliRunner().invoke(app, ["ledger", "list"])
     assert ended.exit_code == 0, ended.output
+    assert not list(tmp_path.iterdir())
 
 
 # Names

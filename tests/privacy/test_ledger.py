@@ -676,6 +676,24 @@ def test_the_default_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert Ledger("~/there.db").address == str(tmp_path / "home/there.db")
 
 
+@BOTH_DATABASES
+def test_a_ledger_that_is_only_read_is_not_made(site: Site) -> None:
+    with Ledger(site.url, make=False) as ledger:
+        assert not ledger.exists
+        assert (ledger.datasets(), list(ledger.rows()), ledger.verify()) == ([], [], [])
+        assert ledger.look_up(rows(20)) == (None, ())
+        asked = ledger.preview(None, [Gaussian(1.0, 0.0)], unit="image", adjacency="add-remove")
+        assert asked.spent == 0 < asked.after
+        with pytest.raises(LedgerError, match="opened to be read"):
+            ledger.register(rows(20))
+    with pytest.raises(Exception, match="no such table|does not exist"):
+        site.sql("SELECT count(*) FROM ledger_rows")
+    with site.open() as made:
+        made.register(rows(20))
+    with Ledger(site.url, make=False) as ledger:
+        assert len(ledger.datasets()) == 1
+
+
 def test_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
     prose, other = tmp_path / "prose.txt", tmp_path / "other.db"
     prose.write_text("Dear diary, " * 100)

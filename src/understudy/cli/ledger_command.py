@@ -28,7 +28,8 @@ def list_command(ledger: Url = None, as_json: AsJson = False) -> None:
     """List the datasets with their budgets and what was spent."""
     from understudy.run import books
 
-    accounts = books.overview(ledger, make=False)
+    books.require_ledger(ledger)
+    accounts = books.overview(ledger)
     if as_json:
         print_json([account.as_dict() for account in accounts])
     else:
@@ -43,6 +44,7 @@ def show_command(
     """Show one dataset: budget, spending, every charge."""
     from understudy.run import books
 
+    books.require_ledger(ledger)
     account = books.dataset_account(source, ledger, **given)
     if as_json:
         print_json(account.as_dict())
@@ -78,6 +80,7 @@ def verify_command(ledger: Url = None, as_json: AsJson = False) -> None:
     """Check that no row was changed, removed or moved."""
     from understudy.run import books
 
+    books.require_ledger(ledger)
     findings = books.verify_ledger(ledger)
     if as_json:
         print_json(findings)
@@ -95,6 +98,7 @@ def export_command(ledger: Url = None) -> None:
     """Print every row as a line of JSON. No key and no private value is among them."""
     from understudy.run import books
 
+    books.require_ledger(ledger)
     for row in books.ledger_rows(ledger):
         typer.echo(json.dumps(row, ensure_ascii=False))
 

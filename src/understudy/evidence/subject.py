@@ -203,7 +203,7 @@ def _of_run(run_file: Path) -> tuple[tuple[Host, ...] | None, OwnerSide]:
     from understudy.release.run_file import read_run_file
 
     run = read_run_file(run_file)
-    at_hand = run.ledger is None or Path(run.ledger).is_file()  # opening it would make one
+    at_hand = run.ledger is None or Path(run.ledger).is_file()
     rows, now = _of_ledger(run.ledger, run.dataset_id) if at_hand else ([], None)
     own = [row for row in rows if row.kind == "disclosure" and row.data.get("run") == run.run]
     hosts = tuple(
@@ -241,7 +241,7 @@ def _of_ledger(
     """The rows about a dataset, and how it stands; none where nothing private was asked."""
     if address is None or dataset is None:
         return [], None
-    with Ledger(address) as book:
+    with Ledger(address, make=False) as book:
         rows = list(book.rows(dataset))
         return rows, spending(book, dataset) if rows else None
 

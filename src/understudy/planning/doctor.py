@@ -107,7 +107,9 @@ def _graphics() -> Check:
 
 def _ledger() -> Check:
     try:
-        with Ledger(None) as ledger:
+        with Ledger(make=False) as ledger:
+            if not ledger.exists:
+                return Check("ledger", f"{ledger.address}: none yet, the first run makes it")
             findings = ledger.verify()
             count = len(ledger.datasets()) if not findings else 0
             intact = f"{ledger.address}: {count_words(count, 'dataset')}, intact"

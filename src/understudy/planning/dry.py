@@ -53,7 +53,7 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     alternatives_of(prepared)
     require_room_of(prepared)
     fit = words_fit(prepared)
-    with Ledger(prepared.config.privacy.ledger) as ledger:
+    with Ledger(prepared.config.privacy.ledger, make=False) as ledger:
         require_no_shared_records(prepared.compared, prepared.source, ledger)
         if prepared.test is not None:
             require_unseen_test(prepared.test, prepared.source)

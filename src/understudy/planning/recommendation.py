@@ -398,7 +398,7 @@ def _planned(
     """The run and its plan, or why there are none."""
     try:
         prepared = prepare(config)
-        with Ledger(prepared.config.privacy.ledger) as ledger:
+        with Ledger(prepared.config.privacy.ledger, make=False) as ledger:
             return prepared, timed_plan(prepared, ledger, units=units), None
     except InputError as error:
         return None, None, str(error)

@@ -62,9 +62,16 @@ class DatasetAccount:
         return content
 
 
-def overview(ledger: str | None, *, make: bool = True) -> list[DatasetAccount]:
-    """Every dataset of a ledger, which is made where it is not there; or refused, if named."""
-    with Ledger(ledger, make=make) as book:
+def require_ledger(ledger: str | None) -> None:
+    """Refuse a ledger that is named and is not there; the owner's own is made by its first run."""
+    with Ledger(ledger, make=False) as book:
+        if ledger is not None and not book.exists:
+            raise LedgerError(f"there is no ledger at {book.address} (--ledger)")
+
+
+def overview(ledger: str | None) -> list[DatasetAccount]:
+    """Every dataset of a ledger; none where there is no ledger yet."""
+    with Ledger(ledger, make=False) as book:
         return [_account(book, one) for one in book.datasets()]
 
 
@@ -107,7 +114,7 @@ def preview_run(
     from understudy.privacy.accounting import Gaussian
     from understudy.privacy.budget_plan import run_mu_of
 
-    with Ledger(ledger) as book:
+    with Ledger(ledger, make=False) as book:
         id = None if dataset is None else book.find(dataset).id
         event = Gaussian(run_mu_of(budget), 0.0)
         return book.preview(id, [event], unit=unit, adjacency=adjacency, delta=budget.delta)
@@ -195,7 +202,7 @@ def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
     if config.output.resume and start.exists():
         return config.changed(epsilon=float(read_start(start)["settings"]["epsilon"]))
     share = part_of_budget(budget_part)
-    with Ledger(config.privacy.ledger) as book:
+    with Ledger(config.privacy.ledger, make=False) as book:
         dataset = book.look_up(source)[0]
         epsilon = (
             None

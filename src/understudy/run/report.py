@@ -258,9 +258,9 @@ def _budget(run: RunFile, ledger: str | None) -> BudgetState | None:
     if address is None or run.dataset_id is None:
         return None  # a run without private data
     if ledger is None and not Path(address).is_file():
-        return None  # opening a ledger that is not there would make an empty one
+        return None
     try:
-        with Ledger(address) as book:
+        with Ledger(address, make=False) as book:
             return spending(book, run.dataset_id)
     except LedgerError:
         if ledger is not None:

@@ -106,14 +106,14 @@ class WebOptions:
 
 
 def open_studio(options: WebOptions, announce: Callable[[str], None]) -> WebStudio:
-    """A studio with its roots, jobs and ledger opened.
+    """A studio with its roots and jobs opened, whose ledger was looked at.
 
     Args:
         options: How it is served.
         announce: Given the link of the next browser, whenever the one before was used.
     """
     if options.device is None:
-        Ledger(options.ledger).datasets()  # made and looked at once, before any click
+        Ledger(options.ledger, make=False).datasets()  # looked at once, before any click
     group, places = ("nav", _PAGES) if options.device is None else ("device_nav", _DEVICE_PAGES)
     words = strings()[group]
     navigation = tuple((path, words[name]) for path, name in places)

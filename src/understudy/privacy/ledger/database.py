@@ -100,6 +100,8 @@ class Database:
 
     Attributes:
         address: Where it is, for messages: no user, no password.
+        exists: Whether there is a ledger; one that is opened to be read and is not there is empty,
+            and nothing is made.
         key: The ledger's 32 secret bytes.
     """
 
@@ -107,19 +109,18 @@ class Database:
         self, url: str | Path | None, on_wait: Callable[[str], None] | None, make: bool = True
     ) -> None:
         self._store = _store(url)
-        is_named = url is not None and isinstance(self._store, SqliteFile)
-        if is_named and not make and not Path(self._store.address).exists():
-            raise LedgerError(f"there is no ledger at {self._store.address} (--ledger)")
         self._errors: tuple[type[Exception], ...] = (*self._store.errors, OSError)
         self.address = self._store.address
         self._on_wait = on_wait or _say
-        self.key = self._open()
+        key = self._open(make)
+        self.exists, self.key = key is not None, key or secrets.token_bytes(32)
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A transaction that sees one moment of the ledger."""
+    def read(self, seq: int) -> tuple[Head | None, list[Link]]:
+        """The head, and every row after ``seq``, at one moment of the ledger."""
+        if not self.exists:
+            return chain.head_at(self.key, 0, chain.GENESIS), []
         with self._transaction(write=False) as connection:
-            yield connection
+            return self.since(connection, seq)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -127,6 +128,8 @@ class Database:
 
         An exception in the block undoes all of it.
         """
+        if not self.exists:
+            raise LedgerError(f"there is no ledger at {self.address}: it was opened to be read")
         with self._transaction(write=True, before=self._store.lock_head) as connection:
             yield connection
 
@@ -148,14 +151,19 @@ class Database:
         statement = "UPDATE ledger_head SET count = ?, hash = ?, seal = ?"
         connection.execute(self._marked(statement), (head.count, head.hash, head.seal))
 
-    def _open(self) -> bytes:
-        """Check the schema, make it where there is none, and return the key."""
-        with self.read() as connection:
+    def _open(self, make: bool) -> bytes | None:
+        """Check the schema, make it where there is none or return None, and return the key."""
+        if not make and isinstance(self._store, SqliteFile):
+            if not Path(self.address).exists():
+                return None
+        with self._transaction(write=False) as connection:
             # PostgreSQL knows a table at once that another process makes, and its rows later: a
             # table without rows is looked at again when that process is done.
             tables = self._store.tables(connection)
             if "ledger_meta" in tables and (meta := self._meta(connection)):
                 return self._key(meta)
+            if not tables and not make:
+                return None
         with self._transaction(write=True, before=self._store.lock_creation) as connection:
             tables = self._store.tables(connection)  # again: another process may have been faster
             if "ledger_meta" in tables:

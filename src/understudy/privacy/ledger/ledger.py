@@ -38,6 +38,7 @@ from understudy.privacy.ledger.book import (
     row_label,
     row_of,
 )
+from understudy.privacy.ledger.chain import Head, Link
 from understudy.privacy.ledger.database import Connection, Database
 from understudy.privacy.ledger.fingerprint import Fingerprint, RecordDigests, Sketch
 from understudy.privacy.ledger.records import (
@@ -82,10 +83,11 @@ class Ledger:
             and tables are made on first use, for the owner only.
         on_wait: Given a sentence that says who holds the ledger, once for each time that it is
             waited for longer than a moment; None: the sentence goes to standard error.
-        make: Whether a file that is named is made where there is none, instead of an error.
+        make: Whether it is made where there is none; else it is an empty one, to be read alone.
 
     Attributes:
         address: Where it is, without user or password.
+        exists: Whether it was there, or was made.
         key: 32 secret bytes, drawn when the ledger was made and kept in it: seals its rows and
             keys the digests by which datasets are recognised. Never to be printed or released.
 
@@ -105,7 +107,7 @@ class Ledger:
         self._database = Database(url, on_wait, make)
         self._book = Book()
         self._lock = threading.RLock()
-        self.address = self._database.address
+        self.address, self.exists = self._database.address, self._database.exists
         self.key = self._database.key
 
     def __enter__(self) -> Self:
@@ -414,15 +416,12 @@ class Ledger:
 
     def rows(self, dataset_id: str | None = None) -> Iterator[LedgerRow]:
         """Every row in order, or those of one dataset; also of a ledger that does not add up."""
-        with self._database.read() as connection:
-            _, links = self._database.since(connection, 0)
-        rows = map(row_of, links)
+        rows = map(row_of, self._database.read(0)[1])
         return (row for row in rows if dataset_id is None or row.dataset == dataset_id)
 
     def verify(self) -> list[str]:
         """What is wrong with the rows and their chain, a sentence each; empty where nothing is."""
-        with self._database.read() as connection:
-            head, links = self._database.since(connection, 0)
+        head, links = self._database.read(0)
         problems = chain.chain_problems(self.key, links, head, row_label)
         for link in links:
             if chain.is_intact(self.key, link):
@@ -442,22 +441,20 @@ class Ledger:
     @contextmanager
     def _reading(self) -> Iterator[Book]:
         with self._lock:
-            with self._database.read() as connection:
-                self._catch_up(connection)
+            self._catch_up(*self._database.read(self._book.head.count))
             yield self._book
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Connection, Book]]:
         with self._lock, self._database.write() as connection:
-            self._catch_up(connection)
+            self._catch_up(*self._database.since(connection, self._book.head.count))
             yield connection, self._book
 
-    def _catch_up(self, connection: Connection) -> None:
+    def _catch_up(self, head: Head | None, links: Sequence[Link]) -> None:
         """Check and read the rows that were added since the last time, by any process.
 
         What was read before is kept in memory, so a row changed since cannot lower what was spent.
         """
-        head, links = self._database.since(connection, self._book.head.count)
         chain.check_continuation(self.key, self._book.head, links, head)
         self._book.read(links)
 
@@ -468,7 +465,7 @@ class Ledger:
         for entry in entries:
             link = chain.link_after(self.key, head, chain.canonical({**stamp, **entry}))
             links.append(link)
-            head = chain.Head(link.seq, link.hash, "")
+            head = Head(link.seq, link.hash, "")
         self._database.append(connection, links)
 
 
