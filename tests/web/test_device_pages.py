@@ -1,5 +1,6 @@
 """The device's pages without a browser: what they show of names that want to be markup."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -145,11 +146,15 @@ def test_what_was_sent_is_not_offered_again_and_a_model_not_before_it_is_done(
         device.pair(server, client)
         device.add()
         shown = device.show({"dog": "edges"})
+        asked = site.get("/request").text
+        for word in ("--background=room", "--target=dog", "--level=dog=edges", "--references=4"):
+            assert f"<span>{word}</span>" in asked  # asked for in the shell
         assert "To agree and send it" in site.get("/preview").text
         device.outbox.send(shown.parcel.digest, shown.code)
         page = site.get("/preview").text
         assert "Exactly this" in page
         assert "To agree and send it" not in page
+        assert re.search(r"<time>\d{4}-\d\d-\d\d \d\d:\d\d UTC</time>", site.get("/history").text)
         for fetched in (False, True):
             device.outbox.status(device.attempt(shown))
             page = site.get("/model").text

@@ -107,6 +107,24 @@ class Preferences:
         lines = self.request.parts[part].skeleton or skeleton_of(estimator.keypoints)
         return PoseSanitizer(estimator, lines if lines in LIMBS else None)
 
+    def words(self) -> list[str]:
+        """The options of ``understudy device request`` that make this request."""
+        request, parts = self.request, self.request.parts
+        words = [f"--background={request.background.noun}"]
+        words += [f"--target={noun}" for noun in self.nouns]
+        words += [f"--classes={','.join(request.label_classes)}"]
+        words += [f"--references={self.references}", f"--images={request.images_per_class}"]
+        words += [f"--training={request.training_object}"]
+        if self.other_segmenter:
+            words.append(f"--segmenter={self.other_segmenter}")
+        if self.pose_model not in (None, POSES):
+            words.append(f"--pose-model={self.pose_model}")
+        levels = zip(parts, self.sanitizers, strict=True)
+        words += [f"--level={part.noun}={name}" for part, name in levels if name != "text"]
+        for numbers in request.mixture:
+            words.append(f"--mix={','.join(parts[number].noun for number in numbers)}")
+        return words + ["--equal-shares"] * request.equal_shares
+
     def lines(self) -> list[str]:
         """What would leave of each part, a line each."""
         parts = self.request.parts

@@ -164,6 +164,7 @@ class DevicePages(StudioPages):
             request,
             "device_request.html",
             "/request",
+            words=None if preferences is None else ["device", "request", *preferences.words()],
             asked=None if preferences is None else preferences.request,
             parts=self._parts(preferences),
             part=part,
