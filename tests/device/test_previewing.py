@@ -59,6 +59,26 @@ from understudy.metrics.semantic import part_directions, semantic_similarity
 ONCE = SearchSettings(scales=(1.0,), flips=False)
 
 
+def test_a_request_is_made_again_by_its_words(site: DeviceSite) -> None:
+    site.add(2)
+    made = make_preferences(
+        site.home,
+        targets=["dog", "cat"],
+        background="room",
+        classes=CLASSES,
+        levels={"dog": "noise:10", "background": "segment"},
+        references=2,
+        images_per_class=30,
+        segmenter=SEGMENTER,
+        mixture=[["dog"], ["dog", "background"]],
+        equal_shares=True,
+    )
+    assert len(made.words()) == 13
+    make_preferences(site.home, targets=["dog"], background="room", classes=CLASSES)
+    Terminal(site.home.folder)("request", *made.words())
+    assert stored_preferences(site.home) == made
+
+
 def test_a_photo_is_upright_square_and_nothing_but_pixels(site: DeviceSite, tmp_path: Path) -> None:
     image = np.zeros((40, 80, 3), np.uint8)
     image[:, 40:] = (255, 0, 0)

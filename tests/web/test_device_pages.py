@@ -149,6 +149,7 @@ def test_what_was_sent_is_not_offered_again_and_a_model_not_before_it_is_done(
         asked = site.get("/request").text
         for word in ("--background=room", "--target=dog", "--level=dog=edges", "--references=4"):
             assert f"<span>{word}</span>" in asked  # asked for in the shell
+        assert asked.count("The box is the whole photo") == 1  # of 32 pixels, as its grid is
         assert "To agree and send it" in site.get("/preview").text
         device.outbox.send(shown.parcel.digest, shown.code)
         page = site.get("/preview").text
