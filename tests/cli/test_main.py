@@ -334,17 +334,18 @@ def test_methods_backends_and_doctor(with_torch: Commands, tmp_path: Path) -> No
     assert backends.code == 0
     assert "embedded:dct" in backends.out
     assert "onnx:" in backends.out
-    doctor = understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)})
+    own = {"XDG_DATA_HOME": str(tmp_path)}
+    doctor = understudy.run("doctor", env=own)
     assert doctor.code == 0, doctor.out
     assert re.search(r"ok +noise +spread", doctor.out)
     assert re.search(r"ok +ledger .*none yet", doctor.out)
     assert not list(tmp_path.iterdir())  # a doctor only looks
     Ledger(tmp_path / "understudy" / "ledger.db").close()
-    assert "0 datasets, intact" in understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)}).out
+    assert "0 datasets, intact" in understudy.run("doctor", env=own).out
     checks = [line.partition("  ready")[0] for line in doctor.out.splitlines() if "ready" in line]
     assert len(set(checks)) == len(checks)  # of one name, each says what it is
     (tmp_path / "understudy" / "ledger.db").write_bytes(b"no database")
-    ill = understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)})
+    ill = understudy.run("doctor", env=own)
     assert ill.code == 1
     assert re.search(r"!! +ledger", ill.out)
 

@@ -686,7 +686,7 @@ def test_a_ledger_that_is_only_read_is_not_made(site: Site) -> None:
         assert asked.spent == 0 < asked.after
         with pytest.raises(LedgerError, match="opened to be read"):
             ledger.register(rows(20))
-    with pytest.raises(Exception, match="no such table|does not exist"):
+    with pytest.raises(Exception, match=r"no such table|does not exist"):
         site.sql("SELECT count(*) FROM ledger_rows")
     with site.open() as made:
         made.register(rows(20))

@@ -173,8 +173,6 @@ def whole_plan(dry: RunPlan) -> None:
     for fit in dry.fits:
         chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
         _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
-        if fit.warning is not None:
-            _console.print(f"note: {fit.warning}")
 
 
 def costs(dry: RunPlan) -> None:

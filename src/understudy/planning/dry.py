@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
@@ -22,13 +22,12 @@ import numpy as np
 import scipy.optimize
 
 from understudy.core.roles import MODEL_ROLES, RoleNames
-from understudy.core.types import Fit, UnitCounts
+from understudy.core.types import UnitCounts
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.release.outputs import require_free
 from understudy.run.config import ReadingOptions, RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
-from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, prepare, require_room_of
 from understudy.run.progress import duration
 from understudy.run.run_plan import ExpectedTime, RunPlan, plan_of
@@ -52,22 +51,16 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     require_otherwise(prepared)
     alternatives_of(prepared)
     require_room_of(prepared)
-    fit = words_fit(prepared)
     with Ledger(prepared.config.privacy.ledger, make=False) as ledger:
         require_no_shared_records(prepared.compared, prepared.source, ledger)
         if prepared.test is not None:
             require_unseen_test(prepared.test, prepared.source)
-        return timed_plan(prepared, ledger, () if fit is None else (fit,))
+        return timed_plan(prepared, ledger)
 
 
-def timed_plan(
-    prepared: Prepared,
-    ledger: Ledger,
-    fits: Sequence[Fit] = (),
-    units: UnitCounts | None = None,
-) -> RunPlan:
+def timed_plan(prepared: Prepared, ledger: Ledger, units: UnitCounts | None = None) -> RunPlan:
     """What a run would charge, and about how long it would take; ``units`` as `plan_of`."""
-    plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source), fits, units)
+    plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source), units)
     return replace(plan, time=expected_time(prepared))
 
 

@@ -399,7 +399,7 @@ def _planned(
     try:
         prepared = prepare(config)
         with Ledger(prepared.config.privacy.ledger, make=False) as ledger:
-            return prepared, timed_plan(prepared, ledger, units=units), None
+            return prepared, timed_plan(prepared, ledger, units), None
     except InputError as error:
         return None, None, str(error)
 

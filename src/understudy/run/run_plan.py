@@ -22,6 +22,7 @@ from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
 from understudy.run.held_out import left_of
+from understudy.run.model_fit import words_fit
 from understudy.run.prepare import Prepared, calls_of, claim
 from understudy.run.run_record import (
     ONE_CLASS,
@@ -147,7 +148,6 @@ def plan_of(
     ledger: Ledger,
     dataset: Dataset | None,
     others: Sequence[Dataset],
-    fits: Sequence[Fit] = (),
     units: UnitCounts | None = None,
 ) -> RunPlan:
     """The plan of a run that is ready to start.
@@ -159,7 +159,8 @@ def plan_of(
     classes = max(1, len(prepared.context.classes))
     explained = explanation(prepared, units or UnitCounts(records, records / classes))
     whole, unit = claim(prepared), config.privacy.privacy_unit
-    calls = calls_of(prepared)
+    calls, fit = calls_of(prepared), words_fit(prepared)
+    fits = () if fit is None else (fit,)
     preview = ledger.preview(
         None if dataset is None else dataset.id,
         list(plan.events.values()),
@@ -188,10 +189,10 @@ def plan_of(
         concerned=preview.concerned,
         premises=premises_of_run(prepared),
         held_out=config.privacy.hold_out,
-        notes=(*_remote_notes(calls), *_notes(prepared, whole, preview.budget, explained)),
+        notes=(*_remote_notes(calls), *_notes(prepared, whole, preview.budget, explained, fits)),
         expectations=tuple(explained.expectations),
         calls=calls,
-        fits=tuple(fits),
+        fits=fits,
         carried=() if explained.capacity is None else tuple(map(explained.capacity, SIZES)),
         sampling={
             role: f"{model.name}: {model.sampling}"
@@ -217,7 +218,11 @@ def _remote_notes(calls: Sequence[PlannedCalls]) -> Iterator[str]:
 
 
 def _notes(
-    prepared: Prepared, whole: Receipt, budget: float | None, explained: Explanation
+    prepared: Prepared,
+    whole: Receipt,
+    budget: float | None,
+    explained: Explanation,
+    fits: Sequence[Fit],
 ) -> Iterator[str]:
     """What the owner should know before spending, worst first."""
     persons = like_persons(prepared.source.classes)
@@ -228,6 +233,7 @@ def _notes(
     ]
     yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
+    yield from (fit.warning for fit in fits if fit.warning is not None)
     of_images = prepared.source.kind == "images" and prepared.candidates is None
     if of_images and not (prepared.released_shape or prepared.config.models.roles.get("decoder")):
         yield NO_IMAGES

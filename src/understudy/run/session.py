@@ -147,7 +147,7 @@ class Session:
         if stop is None:
             self.account.check()
             if (fit := words_fit(prepared)) is not None:
-                _report_fit(self.fits, self.events, fit)
+                self.fits.append(fit)  # its warning is a note of the plan
             if not self.charged:  # else it is resumed, and free
                 self._show(plan, opened, dataset)
                 require_images_made(prepared.context)
@@ -345,7 +345,9 @@ class Session:
 
     def _warnings(self) -> Iterator[str]:
         """What the owner should know after the run; the plan said the rest before it."""
-        yield from (fit.warning for fit in self.fits if fit.warning is not None)
+        for fit in self.fits:
+            if fit.warning not in (None, *self.plan_notes):
+                yield fit.warning
         if self.concerned:
             names = ", ".join(dataset.name for dataset in self.concerned)
             yield f"this run was charged to {names} too: half or more of the records are shared"

@@ -153,9 +153,9 @@ class Database:
 
     def _open(self, make: bool) -> bytes | None:
         """Check the schema, make it where there is none or return None, and return the key."""
-        if not make and isinstance(self._store, SqliteFile):
-            if not Path(self.address).exists():
-                return None
+        is_file = isinstance(self._store, SqliteFile)
+        if is_file and not make and not Path(self.address).exists():
+            return None
         with self._transaction(write=False) as connection:
             # PostgreSQL knows a table at once that another process makes, and its rows later: a
             # table without rows is looked at again when that process is done.
