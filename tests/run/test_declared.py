@@ -175,6 +175,17 @@ def test_a_plan_says_what_it_infers_and_spends_nothing(
     assert any("one class, 'all'" in warning for warning in made.warnings)
 
 
+def test_a_small_class_is_named_before_the_charge(tmp_path: Path, ledger: str) -> None:
+    scans = class_folders(tmp_path / "scans", {"cat": 60, "dog": 60, "rare": 3}, (8, 8, 1))
+    options = {"source": str(scans), "out": tmp_path / "a", "settings": QUICK, "ledger": ledger}
+    plan = dry_run(make_config({**options, "epsilon": 3.0}))
+    (note,) = (note for note in plan.notes if "little can be known" in note)
+    assert "of rare at epsilon 3 (owner only): less than 7 images" in note
+    recommended = understudy.plan(str(scans), epsilon=3.0, ledger=ledger).notes
+    (note,) = (note for note in recommended if "little can be known" in note)
+    assert "of rare at epsilon 3 (owner only): less than 26 images" in note
+
+
 def test_an_undeclared_class_is_refused_before_anything_is_charged(
     tmp_path: Path, ledger: str
 ) -> None:

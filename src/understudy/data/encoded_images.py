@@ -348,7 +348,7 @@ class RecordSource:
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in
             self.distorted += self._is_distorted(head)
-        self._rows = sum(counts.values())
+        self._rows, self.class_sizes = sum(counts.values()), counts
         self.lost_classes = sorted_names(name for name in opened - counts.keys() if name)
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)

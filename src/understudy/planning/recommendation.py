@@ -32,14 +32,13 @@ from understudy.run.methods import method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.run_plan import RunPlan, poor_notes
+from understudy.run.run_plan import RunPlan, poor_notes, small_class_notes
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
 
-_MENDED_BY_OPTIONS = ("mixed sizes", "large images", "bad files")
 _FEW = 4.0  # times the noise of a class size, below which little is known of a class
-_CLASS_SIZE_NOISE = 19.6  # at epsilon 1, of the default method: docs/benchmarks.md
+_MENDED_BY_OPTIONS = ("mixed sizes", "large images", "bad files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +188,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
     said = {*poor_notes(rules)}  # elsewhere, and with what serves better
+    said |= {*small_class_notes(check.classes, epsilon, 1.0)}
     said |= set() if prepared is None else {*stretch_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
     result = Recommendation(
@@ -208,7 +208,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
                 for option, loss in check.losses.items()
                 if option not in proposed
             ],
-            *_class_notes(check, epsilon),
+            *small_class_notes(check.class_units or check.classes, epsilon, _FEW, check.people),
         ),
         instead=_instead(config, options, rules),
     )
@@ -402,16 +402,3 @@ def _planned(
             return prepared, timed_plan(prepared, ledger, units), None
     except InputError as error:
         return None, None, str(error)
-
-
-def _class_notes(check: SourceCheck, epsilon: float) -> list[str]:
-    """Classes of which little can be known at this epsilon."""
-    least = _FEW * _CLASS_SIZE_NOISE / epsilon
-    small = [name for name, count in (check.class_units or check.classes).items() if count < least]
-    if not small:
-        return []
-    names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-    return [
-        f"little can be known of {names} at epsilon {epsilon:g} (owner only): less than "
-        f"{least:,.0f} {check.people or 'images'}. Join small classes, or spend more"
-    ]

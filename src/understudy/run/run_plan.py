@@ -34,6 +34,8 @@ from understudy.run.run_record import (
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
 
+_CLASS_SIZE_NOISE = 19.6  # at epsilon 1, of the default method: docs/benchmarks.md
+
 
 @dataclass(frozen=True)
 class StagePlan:
@@ -244,6 +246,9 @@ def _notes(
     if options := declaring_options(premises_of_run(prepared)):
         yield f"not covered unless it is declared: {' '.join(options)}"
     yield from of_privacy[1:]
+    if prepared.candidates is None:
+        sizes = getattr(prepared.source, "class_sizes", {})
+        yield from small_class_notes(sizes, prepared.config.privacy.budget.epsilon, 1.0)
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)
@@ -256,6 +261,27 @@ def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
     for rule in expectations:
         if rule.instead:
             yield f"{rule.words} (owner only). understudy plan says what serves better"
+
+
+def small_class_notes(
+    sizes: Mapping[str | None, int], epsilon: float, least: float, units: str | None = None
+) -> Iterator[str]:
+    """Classes of which little can be known at an epsilon, in one note.
+
+    Args:
+        sizes: Of each class, in ``units``; None: in images. The class None has no name.
+        epsilon: Of the run.
+        least: Size below which a class is small, in standard deviations of a noisy size.
+        units: What is counted.
+    """
+    size_limit = least * _CLASS_SIZE_NOISE / epsilon
+    small = sorted(name for name, size in sizes.items() if name and size < size_limit)
+    if small:
+        names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+        yield (
+            f"little can be known of {names} at epsilon {epsilon:g} (owner only): less than "
+            f"{size_limit:,.0f} {units or 'images'}. Join small classes, or spend more"
+        )
 
 
 def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
