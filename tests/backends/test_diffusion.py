@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.backends.registry import load_decoder, load_model
+from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import BackendError, HubUnreachable
 from understudy.core.ports import Generator
 
@@ -199,3 +199,16 @@ def test_a_hub_that_is_away_says_what_to_use_instead(
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(HubUnreachable, match="embedded:studio"):
         load_model(Generator, "hf:" + name.replace("{models}", str(models)))
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_decoder])
+def test_an_encoder_is_offered_what_takes_images_of_any_kind(
+    load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(
+        HubUnreachable, match=r"hf:nobody/none is not .* or use embedded:dct, which"
+    ):
+        load("hf:nobody/none", shape=SHAPE)

@@ -110,6 +110,7 @@ class HubUnreachable(BackendError):
     """A model is not on this machine and the model hub cannot be reached."""
 
     def __init__(self, name: str, instead: str, local: str) -> None:
+        self.name = name
         super().__init__(
             f"{name} is not on this machine and the model hub cannot be reached. Connect, or give "
             f"{local}, or use {instead}, which needs no download"

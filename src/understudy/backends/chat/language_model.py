@@ -64,9 +64,7 @@ class LocalChat:
 
     def __init__(self, model: str, options: WriterOptions) -> None:
         self._name, self._options = f"hf:{model}", options
-        self._tokenizer = load_tokenizer(
-            model, options.revision, name=self._name, instead="embedded:writer"
-        )
+        self._tokenizer = load_tokenizer(model, options.revision, name=self._name)
         if not getattr(self._tokenizer, "chat_template", None):
             raise BackendError(
                 f"{self._name} is no chat model: its tokenizer has no chat template. Choose one "

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 Config = dict[str, Any]
 
 EXTRA = "models"
-HUB_ALTERNATIVES = "embedded:studio"  # to be named where the hub cannot be reached
+_CODEC_ALTERNATIVE, _ALTERNATIVE = "embedded:dct", "embedded:studio"
+"""Named where the hub cannot be reached: the codec takes images of any kind, the studio its own."""
 AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
@@ -91,19 +92,21 @@ class HubOptions:
 @contextmanager
 def hub_errors(
     name: str,
-    instead: str = HUB_ALTERNATIVES,
+    instead: str = _ALTERNATIVE,
     *,
     local: str = "a local folder (hf:/path/to/model)",
 ) -> Iterator[None]:
     """Turn what the hub's libraries raise into our errors.
 
     ``instead`` is the embedded model to name where the hub cannot be reached, ``local`` what of
-    one's own can be named there.
+    one's own can be named there: those of the outermost call, which knows what the model is for.
     """
     try:
         yield
     except ImportError as error:
         raise MissingExtra(name, EXTRA) from error
+    except HubUnreachable as error:
+        raise HubUnreachable(error.name, instead, local) from error
     except UnderstudyError:
         raise
     except Exception as error:  # those of its libraries share no base class
@@ -127,9 +130,7 @@ def _is_connection(error: BaseException | None) -> bool:
     return False
 
 
-def read_hub_config(
-    model: str, revision: str | None, *, instead: str = HUB_ALTERNATIVES
-) -> tuple[str, Config]:
+def read_hub_config(model: str, revision: str | None) -> tuple[str, Config]:
     """What a model on the hub or in a local folder says it is.
 
     ``"pipeline"`` and its ``model_index.json``, or ``"model"`` and its ``config.json``.
@@ -137,10 +138,10 @@ def read_hub_config(
     name, local = f"hf:{model}", Path(model).is_dir()
     if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
         raise BackendError(f"{name}: there is no folder {model}")
-    with hub_errors(name, instead):
+    with hub_errors(name):
         from understudy.backends.hub.pretrained import read_hub_json
     for kind, file in (("pipeline", "model_index.json"), ("model", "config.json")):
-        config = read_hub_json(model, file, revision=revision, instead=instead)
+        config = read_hub_json(model, file, revision=revision)
         if config is not None:
             return kind, config
     if local:
@@ -186,7 +187,7 @@ class HubBackend:
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder."""
-        with hub_errors(f"hf:{rest}"):
+        with hub_errors(f"hf:{rest}", _CODEC_ALTERNATIVE):
             kind, config = read_hub_config(rest, options.get("revision"))
             inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
             if not inside and (
@@ -199,7 +200,7 @@ class HubBackend:
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """UnCLIP, or the decoder of an autoencoder."""
-        with hub_errors(f"hf:{rest}"):
+        with hub_errors(f"hf:{rest}", _CODEC_ALTERNATIVE):
             read_hub_config(rest, options.get("revision"))
             load = _function("diffusion.unclip:load_unclip_decoder", rest)
             return load(rest, shape, encoder, options)  # type: ignore[no-any-return]
@@ -208,9 +209,9 @@ class HubBackend:
         """A generator, tuner, captioner, writer, segmenter, detector or pose estimator."""
         if kind not in _LOADERS:
             raise BackendError(f"hf: has no {kind}")
-        instead = "embedded:writer" if kind == "writer" else HUB_ALTERNATIVES
+        instead = "embedded:writer" if kind == "writer" else _ALTERNATIVE
         with hub_errors(f"hf:{rest}", instead):
-            read_hub_config(rest, options.get("revision"), instead=instead)
+            read_hub_config(rest, options.get("revision"))
             return _function(_LOADERS[kind], rest)(rest, options)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from understudy.backends.hub.hub_models import HUB_ALTERNATIVES, Config, HubOptions, hub_errors
+from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
 from understudy.core.errors import BackendError
 
 
@@ -63,10 +63,9 @@ def read_hub_json(
     *,
     revision: str | None = None,
     subfolder: str | None = None,
-    instead: str = HUB_ALTERNATIVES,
 ) -> Config | None:
     """One JSON file of a model; None where it has no such file."""
-    text = read_text(model, file, revision=revision, subfolder=subfolder, instead=instead)
+    text = read_text(model, file, revision=revision, subfolder=subfolder)
     if text is None:
         return None
     try:
@@ -86,13 +85,12 @@ def read_text(
     *,
     revision: str | None = None,
     subfolder: str | None = None,
-    instead: str = HUB_ALTERNATIVES,
 ) -> str | None:
     """One text file of a model; None where it has no such file."""
     if Path(model).is_dir():
         path = Path(model) / (subfolder or "") / file
         return path.read_text(encoding="utf-8") if path.is_file() else None
-    with hub_errors(f"hf:{model}", instead):
+    with hub_errors(f"hf:{model}"):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -260,10 +258,9 @@ def load_tokenizer(
     *,
     name: str,
     subfolder: str | None = None,
-    instead: str = HUB_ALTERNATIVES,
 ) -> Any:
     """The tokenizer of a model, which errors call by a name."""
-    with hub_errors(name, instead), quiet():
+    with hub_errors(name), quiet():
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(
