@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import shutil
 import stat
 import zipfile
@@ -15,6 +16,7 @@ from tests.data.samples import KEY, check_source, claiming, class_folders, encod
 from understudy.core.errors import SourceError
 from understudy.data import open_source
 from understudy.data.encoded_images import RecordSource
+from understudy.data.inspection import source_notes
 
 
 def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
@@ -50,6 +52,18 @@ def test_what_packers_leave_behind_is_passed_over_and_counted(tmp_path: Path) ->
         assert isinstance(source, RecordSource)
         assert (len(source), source.classes, source.skipped) == (6, ("cat", "dog"), 0)
         assert source.stray == 4
+
+
+def test_a_class_folder_that_is_hidden_is_named(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "pets")
+    (folder / ".git").mkdir()
+    shutil.copytree(folder / "cat", folder / ".lynx")
+    for source in (open_source(packed(folder)), open_source(folder)):
+        assert isinstance(source, RecordSource)
+        assert source.classes == ("cat", "dog")
+        (note,) = source_notes(source)
+        assert re.search(r"passed over: .*\.lynx is a folder of images and hidden", note)
+        assert note.endswith("if it is a class, rename it")
 
 
 def test_units_in_an_archive(tmp_path: Path) -> None:

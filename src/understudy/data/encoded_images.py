@@ -103,13 +103,12 @@ class Record(NamedTuple):
     data: bytes | Path  # the encoded bytes, or the file that holds them
     label: str | None = None  # its class name; None without labels
     unit: str | None = None  # who it belongs to; None where nobody asked
-    # why it cannot be used, where the reader knows; ends a sentence that begins with ``where``
-    fault: str | None = None
+    fault: str | None = None  # why it cannot be used; ends a sentence that begins with ``where``
     name: str | None = None  # its path in the dataset, where it is a file
     depth: int = 0  # how many folders of that path say its class
     frame: int = 0  # which frame, page or slice of the file it is
-    # whether it is a note or what a packer left behind: it is counted and passed over
-    stray: bool = False
+    stray: bool = False  # a note, or what a packer left behind: it is counted and passed over
+    hidden: bool = False  # of these, a folder of images whose name begins with a dot
 
 
 _NOT_BEGUN: Any = (float("inf"), None)
@@ -164,7 +163,7 @@ class RecordSource:
         self.has_units, self.unread = options.unit is not None, options.unread
         self.bad: list[tuple[str, str]] = []  # (file, reason) of each that was passed over
         self.skipped = self.stray = 0  # bad files; notes and litter
-        self.tables: list[str] = []  # those of the notes that are tables, and may be meant
+        self.tables, self.hidden = list[str](), list[str]()  # of the notes, what may be meant
         self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
         self.grouping: Grouping | None = None  # a sign that images share a person
         self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
@@ -320,6 +319,7 @@ class RecordSource:
             self._count += 1
             if record.stray:
                 self.stray += 1
+                self.hidden += [record.location] if record.hidden else []
                 self.tables += [record.location] if is_table(record.location) else []
                 self._dropped.add(row)
                 continue

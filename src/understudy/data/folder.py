@@ -41,7 +41,8 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
     def records() -> Iterator[Record]:
         for entry in _entries(folder):  # what lies beside the folders of classes and is none
             if (is_litter(entry.name) or not entry.is_dir()) and entry.name != CLASSES_FILE:
-                yield _stray(Path(entry.path))
+                hidden = entry.name.startswith(".") and bool(_image_count(Path(entry.path)))
+                yield _stray(Path(entry.path))._replace(hidden=hidden)
         for sub, label in sorted(labels.items()):
             yield from _ClassFolder(folder, label, root, nested, int(options.labelled)).records(
                 folder / sub, may_be_empty=lenient
@@ -205,12 +206,16 @@ def _inner_folder(folder: Path, *, linked: bool) -> str:
     """The fault of a folder inside a class folder, with what would be lost by passing over it."""
     if linked:
         return "is a link to a folder inside a class folder; images belong directly in it"
-    images = sum(is_image_name(name) for _, _, names in os.walk(folder) for name in names)
     return (
-        f"is a folder inside a class folder, of {images} images. If it is a person's, say so with "
-        "--unit-from folder; if it only sorts them, with '?folders=all' after the dataset's name; "
+        f"is a folder inside a class folder, of {_image_count(folder)} images. If it is a "
+        "person's, say so with --unit-from folder; if it only sorts them, with '?folders=all' after the dataset's name; "
         f"{INNER_CLASSES}"
     )
+
+
+def _image_count(folder: Path) -> int:
+    """How many files in a folder, and in the folders inside, are images by their names."""
+    return sum(is_image_name(name) for _, _, names in os.walk(folder) for name in names)
 
 
 _LEADS_OUT = "is a link, or a path, that leads out of the folder"

@@ -140,6 +140,11 @@ def stray_words(source: RecordSource) -> str:
     """What is said of files that are no images; of tables among them, which may be meant."""
     stray = count_words(source.stray, "note or file", "notes and files")
     words = f"passed over: {stray} of packers or file browsers"
+    if source.hidden:
+        return (
+            f"{words}. {source.hidden[0]} is a folder of images and hidden, as its name begins "
+            "with a dot: if it is a class, rename it"
+        )
     if not source.tables:
         return words
     return (

@@ -65,10 +65,12 @@ def open_zip(path: Path, options: Options) -> RecordSource:
         with archive.opened() as opened:
             for name, info in archive.members.items():
                 location = f"{path}, {name}"
-                if _is_stray(name) or (depth and "/" not in name):
-                    yield Record(location, b"", stray=True)
-                    continue
                 folder = name.partition("/")[0]
+                if _is_stray(name) or (depth and "/" not in name):
+                    hidden = depth > 0 and folder.startswith(".") and is_image_name(name)
+                    location = f"{path}, {folder}" if hidden else location
+                    yield Record(location, b"", stray=True, hidden=hidden)
+                    continue
                 label = labels.get(folder, folder) if depth else None
                 content, fault = _content(opened, info)
                 if depth and not lenient and name.count("/") > 1:
