@@ -184,6 +184,17 @@ def test_a_release_that_was_changed_is_called_unverified_and_has_no_public_page(
             passed_on(out)
 
 
+def test_the_files_of_a_release_are_read_once_for_a_page_and_json(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, verify = [], report.verify
+    monkeypatch.setattr(report, "verify", lambda place: calls.append(place) or verify(place))
+    told = report.load(runs / "run-1")
+    told.write()
+    assert told.as_dict()
+    assert calls == [runs / "run-1" / "release"]
+
+
 def test_an_evaluation_comes_into_the_report(runs: Path, marked: NDArray[np.uint8]) -> None:
     measured(runs / "run-1", marked, FIGURES)
     text = report.refresh(runs / "run-1").read_text()

@@ -208,8 +208,8 @@ def _inner_folder(folder: Path, *, linked: bool) -> str:
         return "is a link to a folder inside a class folder; images belong directly in it"
     return (
         f"is a folder inside a class folder, of {_image_count(folder)} images. If it is a "
-        "person's, say so with --unit-from folder; if it only sorts them, with '?folders=all' after the dataset's name; "
-        f"{INNER_CLASSES}"
+        "person's, say so with --unit-from folder; if it only sorts them, with '?folders=all' "
+        f"after the dataset's name; {INNER_CLASSES}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ if TYPE_CHECKING:  # it takes a while to import
 _SAMPLES = 8  # images of a release in a comparison
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunReport:
     """A run as its owner's report tells it. Owner-only."""
 
@@ -68,15 +69,16 @@ class RunReport:
     def write(self) -> Path:
         """Write the page, ``owner/report.html``."""
         require_folder(self.page)
-        write_whole(self.page, owner_report(self.record, self._verified()).encode())
+        write_whole(self.page, owner_report(self.record, self._verified).encode())
         return self.page
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
-        return owner_json(self.record, self._verified())
+        return owner_json(self.record, self._verified)
 
+    @cached_property
     def _verified(self) -> OwnerRecord:
-        """The owner's record, with what `verify` finds wrong with the release now."""
+        """The owner's record, with what `verify` found wrong with the release, read once."""
         return replace(self.owner, faults=verify(self.folder / "release").faults)
 
     def write_table(self, path: Path) -> Path:
