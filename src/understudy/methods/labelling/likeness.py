@@ -203,16 +203,17 @@ class Likeness:
             )
         if self.depth < _LEAST_DEPTH:
             return (
-                f"the private images do not look like the public ones: {self.depth:.0%} of the "
-                f"public images lie beyond the DP mean of the private ones, and {_LEAST_DEPTH:.0%} "
-                "would have to"
+                f"the private images differ from the public ones in their mean: {self.depth:.0%} "
+                f"of the public images lie beyond the DP mean of the private ones, and "
+                f"{_LEAST_DEPTH:.0%} would have to (parts of one source differ so where its order "
+                "is not random)"
             )
         noise = _SURE * self.taken_sd * len(self.taken) ** 0.5 / self.counts.total
         share = float(self.taken.sum()) / self.counts.total
         if share + noise < _LEAST_SHARE * self.held_out:
             return (
-                f"the private images do not look like the public ones: {self.share:.0%} of them "
-                f"(DP count) are taken for their kind, and {self.held_out:.0%} of public images"
+                f"the private images are not taken for the public kind: {self.share:.0%} of them "
+                f"(DP count) are, and {self.held_out:.0%} of held-out public images"
             )
         noises = _SURE * self.taken_sd / self.counts.sizes
         unlike = self.taken / self.counts.sizes + noises < _LEAST_SHARE_OF_CLASS * self.held_out
