@@ -26,7 +26,7 @@ from understudy.core.types import Masks
 from understudy.data import open_source
 from understudy.device.exposure import exposures, public_homes, synthetic_similarity
 from understudy.device.home_folder import DeviceHome
-from understudy.device.installed_models import ORIGIN_HERE
+from understudy.device.installed_models import ORIGIN_HERE, DeviceModel, ModelIndex
 from understudy.device.messages import camera_messages
 from understudy.device.photo_store import (
     PhotoFile,
@@ -321,13 +321,15 @@ def test_too_few_homes_to_compare_with_are_refused_by_the_option(site: DeviceSit
 def test_it_is_said_before_consent_where_more_disclosure_hardly_helped(site: DeviceSite) -> None:
     site.add(2)
     classifier = {feature: site.ask({"dog": feature}, 2) for feature in ("edges", "segment")}
-    assert LITTLE_FROM_EDGES in more_disclosure_advice(classifier["edges"], None, 0)
-    assert LITTLE_FROM_EDGES not in more_disclosure_advice(classifier["segment"], None, 0)
-    assert LITTLE_FOR_DETECTORS in more_disclosure_advice(preferences_of(0, 2), None, 0)
-    assert more_disclosure_advice(preferences_of(0, 0), None, 0) == []
-    assert "device train" in "".join(more_disclosure_advice(classifier["edges"], None, 40))
-    here = (ORIGIN_HERE, 0.9, 40)
-    assert "device train" not in "".join(more_disclosure_advice(classifier["edges"], here, 40))
+    assert LITTLE_FROM_EDGES in more_disclosure_advice(classifier["edges"], ModelIndex(), 0)
+    assert LITTLE_FROM_EDGES not in more_disclosure_advice(classifier["segment"], ModelIndex(), 0)
+    assert LITTLE_FOR_DETECTORS in more_disclosure_advice(preferences_of(0, 2), ModelIndex(), 0)
+    assert more_disclosure_advice(preferences_of(0, 0), ModelIndex(), 0) == []
+    assert "device train" in "".join(more_disclosure_advice(classifier["edges"], ModelIndex(), 40))
+    model = DeviceModel("1", ORIGIN_HERE, "classifier", CLASSES, SIDE, 0.9, 0.9, 40)
+    here = "".join(more_disclosure_advice(classifier["edges"], ModelIndex((model,), ("1",)), 40))
+    assert "device train" not in here
+    assert "more disclosure can gain 10% at most" in here
 
 
 def preferences_of(level: int, background: int) -> Preferences:

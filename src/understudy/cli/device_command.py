@@ -170,10 +170,9 @@ def request_command(
 
 
 def _offer_training(device: DeviceHome) -> None:
-    from understudy.device.installed_models import ORIGIN_HERE, model_index
+    from understudy.device.installed_models import model_index
 
-    current = model_index(device).current
-    if current is None or current.origin != ORIGIN_HERE:
+    if not model_index(device).is_trained_here:
         typer.echo(
             "If you can label 40 photos, train here, and nothing leaves: understudy device train"
         )
@@ -275,10 +274,6 @@ def preview_command(
 
     device = _home(home)
     preferences = stored_preferences(device)
-    current = model_index(device).current
-    current_facts = None
-    if current is not None and current.accuracy is not None:
-        current_facts = (current.origin, current.accuracy, current.labelled)
     labelled = sum(photo.label is not None for photo in stored_photos(device))
     checks = CheckSettings(
         second_look=tuple(second_look or ()),
@@ -287,7 +282,7 @@ def preview_command(
         homes=compare_with,
         measure=measure,
     )
-    advice = more_disclosure_advice(preferences, current_facts, labelled)
+    advice = more_disclosure_advice(preferences, model_index(device), labelled)
     disclosure = preview(device, preferences, checks, server=server, advice=advice)
     typer.echo(disclosure.text.rstrip())
     if disclosure.sheet is not None:

@@ -64,6 +64,11 @@ class ModelIndex:
         """The installed model."""
         return self.of(self.installed[-1]) if self.installed else None
 
+    @property
+    def is_trained_here(self) -> bool:
+        """Whether the installed model was trained on this device, so that nothing left for it."""
+        return self.current is not None and self.current.origin == ORIGIN_HERE
+
     def of(self, digest: str) -> DeviceModel:
         """A model by its digest."""
         return next(model for model in self.models if model.digest == digest)

@@ -32,7 +32,7 @@ from understudy.device.exposure import (
 )
 from understudy.device.former_messages import Recipient, joint_layers, packed_mask
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.installed_models import ORIGIN_HERE
+from understudy.device.installed_models import ModelIndex
 from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
 from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import CODE_DIGITS, Parcel, consent_digest, pack
@@ -444,16 +444,12 @@ def _drawn_preview(
 
 
 def more_disclosure_advice(
-    preferences: Preferences, current_facts: tuple[str, float, int] | None, owner_labels: int
+    preferences: Preferences, index: ModelIndex, owner_labels: int
 ) -> list[str]:
-    """What is known of whether more disclosure helps, before any is agreed to.
-
-    ``installed`` of the installed model: what had left for it, the part of the owner's labelled
-    photos in which it is right, and of how many.
-    """
-    request, lines = preferences.request, [""]
+    """What is known of whether more disclosure helps, before any is agreed to."""
+    request, lines, current = preferences.request, [""], index.current
     if request.training_object == "classifier":
-        if current_facts is None or current_facts[0] != ORIGIN_HERE:
+        if not index.is_trained_here:
             lines.append(
                 f"Nothing need leave: a classifier learns on this device from 40 labelled photos "
                 f"(there are {owner_labels}): understudy device train"
@@ -462,10 +458,10 @@ def more_disclosure_advice(
             lines.append(LITTLE_FROM_EDGES)
     elif request.disclosed:
         lines.append(LITTLE_FOR_DETECTORS)
-    if current_facts is not None and request.disclosed:
-        origin, accuracy, count = current_facts
+    if current is not None and current.accuracy is not None and request.disclosed:
         lines.append(
-            f"The installed model ({origin}) is right in {accuracy:.0%} of {count} labelled "
-            f"photos: more disclosure can gain {1 - accuracy:.0%} at most."
+            f"The installed model ({current.origin}) is right in {current.accuracy:.0%} of "
+            f"{current.labelled} labelled photos: more disclosure can gain "
+            f"{1 - current.accuracy:.0%} at most."
         )
     return lines if len(lines) > 1 else []
