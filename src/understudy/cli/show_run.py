@@ -112,7 +112,7 @@ def _remaining(result: Result) -> str:
         return ""
     if spending.epsilon is None:
         return f"; spent in all {spending.spent:.4g}, of no total budget"
-    what = "nothing" if not spending.remaining else f"epsilon {spending.remaining:.4g} as one run"
+    what = "nothing" if not spending.remaining else f"epsilon {spending.remaining:g} as one run"
     return f"; {what} remains of {spending.epsilon:g}"
 
 

@@ -204,9 +204,9 @@ class BudgetRefused(UnderstudyError):
             f"the budget of {dataset}{why} does not cover this run (all at delta {delta:g}).\n"
             f"  Budget:     epsilon {budget:.4f}\n"
             f"  Spent:      epsilon {spent:.4f}\n"
-            f"  Remaining:  epsilon {remaining:.4f}, as one more run (--epsilon rest)\n"
+            f"  Remaining:  epsilon {remaining:g}, as one more run (--epsilon rest)\n"
             f"  Requested:  epsilon {requested:.4f} in total, after this run\n"
-            f"  Difference: epsilon {requested - budget:.4f} over the budget\n"
+            f"  Difference: epsilon {max(requested - budget, 0):.4f} over the budget\n"
             "Ask for a smaller epsilon, or let the data owner raise the total: "
             "understudy ledger set-budget SOURCE --epsilon E --delta D"
         )

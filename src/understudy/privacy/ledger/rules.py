@@ -22,6 +22,7 @@ from understudy.privacy.ledger.records import Charge
 _ROUNDING = 1e-9  # relative: epsilon of the mu of epsilon may come back this much larger
 _DIGITS = 6  # of the epsilon of a run that the ledger works out
 _USED_UP = 0.005  # of a budget: what rounding leaves of one that was spent to its end
+_NEARLY_ALL = 0.999  # of a budget: beside less, a run of `_USED_UP` fits
 _LEAST_RUN = 1e-6  # epsilon of the smallest run there is
 
 
@@ -115,8 +116,9 @@ def check_budget(page: Page, new: Sequence[Event], why: str = "") -> None:
             f"ledger set-budget {page.id} --epsilon {budget.epsilon:g} --delta 1e-10`"
         )
     requested = epsilon_of([*page.events, *new], budget.delta)
+    is_rounding = requested > _NEARLY_ALL * budget.epsilon and _is_rounding(page, budget, new)
     # "not <=": an epsilon that is not a number is refused too.
-    if not requested <= budget.epsilon * (1 + _ROUNDING):
+    if not requested <= budget.epsilon * (1 + _ROUNDING) or is_rounding:
         raise BudgetRefused(
             page.name,
             requested=requested,
@@ -126,6 +128,14 @@ def check_budget(page: Page, new: Sequence[Event], why: str = "") -> None:
             delta=budget.delta,
             why=why,
         )
+
+
+def _is_rounding(page: Page, budget: Budget, new: Sequence[Event]) -> bool:
+    """Whether a charge would go to what rounding has left of a budget that is used up."""
+    least = max(_USED_UP * budget.epsilon, 2 * _LEAST_RUN)
+    if not page.events or epsilon_of(new, budget.delta) >= least:
+        return False
+    return not _fit([*page.events, run_event(least, budget.delta)], budget)
 
 
 def largest_run(pages: Sequence[Page], delta: float) -> float | None:
