@@ -23,23 +23,29 @@ from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
 
 SECONDS, GIGABYTE = 10, 2**30
 _TRIALS = """
-import json, resource, sys, time
+import json, resource, sys
 from pathlib import Path
 from understudy.core.errors import WireError
 from understudy.device.model_trial import try_model
+def spent():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 for path in map(Path, sys.argv[2:]):
-    start, reason = time.monotonic(), None
+    start, reason = spent(), None
     try:
         try_model(path.read_bytes(), path.suffix[1:], int(sys.argv[1]), 2)
     except WireError as error:
         reason = str(error)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    print(json.dumps([path.name, time.monotonic() - start, peak, reason]), flush=True)
+    print(json.dumps([path.name, spent() - start, peak, reason]), flush=True)
 """
 
 
 def trials(folder: Path, models: list[tuple[str, ModelKind, bytes]], side: int) -> dict[str, Any]:
-    """Seconds, bytes of memory so far and reason of a trial of each, from a process of its own."""
+    """Seconds of a processor, bytes of memory so far and reason of a trial of each.
+
+    From a process of its own. How long a trial takes besides is for other processes to say.
+    """
     paths = []
     for name, kind, data in models:
         paths.append(folder / f"{name}.{kind}")

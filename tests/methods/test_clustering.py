@@ -379,14 +379,21 @@ def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_the
     tiles, pair, tmp_path
 ):
     options = {"epsilon": MUCH, "accept_epsilon": True, "count": 300, "settings": {}, **pair}
-    made = quick_run(tiles, tmp_path, public="procedural:scenes?count=400", **options)
+    # In 40 runs the variety was 0.77 of the private one with a deviation of 0.16: the mean of four
+    # is below 0.4 in one of 400,000, where one run was in a hundred.
+    moments = []
+    for name in "abcd":
+        made = quick_run(tiles, tmp_path / name, public="procedural:scenes?count=400", **options)
+        moments.append(tile_moments(made.release))
     stages = [stage.stage for stage in made.receipt.stages]
     assert stages == [
         "centre", "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",
     ]  # fmt: skip
-    for (colour, variety, contrast), (its, varies, contrasts) in zip(
-        tile_moments(tiles), tile_moments(made.release), strict=True
-    ):
+    for number, (colour, variety, contrast) in enumerate(tile_moments(tiles)):
+        its, varies, contrasts = (
+            np.mean(values, axis=0)
+            for values in zip(*(one[number] for one in moments), strict=True)
+        )
         np.testing.assert_allclose(its, colour, atol=10)
         assert 0.4 * variety < varies < 1.6 * variety + 4  # long residuals are clipped
         assert 0.7 * contrast < contrasts < 1.3 * contrast + 2
