@@ -11,7 +11,6 @@ import importlib
 import json
 import os
 import resource
-import select
 import signal
 import sqlite3
 import subprocess
@@ -43,11 +42,15 @@ PRELOADED = (
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (negative: the signal that killed it) and what it said."""
+    """How a command ended: its exit code (negative: the signal that killed it) and what it said.
+
+    ``seconds`` are those of a processor: another process takes none of them.
+    """
 
     code: int
     out: str
     err: str
+    seconds: float
 
 
 class Commands:
@@ -72,7 +75,9 @@ class Commands:
             *args: Words of the command line.
             **how: ``env``: more environment; ``die``: (function, call, "before" or "after"): kill
                 itself there; ``fault``: the same and the name of one of `FAULTS`, which happens
-                there; ``wait_at``: (function, FIFO): wait there until the FIFO is closed.
+                there; ``kill_after``: seconds of a processor after which the kernel kills it
+                (SIGPROF, whatever it does: how busy the machine is says nothing of when);
+                ``wait_at``: (function, FIFO): wait there until the FIFO is closed.
         """
         self._count += 1
         place = self._folder / f"command-{self._count}"
@@ -81,11 +86,12 @@ class Commands:
         process = self._ask(start=[str(arg) for arg in args], place=str(place), **how)
         return int(process), place
 
-    def wait(self, started: tuple[int, Path], kill_after: float | None = None) -> Ended:
-        """Wait for the end of a started command, and kill it (SIGKILL) after so many seconds."""
+    def wait(self, started: tuple[int, Path]) -> Ended:
+        """Wait for the end of a started command."""
         process, place = started
-        code = int(self._ask(wait=process, kill_after=kill_after))
-        return Ended(code, *(Path(f"{place}.{name}").read_text() for name in ("out", "err")))
+        code, seconds = self._ask(wait=process)
+        out, err = (Path(f"{place}.{name}").read_text() for name in ("out", "err"))
+        return Ended(code, out, err, seconds)
 
     def importing(self, *modules: str) -> Commands:
         """The same, with these modules imported once for all commands from now on."""
@@ -133,25 +139,22 @@ def serve(preload: str) -> None:
     gc.set_threshold(7_000, 10, 10)
     for line in sys.stdin:
         order = json.loads(line)
+        answer: Any
         if "modules" in order:
             answer = len([importlib.import_module(name) for name in order["modules"]])
         elif "wait" in order:
-            answer = end_of(order["wait"], order["kill_after"])
+            answer = end_of(order["wait"])
         else:
             answer = os.fork()
             if answer == 0:
                 obey(order)
-        print(answer, flush=True)
+        print(json.dumps(answer), flush=True)
 
 
-def end_of(process: int, kill_after: float | None) -> int:
-    """The exit code of a child, which is killed if it still runs after so many seconds."""
-    descriptor = os.pidfd_open(process)
-    ended = select.select([descriptor], [], [], kill_after)[0]
-    os.close(descriptor)
-    if not ended:
-        os.kill(process, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+def end_of(process: int) -> tuple[int, float]:
+    """The exit code of a child, and the seconds that it had of a processor."""
+    _, status, usage = os.wait4(process, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
 
 
 def obey(order: dict[str, Any]) -> NoReturn:
@@ -168,6 +171,8 @@ def obey(order: dict[str, Any]) -> NoReturn:
         os.close(descriptor)
     os.environ.update(order.get("env") or {})
     tempfile.tempdir = None  # it is looked up in the environment again
+    if order.get("kill_after"):
+        signal.setitimer(signal.ITIMER_PROF, order["kill_after"])  # nothing handles its signal
     if order.get("die"):
         function, call, when = order["die"]
         patch(function, lambda calls: calls == call and kill_oneself(), when)

@@ -6,7 +6,7 @@ run like others, which tests/test_kills.py kills.
 
 import csv
 import random
-import time
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -81,12 +81,10 @@ def resumed(understudy: Commands, command: list[object], chance: random.Random, 
     """Run to the end through several kills; how many there were."""
     killed, more = 0, list[str]()
     for _ in range(KILLS_A_RUN):
-        ended = understudy.wait(
-            understudy.start(*command, *more), kill_after=chance.uniform(most / 20, most)
-        )
+        ended = understudy.run(*command, *more, kill_after=chance.uniform(most / 20, most))
         if ended.code == 0 or "is complete" in ended.err:  # that kill came after its last step
             return killed
-        assert ended.code == -9, ended.err
+        assert ended.code == -signal.SIGPROF, ended.err
         killed, more = killed + 1, ["--resume"]
     last = understudy.run(*command, *more)
     assert last.code == 0 or "is complete" in last.err, last.err
@@ -96,20 +94,14 @@ def resumed(understudy: Commands, command: list[object], chance: random.Random, 
 @pytest.mark.slow
 def test_thirty_kills_at_random_moments(understudy: Commands, site: Path) -> None:
     chance = random.Random(13)
-    start = time.monotonic()
     whole = understudy.run(*words(site, site / "whole", site / "whole.db"))
-    longest = time.monotonic() - start
     assert whole.code == 0, whole.err
     killed = runs = 0
     while killed < KILLS:
         runs += 1
         assert runs <= 4 * KILLS, "runs end before they are killed"
         ledger, out = site / f"{runs}.db", site / str(runs)
-        begun = time.monotonic()
-        kills = resumed(understudy, words(site, out, ledger), chance, longest)
-        if kills == 0:  # the machine may be less busy than it was
-            longest = min(longest, time.monotonic() - begun)
-        killed += kills
+        killed += resumed(understudy, words(site, out, ledger), chance, whole.seconds)
         check_once(ledger)
         with Ledger(str(ledger)) as book:
             spent = [book.spent(one.id) for one in book.datasets()]
