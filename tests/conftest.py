@@ -36,9 +36,12 @@ Missing = Callable[[str, str], NoReturn]
 def pytest_configure() -> None:
     """Tests write into memory where there is room: each commit of a ledger waits for a disk.
 
-    The garbage collector waits until all tests are collected: what is imported stays.
+    The garbage collector waits until all tests are collected: what is imported stays. Processes
+    that tests start elsewhere find the same modules, by whatever path they were named.
     """
     gc.disable()
+    if paths := os.environ.get("PYTHONPATH"):
+        os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
     memory = Path("/dev/shm")
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
