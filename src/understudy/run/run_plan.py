@@ -247,7 +247,8 @@ def _notes(
         yield f"not covered unless it is declared: {' '.join(options)}"
     yield from of_privacy[1:]
     if prepared.candidates is None:
-        sizes = getattr(prepared.source, "class_sizes", {})
+        counts: Mapping[str | None, int] = getattr(prepared.source, "class_sizes", {})
+        sizes = {name: size for name, size in counts.items() if name}
         yield from small_class_notes(sizes, prepared.config.privacy.budget.epsilon, 1.0)
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
@@ -264,18 +265,18 @@ def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
 
 
 def small_class_notes(
-    sizes: Mapping[str | None, int], epsilon: float, least: float, units: str | None = None
+    sizes: Mapping[str, int], epsilon: float, least: float, units: str | None = None
 ) -> Iterator[str]:
     """Classes of which little can be known at an epsilon, in one note.
 
     Args:
-        sizes: Of each class, in ``units``; None: in images. The class None has no name.
+        sizes: Of each class, in ``units``; None: in images.
         epsilon: Of the run.
         least: Size below which a class is small, in standard deviations of a noisy size.
         units: What is counted.
     """
     size_limit = least * _CLASS_SIZE_NOISE / epsilon
-    small = sorted(name for name, size in sizes.items() if name and size < size_limit)
+    small = sorted(name for name, size in sizes.items() if size < size_limit)
     if small:
         names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
         yield (

@@ -346,7 +346,7 @@ class Session:
     def _warnings(self) -> Iterator[str]:
         """What the owner should know after the run; the plan said the rest before it."""
         for fit in self.fits:
-            if fit.warning not in (None, *self.plan_notes):
+            if fit.warning is not None and fit.warning not in self.plan_notes:
                 yield fit.warning
         if self.concerned:
             names = ", ".join(dataset.name for dataset in self.concerned)
