@@ -17,6 +17,9 @@ from tests.run.samples import embeddings, quick_run
 import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.results import Evaluation, Verdict
+from understudy.data import open_source
+from understudy.data.holdout import PartSource
+from understudy.evaluation.embedding_pass import embed_dataset, load_features, rows_of
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.evaluation.time_estimate import estimated_seconds
 from understudy.evaluation.utility_adapter import _values
@@ -123,11 +126,36 @@ def test_private_embeddings_are_no_test_set(tmp_path: Path) -> None:
         understudy.evaluate(tmp_path / "out", real=source, test=source, progress="none")
 
 
-def test_a_duplicate_or_so_is_left_out_and_said(world: Path, tmp_path: Path) -> None:
+def test_a_duplicate_or_so_is_left_out_and_said(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     test = mixed(world, tmp_path, list(blobs(0, 120))[:1], 150)
-    evaluation = evaluate(world, "honest", test=test)
+    evaluation = evaluate(world, "honest", test=test, progress="plain")
+    assert "reading test records" in (printed := capsys.readouterr().err)
+    assert "that are apart" not in printed  # they were read
     assert evaluation.settings["rows"]["held_out"] == 150
     assert any("1 of 151 test records" in each for each in evaluation.settings["left_out"])
+
+
+@pytest.mark.parametrize("classes", [(), ("a", "b")])
+def test_rows_of_a_dataset_are_as_if_read_alone(world: Path, classes: tuple[str, ...]) -> None:
+    source = open_source(str(world / "test"))
+    classes = classes and source.classes
+    features = load_features(FEATURES, source.shape)
+    rows = np.arange(len(source)) % 7 > 0
+    part = PartSource(source, rows)
+    whole, alone = (
+        embed_dataset(each, features, classes, None, lambda count: None) for each in (source, part)
+    )
+    found = rows_of(whole, part, rows, classes)
+    assert (found.source, found.count) == (part, alone.count)
+    for name in ("indices", "labels", "features", "small", "digests", "hashes"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
+    np.testing.assert_array_equal(found.looks.frequencies, alone.looks.frequencies)
+    assert found.sums.keys() == alone.sums.keys()
+    moments, expected = (one.all_sums().moments() for one in (found, alone))
+    np.testing.assert_allclose(moments.covariance, expected.covariance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(moments.mean, expected.mean, rtol=1e-9)
 
 
 # Attacks below a half

@@ -6,7 +6,7 @@ And the extractors of the features in which a release is compared with real imag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -223,6 +223,30 @@ def embed_dataset(
         embedded.digests, embedded.hashes = all_columns["digests"], all_columns["hashes"]
         embedded.looks = Looks.concatenated(looks)
     return embedded
+
+
+def rows_of(
+    whole: EmbeddedDataset, source: Source, rows: NDArray[np.bool_], classes: Sequence[str]
+) -> EmbeddedDataset:
+    """Some rows (n,) of a dataset of which the features of all were kept, as if read alone.
+
+    ``source`` has these rows; ``classes`` as for `embed_dataset`.
+    """
+    features, labels = whole.features[rows], whole.labels[rows]
+    sums: dict[int, MomentSums] = {}
+    _add(sums, features, labels, len(classes))
+    part = EmbeddedDataset(source, len(labels), np.arange(len(labels)), labels, features, sums=sums)
+    if whole.probabilities is not None:
+        part.probabilities = whole.probabilities[rows]
+    if whole.small is None or whole.looks is None:
+        return part
+    return replace(
+        part,
+        small=whole.small[rows],
+        digests=whole.digests[rows],
+        hashes=whole.hashes[rows],
+        looks=whole.looks.at(rows),
+    )
 
 
 def _add(sums: dict[int, MomentSums], embeddings: Embeddings, labels: Labels, classes: int) -> None:

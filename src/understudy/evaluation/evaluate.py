@@ -21,7 +21,12 @@ from understudy.evaluation.apart import require_apart_rows
 from understudy.evaluation.attack_adapter import AttackResults, attack_release, infer_classes
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
-from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
+from understudy.evaluation.embedding_pass import (
+    EmbeddedDataset,
+    FeatureExtractor,
+    embed_dataset,
+    rows_of,
+)
 from understudy.evaluation.evaluate_model import evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
 from understudy.evaluation.inputs import (
@@ -246,6 +251,8 @@ class _Measurement:
         )
         source = PartSource(self.inputs.test, apart)
         self.inputs = replace(self.inputs, test=source)
+        if len(sides[2].indices) == sides[2].count:
+            return (*sides[:2], rows_of(sides[2], source, apart, self._classes()))
         return (*sides[:2], self._read(source, "test records that are apart"))
 
     def _read(self, source: Source, words: str) -> EmbeddedDataset:
