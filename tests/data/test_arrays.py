@@ -179,7 +179,7 @@ def test_a_damaged_npz_is_noticed(tmp_path: Path, packed: bool) -> None:
         open_source(path)
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e39])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e39, 1e26])
 def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     points = POINTS.astype(np.float64)
     points[[1, 5], 2] = wrong
