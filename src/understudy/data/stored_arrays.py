@@ -39,7 +39,7 @@ from understudy.data.stored import (
     not_finite,
     of_one_unit,
 )
-from understudy.data.units import person_columns
+from understudy.data.units import is_missing, person_columns
 
 MAX_DIM = 1 << 24  # longest embedding that is read
 
@@ -377,7 +377,7 @@ def _find(array: StoredArray, test: Callable[[NDArray[Any]], NDArray[np.int64]])
 
 
 def _empty(units: NDArray[Any]) -> NDArray[np.int64]:
-    return np.flatnonzero(as_column(units).astype(np.str_) == "")
+    return np.flatnonzero([is_missing(unit) for unit in as_column(units).astype(np.str_).tolist()])
 
 
 def _beyond(values: NDArray[Any]) -> NDArray[np.int64]:
