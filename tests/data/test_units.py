@@ -181,9 +181,17 @@ def test_grouped_names_are_a_sign_only_without_a_unit(tmp_path: Path) -> None:
     ("one", "other"), [("P1", "p1"), ("1", "01"), ("1", "1.0"), ("\u00e9", "e\u0301")]
 )
 def test_a_person_in_two_spellings_is_pointed_out(one: str, other: str) -> None:
-    words = alike_words([one, other, "P2", "10", "100"])
+    words = alike_words([one, other, "P2", "10", "100"], "person")
     assert words is not None
     assert repr(one) in words
     assert repr(other) in words
     assert "(1 pair like this)" in words
-    assert alike_words([one, "P2", "10", "100", "p-20"]) is None
+    assert alike_words([one, "P2", "10", "100", "p-20"], "person") is None
+
+
+def test_a_person_in_two_classes_is_pointed_out() -> None:
+    names = ["ill/p1", "ill/p2", "well/p1"]
+    words = alike_words(names, "(.+)_ of its name")
+    assert words is not None
+    assert "'ill/p1' and 'well/p1' (1 pair" in words
+    assert alike_words(names, "its file") is None

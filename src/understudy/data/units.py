@@ -120,20 +120,26 @@ def is_missing(unit: str | None) -> bool:
     return (unit or "").casefold() in _NONE
 
 
-def alike_words(units: Iterable[str]) -> str | None:
-    """What is said of units that may be one person under two spellings; None: there are none."""
+def alike_words(units: Iterable[str], column: str | None) -> str | None:
+    """What is said of units that may be one person under two spellings; None: there are none.
+
+    A group of a name that matches a class's folder, too, makes a person of two classes two.
+    """
     names: dict[str, str] = {}
     pairs = []
     for unit in sorted(units):
         plain = unicodedata.normalize("NFKC", unit).casefold()
+        if (column or "").endswith(_NAME):
+            plain = plain.rpartition("/")[2]
         first = names.setdefault(re.sub(r"(?<!\d)0+(?=\d)|\.0+$", "", plain), unit)
         pairs += [(first, unit)] if first != unit else []
     if not pairs:
         return None
     return (
         f"{pairs[0][0]!r} and {pairs[0][1]!r} ({count_words(len(pairs), 'pair')} like this) are units of their own: "
-        "units are told apart letter by letter. If they are one person, write them alike, or the "
-        "person is protected less than epsilon says"
+        "units are told apart letter by letter. If they are one person, write them alike (or let "
+        "the group of --unit-from-name match less), or the person is protected less than epsilon "
+        "says"
     )
 
 

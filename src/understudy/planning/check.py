@@ -190,7 +190,7 @@ def check_source(config: RunConfig) -> SourceCheck:
             column, by_unit = persons
             problems.append(_unit_problem(column, by_unit, inspection))
             problems += _of_one_person(config, by_unit)
-    if words := alike_words(by_unit.units):
+    if words := alike_words(by_unit.units, column):
         problems.append(Problem("alike units", words))
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
