@@ -15,6 +15,7 @@ from understudy.core.errors import (
     BudgetRefused,
     ConfigError,
     InputError,
+    LedgerError,
     PrivateValueError,
     RunError,
 )
@@ -149,6 +150,25 @@ def test_a_lost_release_is_paid_again(world):
 def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
     world.vault({"a": 1.0}, stages="copy").release(Counts(CELLS), stage="a")
+    assert len(world.charges()) == 2
+
+
+def test_of_two_copies_that_draw_at_once_one_answer_is_kept(world):
+    first, copy = world.vault({"a": 1.0}), world.vault({"a": 1.0}, stages="copy")
+    account = first._inside.account
+    pay = account._pay
+
+    def paid(*stage):
+        attempt = pay(*stage)
+        copy.release(Counts(CELLS), stage="a")  # between the charge of the other and its noise
+        return attempt
+
+    account._pay = paid
+    with pytest.raises(LedgerError, match="another value"):
+        first.release(Counts(CELLS), stage="a")
+    assert len(world.charges()) == 1
+    assert not list((world.folder / "stages").iterdir())  # of the answer that nothing pays for
+    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
     assert len(world.charges()) == 2
 
 
