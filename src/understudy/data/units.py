@@ -135,11 +135,12 @@ def alike_words(units: Iterable[str], column: str | None) -> str | None:
         pairs += [(first, unit)] if first != unit else []
     if not pairs:
         return None
+    one, other = pairs[0]
     return (
-        f"{pairs[0][0]!r} and {pairs[0][1]!r} ({count_words(len(pairs), 'pair')} like this) are units of their own: "
-        "units are told apart letter by letter. If they are one person, write them alike (or let "
-        "the group of --unit-from-name match less), or the person is protected less than epsilon "
-        "says"
+        f"{one!r} and {other!r} ({count_words(len(pairs), 'pair')} like this) are units of their "
+        "own: units are told apart letter by letter. If they are one person, write them alike (or "
+        "let the group of --unit-from-name match less), or the person is protected less than "
+        "epsilon says"
     )
 
 
