@@ -256,15 +256,15 @@ def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
 def document_faults(release: Path, record: RunRecord) -> list[str]:
     """Documents that state another guarantee than ``privacy.json``, a sentence each."""
     receipt, total = record.receipt, record.total
-    known = set() if total is None else {("epsilon", total.epsilon), ("delta", total.delta)}
+    numbers = set() if total is None else {("epsilon", total.epsilon), ("delta", total.delta)}
     if record.unprotected:
         words = "no privacy guarantee"
     elif record.public:
         words = "No private data was used"
     else:
         words = f"epsilon {stated(receipt.epsilon)}"
-        known |= {("epsilon", receipt.epsilon), ("delta", receipt.delta)}
-    claims = {(name, stated(value)) for name, value in known}
+        numbers |= {("epsilon", receipt.epsilon), ("delta", receipt.delta)}
+    claims = {(name, stated(value)) for name, value in numbers}
     claims.add(("right at most", percent(guess_bound(receipt)).removesuffix(" %")))
     names = [name for name in (*record.classes, record.title, record.contact) if name]
     faults = []
