@@ -10,6 +10,7 @@ from understudy.audit import bench
 from understudy.audit.audit import audit, audit_bench, audit_mechanisms
 from understudy.core.errors import ConfigError, SourceError
 from understudy.metrics.privacy_bounds import audit_one_run, audit_pairs
+from understudy.privacy import queries
 from understudy.report import read_evaluation
 
 
@@ -70,6 +71,31 @@ def test_nothing_is_written_and_no_ledger_is_asked(source, tmp_path, monkeypatch
     before = sorted(tmp_path.rglob("*"))
     audit(source, how="canaries", runs=20)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("how", ["pairs", "canaries"])
+def test_a_person_whose_records_count_one_by_one_is_caught(how, tmp_path, monkeypatch):
+    """With a unit, who is in question has several records, in two classes."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(120, 4)).astype(np.float32)
+    owners = np.array([f"p{number // 4}" for number in range(120)])
+    np.savez(tmp_path / "a.npz", embeddings=rows, labels=np.arange(120) % 2, person=owners)
+    settings = {"unit": "person", "settings": {"clusters": 1}, "rows": 40, "runs": 40}
+
+    def longest():
+        found = audit(tmp_path / "a.npz", how=how, confidence=SURE, **settings)
+        return found.find("longest contribution over stated sensitivity").value, found.verdicts[0]
+
+    assert longest()[0] == pytest.approx(1, abs=1e-3)
+    honest = queries.Query.integer_sum
+    monkeypatch.setattr(
+        queries.Query,
+        "integer_sum",
+        lambda self, values, labels, _, grid: honest(self, values, labels, None, grid),
+    )
+    contribution, verdict = longest()
+    assert contribution == pytest.approx(3, abs=1e-2)
+    assert verdict.grade == "poor"
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def test_a_damaged_npz_is_noticed(tmp_path: Path, packed: bool) -> None:
         open_source(path)
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e39])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e39, 1e26])
 def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     points = POINTS.astype(np.float64)
     points[[1, 5], 2] = wrong
@@ -196,10 +196,11 @@ def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
 
 
 def test_rows_without_a_unit(tmp_path: Path) -> None:
-    who = np.array(["a", "", "b", "b", "c", "c", "c"])
-    path = save_npz(tmp_path / "a.npz", packed=False, images=IMAGES, labels=LABELS, units=who)
-    with pytest.raises(SourceError, match=r"row 1.*has no unit"):
-        open_source(path, unit="unit")
+    for missing in ("nan", "None", ""):  # as `astype(str)` writes what is missing: not one person
+        who = np.array(["a", missing, "b", "b", "c", "c", "c"])
+        path = save_npz(tmp_path / "a.npz", packed=False, images=IMAGES, labels=LABELS, units=who)
+        with pytest.raises(SourceError, match=r"row 1.*has no unit"):
+            open_source(path, unit="unit")
     source = open_source(path, unit="unit", skip_bad=True)
     check_source(source)
     assert units_of(source) == list("abbccc"[:1] + "bbccc")

@@ -80,6 +80,7 @@ def test_missing_columns_are_listed(folder: Path) -> None:
         ("sub,cat,p", "regular file"),
         ("unlisted.png,,p", "no label"),
         ("unlisted.png,cat,", "no value in the unit column 'patient'"),
+        ("unlisted.png,cat,nan", "no value in the unit column 'patient'"),
         ("unlisted.png", "no label"),
         (",cat,p", "no path"),
         ('"x\x01\x7f?.png",cat,p', "does not exist"),

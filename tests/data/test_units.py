@@ -8,7 +8,7 @@ from understudy.core.ports import Source
 from understudy.data import open_source
 from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import HoldOut, split
-from understudy.data.units import grouped_pattern, rule_of, unit_column
+from understudy.data.units import alike_words, grouped_pattern, rule_of, unit_column
 
 
 def nested(folder: Path) -> Path:
@@ -175,3 +175,23 @@ def test_grouped_names_are_a_sign_only_without_a_unit(tmp_path: Path) -> None:
     with_unit = open_source(tmp_path, unit=r"case_(\d+) of its name")
     assert isinstance(with_unit, RecordSource)
     assert with_unit.grouping is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("P1", "p1"), ("1", "01"), ("1", "1.0"), ("\u00e9", "e\u0301")]
+)
+def test_a_person_in_two_spellings_is_pointed_out(one: str, other: str) -> None:
+    words = alike_words([one, other, "P2", "10", "100"], "person")
+    assert words is not None
+    assert repr(one) in words
+    assert repr(other) in words
+    assert "(1 pair like this)" in words
+    assert alike_words([one, "P2", "10", "100", "p-20"], "person") is None
+
+
+def test_a_person_in_two_classes_is_pointed_out() -> None:
+    names = ["ill/p1", "ill/p2", "well/p1"]
+    words = alike_words(names, "(.+)_ of its name")
+    assert words is not None
+    assert "'ill/p1' and 'well/p1' (1 pair" in words
+    assert alike_words(names, "its file") is None

@@ -375,3 +375,12 @@ def test_a_table_beside_class_folders_is_named_as_not_read(tmp_path: Path, name:
     assert f"{name} is a table" in stray.message
     plan = make_config({"source": str(folder), "out": str(tmp_path / "out"), "epsilon": 1.0})
     assert any(name in note for note in dry_run(plan).notes)
+
+
+def test_a_person_in_two_spellings_is_a_problem(tmp_path: Path) -> None:
+    who = np.array(["P1", "p1", "P2", "P3"] * 10)
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", embeddings=rows, labels=np.arange(40) // 20, who=who)
+    problems = {one.kind: one for one in checked(tmp_path / "a.npz", unit="who").problems}
+    assert "'P1' and 'p1' (1 pair like this)" in problems["alike units"].message
+    assert not problems["alike units"].blocking

@@ -15,6 +15,7 @@ from understudy.core.errors import (
     BudgetRefused,
     ConfigError,
     InputError,
+    LedgerError,
     PrivateValueError,
     RunError,
 )
@@ -152,6 +153,25 @@ def test_a_copied_run_folder_cannot_draw_a_second_answer_for_one_charge(world):
     assert len(world.charges()) == 2
 
 
+def test_of_two_copies_that_draw_at_once_one_answer_is_kept(world):
+    first, copy = world.vault({"a": 1.0}), world.vault({"a": 1.0}, stages="copy")
+    account = first._inside.account
+    pay = account._pay
+
+    def paid(*stage):
+        attempt = pay(*stage)
+        copy.release(Counts(CELLS), stage="a")  # between the charge of the other and its noise
+        return attempt
+
+    account._pay = paid
+    with pytest.raises(LedgerError, match="another value"):
+        first.release(Counts(CELLS), stage="a")
+    assert len(world.charges()) == 1
+    assert not list((world.folder / "stages").iterdir())  # of the answer that nothing pays for
+    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
+    assert len(world.charges()) == 2
+
+
 def test_a_charge_whose_noise_was_never_drawn_is_used_not_repeated(world):
     world.vault({"a": 1.0})._inside.account.reserve()
     world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
@@ -271,8 +291,9 @@ def test_values_that_are_not_finite_are_refused_before_anything_is_charged(world
     def broken(values):
         return np.full_like(values, np.nan)
 
-    with pytest.raises(InputError, match="NaN"):
-        world.vault({"a": 1.0}).map(broken)
+    for wrong in (np.nan, 1e30):  # which float32 holds, and not what a later stage makes of it
+        with pytest.raises(InputError, match="NaN"):
+            world.vault({"a": 1.0}).map(lambda values, wrong=wrong: np.full_like(values, wrong))
     with pytest.raises(InputError, match="NaN"):
         world.vault({"a": 1.0}).view(broken).release(ClippedSums(CELLS, 1.0), stage="a")
     assert world.charges() == []

@@ -183,6 +183,7 @@ FORGERIES: dict[str, Callable[[Content], None]] = {
     "a mu that has no square": lambda c: _stage(c, "mu", 1e200),
     "more numbers than there are": lambda c: _stage(c, "size", 10**400),
     "a sample of nobody": lambda c: c["stages"][0].update(rate=0.0),
+    "a condition less": lambda c: c["guarantee"].update(conditional_on=["the weather"]),
     "a group past counting": lambda c: c["guarantee"]["attacker_right_at_most"].update(
         {"9" * 5000: 1.0}
     ),
@@ -227,7 +228,31 @@ def test_another_guarantee_in_the_documents_is_noticed(site: Path) -> None:
         path.write_text(text.replace("epsilon 1", "epsilon 0.1"))
         write_checksums(release)
         assert faults(release) == (f"{name}: does not state what privacy.json does: epsilon 1",)
+        for true, false in (
+            ("epsilon 1", "epsilon 0.1 (epsilon 1"),  # the true one is there as well
+            ("delta 1e-5", "delta 1e-9"),
+            ("right at most 55", "right at most 50"),
+        ):
+            path.write_text(" ".join(text.split()).replace(true, false))
+            write_checksums(release)
+            assert f"{name}: states what privacy.json does not: {false[:9]}" in faults(release)[0]
         path.write_text(text)
+
+
+def test_a_statement_that_readers_could_read_in_two_ways_is_no_statement(site: Path) -> None:
+    release = site / "images" / "release"
+    path = release / "privacy.json"
+    text = path.read_text()
+    path.write_text(text.replace('"epsilon": 1.0,', '"epsilon": 0.1, "epsilon": 1.0,'))
+    write_checksums(release)
+    assert "a name stands twice" in faults(release)[0]
+
+
+def test_a_class_may_be_called_as_a_claim_is(site: Path) -> None:
+    release = site / "images" / "release"
+    record = read_record(read_json(release / "privacy.json"))
+    write_release_documents(release, replace(record, title="Variants at epsilon 4", contact=""))
+    assert not faults(release)
 
 
 # What a release names

@@ -15,6 +15,7 @@ from understudy.core.types import Batch, Images, Labels, Shape
 
 _FAR = 1000.0  # usual distances: wherever a method clips, that is beyond
 _FEWEST_SQUARES = 4  # along the shorter side of an image
+_RECORDS_OF_UNIT = 3  # of a unit that may have several: two of its class and one of another
 
 
 @dataclass
@@ -107,7 +108,8 @@ def outliers(dataset: InMemorySource, count: int, seed: int) -> InMemorySource:
     Embeddings lie far out in directions of their own, so that clipping leaves all it may of them,
     and are of the class whose mean lies least in that direction, so that a classifier is as wrong
     of them as it can be. Images are of squares that are black or white by chance, and of any class.
-    Each is a unit of its own.
+    Each is a unit of its own; where units may have several records, one of three equal ones, the
+    last of another class.
     """
     rng = np.random.default_rng([seed, 0xA0D])
     labels = rng.integers(0, len(dataset.classes), count)
@@ -124,7 +126,14 @@ def outliers(dataset: InMemorySource, count: int, seed: int) -> InMemorySource:
         occupied = np.unique(dataset.labels)
         means = [dataset.values[dataset.labels == label].mean(axis=0) for label in occupied]
         labels = occupied[(directions @ np.stack(means).T).argmin(axis=1)]
-    units = None if dataset.units is None else np.array([f"audit {seed} {i}" for i in range(count)])
+    if dataset.units is None:
+        return replace(dataset, values=values, labels=labels)
+    owners = np.array([f"audit {seed} {i}" for i in range(count)])
+    values, labels, units = (
+        np.repeat(one, _RECORDS_OF_UNIT, axis=0) for one in (values, labels, owners)
+    )
+    last = slice(_RECORDS_OF_UNIT - 1, None, _RECORDS_OF_UNIT)
+    labels[last] = (labels[last] + 1) % len(dataset.classes)
     return replace(dataset, values=values, labels=labels, units=units)
 
 

@@ -172,7 +172,7 @@ def audit_by_canaries(
             if findings is None:
                 diverged += 1
                 # Does it diverge from itself too, where the attacker knows all records?
-                first = candidates.records.subset(np.arange(1))
+                first = candidates.records.subset(np.arange(candidates.each))
                 absent = CandidateRecords(first, None, np.array([False]))
                 itself = _findings_of_replay(bench, observed, dataset, absent)
                 diverged_from_itself += itself is None

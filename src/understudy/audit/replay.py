@@ -81,7 +81,7 @@ class ReplayFindings:
 
 @dataclass(frozen=True)
 class CandidateRecords:
-    """Records (m,) whose presence is in question, each a unit.
+    """Units (m,) whose presence is in question, one after the other, each of as many records.
 
     Where one is out, its replacement is there, for replace-one; ``inside`` (m,) says which were in:
     what the owner knows, and the attacker does not.
@@ -93,10 +93,16 @@ class CandidateRecords:
 
     def present_records(self) -> InMemorySource:
         """The records that were in, and the replacements of the others."""
-        present = self.records.subset(self.inside)
+        inside = np.repeat(self.inside, self.each)
+        present = self.records.subset(inside)
         if self.replacements is None:
             return present
-        return present.joined_with(self.replacements.subset(~self.inside))
+        return present.joined_with(self.replacements.subset(~inside))
+
+    @property
+    def each(self) -> int:
+        """Records of a unit."""
+        return len(self.records) // len(self.inside)
 
     def with_background(self, background: InMemorySource) -> InMemorySource:
         """The dataset of the run: the candidates that were in, then the known records.
@@ -174,16 +180,19 @@ def _exact(vault: PrivateVault, query: Query, grid: float) -> NDArray[np.int64]:
 
 
 def _contributions(vault: PrivateVault, query: Query, grid: float) -> NDArray[np.int64]:
-    """What each record of a vault adds by itself, each a unit: (n, slots, width)."""
+    """What each unit of a vault adds by itself: (n, slots, width)."""
     index = vault._position
     if index is None:
         raise ConfigError("images hold no numbers to add up: map the vault with an encoder first")
     sums = []
-    for values, labels, _ in vault._inside.rows[index].blocks():
+    for values, labels, groups in vault._inside.rows[index].blocks():
         embeddings = vault._views(values)
         cells = labels if vault._labelled else np.zeros_like(labels)
-        parts = (slice(i, i + 1) for i in range(len(labels)))
-        sums += [query.integer_sum(embeddings[part], cells[part], None, grid) for part in parts]
+        units = np.arange(len(labels)) if groups is None else groups
+        ends = (np.flatnonzero(np.diff(units)) + 1).tolist()
+        for part in map(slice, [0, *ends], [*ends, len(labels)]):
+            owner = None if groups is None else groups[part]
+            sums.append(query.integer_sum(embeddings[part], cells[part], owner, grid))
     return np.stack(sums)
 
 

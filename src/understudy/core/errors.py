@@ -133,6 +133,10 @@ class CommitInDoubt(LedgerError):
     """The ledger was lost while it recorded something, which may stand or not."""
 
 
+class SecondRelease(LedgerError):
+    """The ledger knows another release for a charge."""
+
+
 class RunError(InputError):
     """A run folder cannot be started, resumed or read."""
 

@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.types import Vector
 
+LARGEST_NUMBER = 1e25
+"""That an embedding may hold: a larger one may overflow in a later stage, which is paid for."""
+
 _BITS = 25  # two rows of such norms have an inner product below 2^53 (see `rounded`)
 _PLAIN = 4096  # numbers in a row that are summed one after the other
 _AT_ONCE = 256  # rows of a product at a time: they stay in the cache

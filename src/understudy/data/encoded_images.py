@@ -374,10 +374,8 @@ class RecordSource:
                 if record.label is None
                 else "has a label, and the first row has none"
             )
-        if self.has_units and not record.unit:
-            if self._rule is not None:
-                raise BadImage(no_unit(self._rule.column))
-            raise BadImage(f"has no value in the unit column {self._options.unit!r}")
+        if self._options.unit is not None and (fault := no_unit(record.unit, self._options.unit)):
+            raise BadImage(fault)
 
     def _look(self, record: Record) -> Header:
         """The header; with ``skip_bad`` the whole image, as a header can be all that is left."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import SourceError
+from understudy.core.independence import LARGEST_NUMBER
 
 BLOCK_BYTES = 1 << 20  # of a block when nobody asks for a number of rows
 _PIECE_BYTES = 1 << 18  # read at a time: what zip files copy of it is still in the cache
@@ -117,8 +118,8 @@ def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def not_finite(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The rows that hold an infinity or a NaN."""
-    finite = np.isfinite(values)
+    """The rows that hold an infinity, a NaN or a number beyond `LARGEST_NUMBER`."""
+    finite = np.abs(values) <= LARGEST_NUMBER
     if finite.all():
         return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(~finite.all(axis=1))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError
+from understudy.core.independence import LARGEST_NUMBER
 from understudy.core.one_ahead import one_ahead
 from understudy.core.types import Batch, Labels, Shape
 from understudy.data.batches import nothing_left
@@ -38,13 +39,13 @@ from understudy.data.stored import (
     not_finite,
     of_one_unit,
 )
-from understudy.data.units import person_columns
+from understudy.data.units import is_missing, person_columns
 
 MAX_DIM = 1 << 24  # longest embedding that is read
 
 _VALUES = ("images", "x", "embeddings")
 _LABELS = ("labels", "y")
-_NOT_FINITE = "is not finite (NaN or infinity, or too large for float32)"
+_NOT_FINITE = f"is not finite (NaN or infinity, or a number beyond {LARGEST_NUMBER:g})"
 _NOT_IN_RANGE = "is an image of real numbers that are not all from 0 to 1: scale it, or save uint8"
 _ROUNDING = 1e-6  # beyond 0 and 1, of images that were computed
 
@@ -376,7 +377,7 @@ def _find(array: StoredArray, test: Callable[[NDArray[Any]], NDArray[np.int64]])
 
 
 def _empty(units: NDArray[Any]) -> NDArray[np.int64]:
-    return np.flatnonzero(as_column(units).astype(np.str_) == "")
+    return np.flatnonzero([is_missing(unit) for unit in as_column(units).astype(np.str_).tolist()])
 
 
 def _beyond(values: NDArray[Any]) -> NDArray[np.int64]:

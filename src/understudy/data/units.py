@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, count_words
 
 _PERSONS = (
     *("patient", "subject", "person", "participant", "proband", "individual", "donor"),
@@ -33,6 +34,8 @@ _OF_PERSONS = frozenset(
 
 DICOM_UNITS = ("PatientID", "StudyInstanceUID", "SeriesInstanceUID", "AccessionNumber")
 """DICOM fields that may name a unit; a run reads them on request, and a check to count patients."""
+
+_NONE = frozenset({"", "nan", "none", "null", "nat", "<na>", "n/a"})
 
 _FOLDER, _FILE, _NAME = "its folder", "its file", " of its name"
 _ADVICE = "--unit-from folder, or --unit-from-name 'case_(\\d+)'"
@@ -109,6 +112,38 @@ def rule_of(column: str | None) -> UnitRule | None:
     return None
 
 
+def is_missing(unit: str | None) -> bool:
+    """Whether a cell of a unit's column holds none, or what a program writes for none.
+
+    People without a name are not one person: taken for one, each is protected less.
+    """
+    return (unit or "").casefold() in _NONE
+
+
+def alike_words(units: Iterable[str], column: str | None) -> str | None:
+    """What is said of units that may be one person under two spellings; None: there are none.
+
+    A group of a name that matches a class's folder, too, makes a person of two classes two.
+    """
+    names: dict[str, str] = {}
+    pairs = []
+    for unit in sorted(units):
+        plain = unicodedata.normalize("NFKC", unit).casefold()
+        if (column or "").endswith(_NAME):
+            plain = plain.rpartition("/")[2]
+        first = names.setdefault(re.sub(r"(?<!\d)0+(?=\d)|\.0+$", "", plain), unit)
+        pairs += [(first, unit)] if first != unit else []
+    if not pairs:
+        return None
+    one, other = pairs[0]
+    return (
+        f"{one!r} and {other!r} ({count_words(len(pairs), 'pair')} like this) are units of their "
+        "own: units are told apart letter by letter. If they are one person, write them alike (or "
+        "let the group of --unit-from-name match less), or the person is protected less than "
+        "epsilon says"
+    )
+
+
 def unit_digest(key: bytes, unit: str) -> bytes:
     """A keyed 16-byte BLAKE2b digest of the name of a unit."""
     return hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest()
@@ -176,8 +211,12 @@ def grouping_of(names: Iterable[str], *, parts: bool) -> Grouping | None:
     return Grouping(sign, "unit_from_name", pattern, misses)
 
 
-def no_unit(column: str) -> str:
-    """The fault of a file that a rule finds no unit for."""
+def no_unit(unit: str | None, column: str) -> str | None:
+    """The fault of a record whose unit, by a column or a rule, is none; None: it has one."""
+    if rule_of(column) is None:
+        return f"has no value in the unit column {column!r}" if is_missing(unit) else None
+    if unit:
+        return None
     if column == _FOLDER:
         return "lies in no folder, below that of its class, that could be its unit"
     return f"has a name that gives no unit ({column})"

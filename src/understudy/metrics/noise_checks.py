@@ -18,7 +18,7 @@ _PER_STAGE = 40_000  # numbers of a stage that are compared: more than two chunk
 _IN_ALL = 200_000  # of all runs: among so many, hundreds are equal by chance alone
 
 
-_CHECKS = 4  # repeats and three correlations
+_CHECKS = 5  # each stage by itself, repeats and three correlations
 _SHARE = 0.1  # of what the confidence leaves: such faults show by far more than chance
 
 
@@ -132,6 +132,7 @@ class NoiseFindings:
         repeated: Whether there are more than chance explains.
         correlations: ``"within a stage"``, ``"of a stage with the next"`` and ``"of a run with the
             next"``.
+        stages: `ratio` of each of several stages: half the noise of a few numbers hides in all.
     """
 
     ratio: Interval
@@ -139,6 +140,7 @@ class NoiseFindings:
     expected: float
     repeated: bool
     correlations: Mapping[str, Interval]
+    stages: Mapping[str, Interval]
 
     @property
     def faults(self) -> list[str]:
@@ -146,6 +148,12 @@ class NoiseFindings:
         faults = []
         if self.ratio.high < 1 or self.ratio.low > 1:
             faults.append(f"the noise is {self.ratio.value:.3g} times what is stated")
+        else:
+            faults += [
+                f"the noise of stage {name!r} is {ratio.value:.3g} times what is stated"
+                for name, ratio in self.stages.items()
+                if ratio.high < 1 or ratio.low > 1
+            ]
         if self.repeated:
             faults.append(f"{self.repeats:,} pairs of noise values are the same (by chance: "
                          f"{self.expected:.2g})")  # fmt: skip
@@ -169,6 +177,7 @@ class NoiseRecord:
     _within: Correlation = field(default_factory=Correlation)
     _stages: Correlation = field(default_factory=Correlation)
     _runs: Correlation = field(default_factory=Correlation)
+    _of_stages: dict[str, tuple[float, int]] = field(default_factory=dict)
     _steps: list[NDArray[np.int64]] = field(default_factory=list)
     _last: dict[str, Vector] = field(default_factory=dict)
 
@@ -178,6 +187,8 @@ class NoiseRecord:
         for name, noise in run.items():
             self.squares += noise.squares
             self.numbers += len(noise.steps)
+            squares, numbers = self._of_stages.get(name, (0.0, 0))
+            self._of_stages[name] = squares + noise.squares, numbers + len(noise.steps)
             room = _IN_ALL - sum(map(len, self._steps))
             self._steps.append(noise.steps[: min(room, _PER_STAGE)])
             self._within.add(noise.scaled[:-1], noise.scaled[1:])
@@ -194,7 +205,7 @@ class NoiseRecord:
             scale: The least scale of the noise in grid steps. Two numbers of that scale s are equal
                 with probability 1 / (2 sqrt(pi) s), and the number of equal pairs is Poisson's.
             confidence: Of the interval of the scale.
-            miss: Probability of each of the four other findings where there is nothing to find.
+            miss: Probability of each of the five other findings where there is nothing to find.
         """
         values = np.concatenate(self._steps) if self._steps else np.zeros(0, np.int64)
         times = np.unique(values, return_counts=True)[1]
@@ -213,7 +224,14 @@ class NoiseRecord:
             expected,
             repeats > 0 and float(scipy.stats.poisson.sf(repeats - 1, expected)) < miss,
             {name: one.interval(variance, miss) for name, one in places.items() if one.pairs},
+            self._ratios(miss),
         )
+
+    def _ratios(self, miss: float) -> dict[str, Interval]:
+        """The scale of the noise of each stage, where there are several; they share ``miss``."""
+        several = self._of_stages if len(self._of_stages) > 1 else {}
+        each = 1 - miss / max(1, len(several))
+        return {name: noise_ratio(*one, confidence=each) for name, one in several.items()}
 
 
 def noise_ratio(squares: float, numbers: int, *, confidence: float = 0.95) -> Interval:

@@ -26,13 +26,9 @@ from understudy.data.inspection import (
     stray_words,
     unread_words,
 )
-from understudy.data.names import (
-    UNLABELLED_NAME,
-    like_persons,
-    lone_class_words,
-    person_words,
-)
+from understudy.data.names import UNLABELLED_NAME, like_persons, lone_class_words, person_words
 from understudy.data.open_source import reading_of
+from understudy.data.units import alike_words
 from understudy.methods.base import ClassCapacity
 from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
@@ -194,6 +190,8 @@ def check_source(config: RunConfig) -> SourceCheck:
             column, by_unit = persons
             problems.append(_unit_problem(column, by_unit, inspection))
             problems += _of_one_person(config, by_unit)
+    if words := alike_words(by_unit.units, column):
+        problems.append(Problem("alike units", words))
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
     # what no option mends; images of 16 bits are not, where the owner asked to pass over them

@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, SecondRelease
 from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
@@ -218,10 +218,7 @@ class Account(StoredReleases):
     def check(self) -> None:
         """Raise now what `reserve` would raise; charge nothing."""
         self._ledger.check(
-            self._dataset,
-            self._plan_charges(),
-            unit=self.unit.name,
-            adjacency=self.unit.adjacency,
+            self._dataset, self._plan_charges(), unit=self.unit.name, adjacency=self.unit.adjacency
         )
 
     def settle(self, successor: Account | None = None) -> Receipt:
@@ -404,9 +401,12 @@ class Account(StoredReleases):
     def _record(self, stage: str, attempt: int, noisy: NDArray[Any], step: int = 0) -> None:
         if self.plan.runs is not None:
             return
-        numbers = np.ascontiguousarray(noisy, dtype=np.int64)
-        digest = hashlib.sha256(numbers.tobytes()).hexdigest()
-        self._ledger.record_release(self._dataset, self.run, stage, attempt, digest, step)
+        digest = hashlib.sha256(noisy.astype(np.int64).tobytes()).hexdigest()
+        try:
+            self._ledger.record_release(self._dataset, self.run, stage, attempt, digest, step)
+        except SecondRelease:  # a copy of the run was first: nothing pays for this answer
+            self._path(stage, step).with_suffix(".part").unlink(missing_ok=True)
+            raise
 
 
 class CandidateAccount(Account):

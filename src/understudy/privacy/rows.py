@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, SourceError
-from understudy.core.independence import constant_calls
+from understudy.core.independence import LARGEST_NUMBER, constant_calls
 from understudy.core.ports import Engine, IndexedSource, Source
 from understudy.core.types import Embeddings
 from understudy.privacy.sealed import Sealed
@@ -355,10 +355,10 @@ def _embedded(encode: Encode, records: NDArray[Any], batch: int) -> Iterator[Emb
                 f"the encoder gave shape {embeddings.shape} for {len(embeddings)} images; "
                 "expected (n, d)"
             )
-        if not np.isfinite(embeddings).all():
+        if not (np.abs(embeddings) <= LARGEST_NUMBER).all():
             raise InputError(
-                "the encoder gave NaN or infinite values; nothing was spent. Check its input "
-                "range and data type"
+                f"the encoder gave NaN, infinity or a number beyond {LARGEST_NUMBER:g}; nothing "
+                "was spent. Check its input range and data type"
             )
         yield embeddings
 

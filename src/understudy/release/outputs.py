@@ -49,13 +49,21 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file with an object in it."""
+    """A JSON file with an object in it, in which no name stands twice: readers would differ."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise RunError(f"{path}: holds a {type(content).__name__}, not a JSON object")
+    return content
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name stands twice in an object")
     return content
 
 

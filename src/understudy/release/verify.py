@@ -28,11 +28,14 @@ from understudy.privacy.budget_plan import events_of
 from understudy.release.checksums import checksum_faults, signature_faults
 from understudy.release.outputs import read_json, release_folder
 from understudy.report import RunRecord, read_record
-from understudy.report.meaning import composed_mu, guess_bound, stated
+from understudy.report.meaning import composed_mu, guess_bound, percent, stated
 
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
 _SAMPLED = 1e-3  # by which epsilon of samples may be more than it comes to: noise is solved for
 _SOLVED = 1e-6  # epsilon is the solution of an equation
+
+_CLAIM = re.compile(r"(epsilon|delta|right at most)(?: | \| )(\d+(?:\.\d+)?(?:e-?\d+)?)")
+"""What a document claims of a guarantee: a name and its number."""
 
 OUTSIDE = (
     "that the noise was drawn as stated, and that nothing else was taken from the private images: "
@@ -162,6 +165,8 @@ def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str
     claim, receipt = content["guarantee"], record.receipt
     if claim.get("kind") not in (None, record.guarantee):
         yield f"states the guarantee {claim['kind']!r}, and its numbers are those of another kind"
+    if claim.get("conditional_on", list(record.conditional_on)) != list(record.conditional_on):
+        yield "states another condition of its guarantee than what its premises say was inferred"
     if record.unprotected:
         if content["stages"] or claim["mu"] is not None:
             yield "states no epsilon, and stages or a mu nevertheless"
@@ -250,19 +255,30 @@ def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
 
 def document_faults(release: Path, record: RunRecord) -> list[str]:
     """Documents that state another guarantee than ``privacy.json``, a sentence each."""
+    receipt, total = record.receipt, record.total
+    numbers = set() if total is None else {("epsilon", total.epsilon), ("delta", total.delta)}
     if record.unprotected:
         words = "no privacy guarantee"
     elif record.public:
         words = "No private data was used"
     else:
-        words = f"epsilon {stated(record.receipt.epsilon)}"
+        words = f"epsilon {stated(receipt.epsilon)}"
+        numbers |= {("epsilon", receipt.epsilon), ("delta", receipt.delta)}
+    claims = {(name, stated(value)) for name, value in numbers}
+    claims.add(("right at most", percent(guess_bound(receipt)).removesuffix(" %")))
+    names = [name for name in (*record.classes, record.title, record.contact) if name]
     faults = []
     for name in ("README.md", "PRIVACY.md"):
         path = release / name
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         text = " ".join(text.split())
+        for own in filter(_CLAIM.search, names):
+            text = text.replace(own, "")
+        others = [claim for claim in _CLAIM.findall(text) if claim not in claims]
         if not re.search(rf"(?i){re.escape(words)}(?![\w.]*\d)", text):
             faults.append(f"{name}: does not state what privacy.json does: {words}")
+        elif others:
+            faults.append(f"{name}: states what privacy.json does not: {' '.join(others[0])}")
     return faults
 
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
-from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
+from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError, SecondRelease
 from understudy.privacy.accounting import Event, epsilon_of
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
@@ -363,7 +363,7 @@ class Ledger:
                     [{**entry, "run": run, "stage": stage, "attempt": attempt, **number}],
                 )
             elif recorded != digest:
-                raise LedgerError(
+                raise SecondRelease(
                     f"run {run}, stage {stage}, attempt {attempt} has released another value "
                     "already, and one charge pays for one release: resume from the stored value"
                 )
