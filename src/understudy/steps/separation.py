@@ -18,7 +18,8 @@ from understudy.steps.row_arithmetic import evenly_spread
 
 INSTEAD = (
     f"Consider --method {DEFAULT_METHOD}, which needs no generator; public images of the classes "
-    "to start from (--method alignment --base FOLDER); or models that know them, such as --generator hf:MODEL"
+    "to start from (--method alignment --base FOLDER); or models that know them, such as "
+    "--generator hf:MODEL"
 )
 """What to do where a generator or an encoder does not know the classes."""
 
