@@ -72,6 +72,14 @@ def test_texts_as_the_library_embeds_them(models: Path) -> None:
         np.testing.assert_allclose(encoder.encode_text(TEXTS), expected, atol=1e-5)
 
 
+def test_texts_without_tokenizer_files_are_refused_and_not_all_alike(
+    models: Path, tmp_path: Path
+) -> None:
+    folder = copy(built("clip", models), tmp_path / "clip", without="tokenizer*")
+    with pytest.raises(BackendError, match=r"no tokenizer files.*tokenizer\.json"):
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
+
+
 def test_a_network_always_sees_as_many_images(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

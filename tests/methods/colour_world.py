@@ -91,7 +91,7 @@ class Pen:
     labels: list[str | None] = field(default_factory=list)
 
     def write(self, count: int, *, label: str | None = None, seed: int = 0) -> list[str]:
-        self.labels.append(label)
+        self.labels += [label] * (count > 0)
         found = np.random.default_rng([seed, 77]).integers(8, size=count)
         return [f"a {NAMES[colour]} {label or 'thing'}" for colour in found]
 

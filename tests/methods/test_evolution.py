@@ -443,6 +443,8 @@ def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
     site = Site(
         tmp_path, Squares({"emu": ["red"] * 4, "dog": ["blue"] * 4}), models={"writer": writer}
     )
+    with pytest.raises(BackendError, match=r"'emu'.*--writer.*grammar=FILE"):
+        METHOD.stages(EvolutionParams(), site.context())  # which a dry run asks for, too
     with pytest.raises(BackendError, match="emu"):
         site.run(**QUICK)
     with Ledger(str(tmp_path / "ledger.db")) as ledger:

@@ -15,7 +15,7 @@ from tests.run.samples import (
 )  # fmt: skip
 
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import RunStopped
+from understudy.core.errors import ConfigError, RunStopped
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import RecallCounts
@@ -108,6 +108,12 @@ def test_embeddings_and_units_of_several_images(tmp_path, kind):
     result = run(options.pop("source"), tmp_path, **options)
     assert [*result.quality.recalls] == ["cat", "dog", "eel"]
     assert result.quality.balanced_accuracy[2] > 0.6
+
+
+def test_images_of_a_method_without_an_encoder_are_refused_before_the_charge(scans, tmp_path):
+    with pytest.raises(ConfigError, match=r"classifier of embeddings.*this method has none"):
+        run(scans, tmp_path, method="finetuning", settings={"steps": 1, "pretraining": 1})
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_unit_of_several_records_counts_once():

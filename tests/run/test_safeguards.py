@@ -174,6 +174,15 @@ def test_a_decoder_that_makes_no_images_is_refused_before_the_charge(go, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_a_decoder_that_fails_is_named_before_the_charge_and_leaves_no_folder(go, tmp_path):
+    said = r"embedded:dct.* is refused: .*\(ValueError: of two sizes\).*Nothing was charged"
+    broken = patch(DECODE, side_effect=ValueError("of two sizes"))
+    with broken, pytest.raises(BackendError, match=said):
+        go()
+    assert charges(tmp_path) == []
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("error", [ValueError("a fault"), RunError("a fault")])
 def test_an_error_on_the_way_says_what_was_charged(go, tmp_path, error):
     with killed_at(WRITE, error), pytest.raises(type(error), match="a fault") as stopped:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model, named_on
-from understudy.core.errors import BackendError, ConfigError
+from understudy.core.errors import BackendError, ConfigError, UnderstudyError
 from understudy.core.matching import NUMBERS_MEASURED, BlockEncoder, MatchingDecoder
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
@@ -72,7 +72,16 @@ def require_images_made(context: Context) -> None:
         embedding, seeds = probe_records((decoder.dim,), 2)[1:], np.zeros(1, dtype=np.uint64)
         makers[decoder.name] = (decoder.shape, partial(decoder.decode, embedding, seeds=seeds))
     for name, (shape, make) in makers.items():
-        image = np.asarray(make())
+        try:
+            image = np.asarray(make())
+        except (UnderstudyError, OSError, MemoryError):
+            raise
+        except Exception as error:  # whatever a library makes of parts that do not fit together
+            raise BackendError(
+                f"{name} is refused: asked for an image, it failed ({type(error).__name__}: "
+                f"{error}). Do its parts and options fit, and the encoder its decoder? "
+                "Nothing was charged"
+            ) from error
         if image.dtype != np.uint8 or image.shape != (1, *shape):
             raise BackendError(
                 f"{name} is refused: asked for an image, it gave {image.dtype} of shape "

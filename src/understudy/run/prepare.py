@@ -232,7 +232,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     if base is not None and keeps_classes:
         require_classes(source, base, all_of_them=True)
     params = method.settle(params, context)
-    _require_measurable(config, source.classes, keeps_classes)
+    _require_measurable(config, context, keeps_classes)
     plan = planned_stages(config, method.stages(params, context))
     stages = map(plan.stage_mu, plan.shares)
     require_summable(len(source), max(map(steps_of_stage, stages)), "this run")
@@ -297,9 +297,14 @@ def planned_stages(config: RunConfig, stages: Sequence[Stage]) -> Plan:
     return Plan(config.privacy.budget, {**rest, QUALITY: share}, sampling, runs)
 
 
-def _require_measurable(config: RunConfig, classes: Sequence[str], keeps_classes: bool) -> None:
-    """Refuse a share for the quality of a release without classes, before it is paid for."""
-    if config.privacy.quality_part and (len(classes) < 2 or not keeps_classes):
+def _require_measurable(config: RunConfig, context: Context, keeps_classes: bool) -> None:
+    """Refuse a share for the quality of what no classifier can be trained on, before the charge."""
+    if config.privacy.quality_part and context.encoder is None and len(context.shape) == 3:
+        raise ConfigError(
+            "--quality-share pays for a classifier of embeddings by the run's encoder, and this "
+            "method has none: leave it out"
+        )
+    if config.privacy.quality_part and (len(context.classes) < 2 or not keeps_classes):
         raise ConfigError(
             "--quality-share pays for the recall of each class, by which --tune chooses, and a "
             "release without classes has none (by the method's settings, or a dataset without "

@@ -17,8 +17,9 @@ from understudy.core.types import Fit, Labels, Vector
 from understudy.steps.row_arithmetic import evenly_spread
 
 INSTEAD = (
-    f"Consider --method {DEFAULT_METHOD}, which needs no generator; public images of the classes "
-    "to start from (--base FOLDER); or models that know them, such as --generator hf:MODEL"
+    f"Consider --method {DEFAULT_METHOD}, which needs no generator; a method that starts from "
+    "public images of the classes (--base FOLDER); or models that know them, such as --generator "
+    "hf:MODEL"
 )
 """What to do where a generator or an encoder does not know the classes."""
 

@@ -129,7 +129,8 @@ class GrammarWriter:
             words = ", ".join([*self._targets, *sorted(states)])
             raise BackendError(
                 f"{self.name} has no words for the class {label!r}; classes are what it can read, "
-                f"such as {words}"
+                f"such as {words}. Name a --writer that knows others, such as hf:MODEL, or "
+                f"{WRITER_NAME}?grammar=FILE"
             )
         return starts
 

@@ -263,9 +263,15 @@ def load_tokenizer(
     with hub_errors(name), quiet():
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
             model, revision=revision or "main", subfolder=subfolder or "", trust_remote_code=False
         )
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise BackendError(
+            f"{name} has no tokenizer files, so that all texts would be alike to it: add them, "
+            "such as tokenizer.json (AutoTokenizer's save_pretrained writes it)"
+        )
+    return tokenizer
 
 
 def load_image_processor(model: str, options: HubOptions) -> Any:

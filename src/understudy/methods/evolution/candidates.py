@@ -145,6 +145,8 @@ def check_models(context: Context, params: EvolutionParams) -> None:
     if params.candidates == "captions":
         if context.writer is None:
             raise ConfigError("evolution of captions needs a --writer, or take candidates=images")
+        for label in _labels(context):
+            context.writer.write(0, label=label)  # refuses a class that it has no words for
     else:
         _check_variation(generator)
         check_template(context, params.template, conditional=params.conditional)
@@ -175,11 +177,16 @@ def candidates_of(materials: Materials, params: EvolutionParams) -> CandidateKin
         )
     if context.writer is None:
         raise ConfigError("evolution of captions needs a --writer")
-    labels = tuple(None if materials.classes == UNLABELLED else phrase for phrase in phrases)
+    labels = _labels(context)
     if params.vote == "text":
         texts = text_encoder_of(encoder)
         return CaptionCandidates(context.writer, labels, lambda some, _: texts.encode_text(some))
     return CaptionCandidates(context.writer, labels, renderings_of(materials))
+
+
+def _labels(context: Context) -> tuple[str | None, ...]:
+    """The classes in words, as a writer is given them; None: there are no classes."""
+    return context.called if context.classes != UNLABELLED else (None,) * len(context.called)
 
 
 def captions_embedded(captioner: Captioner, encoder: TextEncoder) -> Callable[[Images], Embeddings]:
