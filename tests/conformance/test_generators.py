@@ -12,7 +12,7 @@ from understudy.testing.sample_inputs import load_once
 pytestmark = pytest.mark.slow
 
 GENERATORS: list[str] = [
-    "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:{models}/edges",
+    "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:hf:{models}/edges",
     "hf:{models}/sd15?steps=2&batch=3&guidance=1&inpainting={models}/sd15-inpainting",
     "hf:{models}/sdxl?steps=2&batch=3&negative=blurred",
     "hf:{models}/sd21-unclip?steps=2&batch=3&controlnet=edges:{models}/edges",
@@ -23,7 +23,7 @@ GENERATORS: list[str] = [
 ]
 
 LIKE_OTHERS = {
-    "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:{models}/edges",
+    "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:hf:{models}/edges",
     "hf:{models}/sd3?steps=2&batch=3",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3",

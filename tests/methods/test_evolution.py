@@ -417,6 +417,7 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
         ({}, {"renderer": Painter(tasks=frozenset())}, "from text"),
         ({"candidates": "images"}, {"generator": Painter(tasks=frozenset({"text"}))}, "varies"),
         ({"candidates": "images", "template": "a photo"}, {}, "{class}"),
+        ({"template": "a photo of a nice {class}"}, {}, "take candidates=images"),
         ({"vote": "text"}, {"encoder": Blind()}, "test:blind encodes images only"),
         ({"vote": "text"}, {"captioner": None}, "--captioner"),
         ({"sizes": "100"}, {}, "1 numbers and the dataset 2 classes"),

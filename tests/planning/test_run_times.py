@@ -55,9 +55,11 @@ def test_more_records_take_longer_and_other_models_are_not_measured(tmp_path: Pa
     assert planned(records(tmp_path / "more.npz", more), tmp_path).time == time  # it knows no count
 
 
-def test_long_times_are_said_in_minutes(tmp_path: Path) -> None:
+def test_long_times_are_said_in_minutes_and_no_mu_of_samples(tmp_path: Path) -> None:
     path = records(tmp_path / "records.npz", GREY[0])
-    time = planned(path, tmp_path, method="finetuning").time
+    plan = planned(path, tmp_path, method="finetuning")
+    assert plan.mu is None  # steps on samples of the units have none
+    time = plan.time
     assert time.each > 0.1
     assert re.search(r" and \d+ min \d+ s for each 1,000 records", time.words)
 

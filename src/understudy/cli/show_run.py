@@ -177,7 +177,8 @@ def whole_plan(dry: RunPlan) -> None:
 
 def costs(dry: RunPlan) -> None:
     """What a run would spend, stage by stage, and how its dataset would stand after it."""
-    _console.print(f"{_budget_words(dry)}; mu {dry.mu:.4f}")
+    mu = "" if dry.mu is None else f"; mu {dry.mu:.4f}"
+    _console.print(f"{_budget_words(dry)}{mu}")
     table = _table("stage", "share", "noise / sensitivity")
     for name, stage in _folded(dry.stages):
         table.add_row(name, f"{stage.share:.3f}", f"{stage.noise:.3f}")

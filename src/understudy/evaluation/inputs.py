@@ -155,8 +155,10 @@ def evaluated_place(folder: Path) -> Path:
         return release_folder(folder)
     except RunError:
         unfinished = any(RunPaths(each).start.is_file() for each in (folder, folder.parent))
-        if unfinished or not (folder.exists() or ":" in str(folder)):
+        if unfinished:
             raise
+        if not (folder.exists() or ":" in str(folder)):
+            raise RunError(f"{folder}: is not there: name a release, or other data") from None
         return folder
 
 

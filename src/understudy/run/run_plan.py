@@ -73,7 +73,8 @@ class RunPlan:
     Attributes:
         settings: Its parameters.
         adjacency: What makes two datasets adjacent.
-        mu: Gaussian-DP parameter of the run.
+        mu: Gaussian-DP parameter of the run; None where none says what it costs (steps on samples
+            of the units, or settings that are chosen by a score).
         stages: Its releases.
         carried: What classes of several sizes can carry under that noise; () where the method
             cannot tell.
@@ -100,7 +101,7 @@ class RunPlan:
     adjacency: str
     epsilon: float
     delta: float
-    mu: float
+    mu: float | None
     stages: tuple[StagePlan, ...]
     dataset: str | None
     budget: float | None
@@ -178,7 +179,7 @@ def plan_of(
         adjacency=unit.adjacency,
         epsilon=config.privacy.budget.epsilon,
         delta=config.privacy.delta,
-        mu=plan.mu,
+        mu=None if plan.sampling or plan.runs else plan.mu,
         stages=tuple(
             StagePlan(name, share, 1 / plan.stage_mu(name)) for name, share in plan.shares.items()
         ),

@@ -32,7 +32,8 @@ def loading(name: str) -> Iterator[None]:
             raise BackendError(
                 f"{name} has no weights in safetensors for one of its parts. Pickled weights can "
                 "run code while they are loaded, so they are refused: convert them first, or ask "
-                f"for a revision that has them ({error})"
+                "for a revision that has them. A variant (*.fp16.safetensors) is not read: save "
+                f"the pipeline anew, without one ({error})"
             ) from error
 
 
@@ -78,7 +79,8 @@ def read_network(
 
 
 def split_revision(model: str) -> tuple[str, str | None]:
-    """``"name@revision"`` as both; a folder is never split."""
+    """``"name@revision"``, or ``"hf:name@revision"``, as both; a folder is never split."""
+    model = model.removeprefix("hf:")
     source, at, revision = model.rpartition("@")
     return (model, None) if not at or Path(model).exists() else (source, revision)
 

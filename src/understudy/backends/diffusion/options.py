@@ -74,7 +74,7 @@ class GeneratorOptions(DenoisingOptions):
         kinds = set()
         for part in filter(None, (self.controlnet or "").split(",")):
             kind, colon, name = part.partition(":")
-            if not (kind and colon and name):
+            if not (kind and colon and name) or kind == "hf":
                 raise ValueError(f"controlnet must be like edges:NAME,pose:NAME, found {part!r}")
             if kind in kinds:
                 raise ValueError(f"controlnet names {kind} twice")

@@ -51,6 +51,7 @@ from understudy.steps.separation import separation_fit, vote_fit
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
 
+_TEMPLATE = "a photo of a {class}"
 _SIZES = 0.05  # part of the budget that counts the classes
 
 
@@ -127,7 +128,7 @@ class EvolutionParams:
     ] = "voted"
     template: Annotated[
         str, Option("prompt of the first images; {class} is the class (candidates=images)")
-    ] = "a photo of a {class}"
+    ] = _TEMPLATE
     conditional: Annotated[
         bool, Option("a population for each class; false: one for all, released without classes")
     ] = True
@@ -137,6 +138,11 @@ class EvolutionParams:
         if self.vote == "text" and self.candidates == "images":
             raise ConfigError(
                 "vote=text compares captions: take candidates=captions, or vote=image"
+            )
+        if self.candidates == "captions" and self.template != _TEMPLATE:
+            raise ConfigError(
+                "template is the prompt of first images, and these are drawn from captions that a "
+                "writer writes: leave it out, or take candidates=images"
             )
 
 
