@@ -19,6 +19,7 @@ from understudy.core.errors import (
     InputError,
     LedgerError,
     RunStopped,
+    SecondRelease,
     SourceError,
     UnderstudyError,
     escaped,
@@ -174,6 +175,11 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         raise RunStopped(f"{problem}. {stands()}") from error
     except InputError as error:
+        if isinstance(error, SecondRelease) and charged:
+            raise RunStopped(
+                f"{error}. {', '.join(charged)} before this, once and for good: the other copy of "
+                f"this run goes on free of charge, and --resume of {out} pays for its stage again"
+            ) from error
         ledger = isinstance(error, LedgerError)
         if isinstance(error, CommitInDoubt) and not charged:
             raise RunStopped(
