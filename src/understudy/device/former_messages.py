@@ -55,6 +55,8 @@ def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> 
     for digest in dict.fromkeys(one.parcel for one in attempts):
         report = parcel_report(home, digest)
         photos: dict[str, str] = report.get("photos", {})
+        if report.get("hole") is not None:
+            holes.append((frozenset(photos.values()), _unpacked(report["hole"])))
         try:
             parcel = stored_parcel(home, digest)
         except RunError:
@@ -66,8 +68,6 @@ def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> 
             item = accept_item(parcel.submission, item_digest, parcel.items[item_digest])
             skeleton = parcel.request.parts[item.part].skeleton
             _add(images.setdefault(photo, []), drawn_item(item, skeleton))
-        if report.get("hole") is not None:
-            holes.append((frozenset(photos.values()), _unpacked(report["hole"])))
     return FormerMessages(attempts, images, unreadable, holes)
 
 
@@ -118,7 +118,8 @@ class Recipient:
         if self.all.unreadable:
             lines.append(
                 f"  {self.all.unreadable} of them cannot be read in the outbox any more, and are "
-                "in no figure"
+                "in no figure; where the outbox has lost what was hidden in their backgrounds, it may "
+                "be seen in another one"
             )
         return lines
 
