@@ -134,9 +134,13 @@ def test_a_stop_offers_to_resume_what_was_begun_alone(tmp_path, begun, stands):
 
 
 def test_a_second_answer_for_one_charge_is_not_said_to_be_free(tmp_path):
-    with pytest.raises(RunStopped, match="pays for its stage again"), stops_explained(tmp_path) as c:
-        c.append("epsilon 1 was charged")
-        raise SecondRelease("another value")
+    def stop():
+        with stops_explained(tmp_path) as charged:
+            charged.append("epsilon 1 was charged")
+            raise SecondRelease("another value")
+
+    with pytest.raises(RunStopped, match="pays for its stage again"):
+        stop()
 
 
 @pytest.mark.parametrize("is_written", [True, False])

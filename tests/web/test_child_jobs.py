@@ -107,7 +107,9 @@ def test_runs_of_one_ledger_wait_and_a_stop_loses_nothing(tmp_path: Path) -> Non
 
 def test_the_folder_of_a_studio_is_its_owners_alone(tmp_path: Path) -> None:
     ChildJobs(tmp_path / "web" / "jobs")
-    assert [oct((tmp_path / name).stat().st_mode)[-3:] for name in ("web", "web/jobs")] == ["700"] * 2
+    assert [oct((tmp_path / name).stat().st_mode)[-3:] for name in ("web", "web/jobs")] == [
+        "700"
+    ] * 2
 
 
 @pytest.mark.parametrize("id", ["", "../../etc", "A" * 16, "0" * 16, "0" * 15 + "/", "\0" * 16])

@@ -118,7 +118,7 @@ class Recipient:
         if self.all.unreadable:
             lines.append(
                 f"  {self.all.unreadable} of them cannot be read in the outbox any more, and are "
-                "in no figure; where the outbox has lost what was hidden in their backgrounds, it may "
+                "in no figure; what the outbox has lost of what was hidden in their backgrounds may "
                 "be seen in another one"
             )
         return lines
