@@ -118,8 +118,8 @@ class Recipient:
         if self.all.unreadable:
             lines.append(
                 f"  {self.all.unreadable} of them cannot be read in the outbox any more, and are "
-                "in no figure; what the outbox has lost of what was hidden in their backgrounds may "
-                "be seen in another one"
+                "in no figure; what their backgrounds hid may be seen in another, where the outbox "
+                "has lost it"
             )
         return lines
 
