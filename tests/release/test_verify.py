@@ -258,6 +258,14 @@ def test_other_samples_than_are_there_are_noticed(site: Path, name: str, change:
     assert "in its files" in faults(release)[0]
 
 
+@pytest.mark.parametrize("content", ["{}", '{"classes":' + "[" * 50_000])
+def test_samples_that_cannot_be_read_are_a_fault(site: Path, content: str) -> None:
+    release = site / "images" / "release"
+    (release / "classes.json").write_text(content)
+    write_checksums(release)
+    assert "its samples cannot be read" in faults(release)[0]
+
+
 @pytest.mark.parametrize("change", [{"unit": "person"}, {"adjacency": "replace-one"}])
 def test_another_unit_than_in_the_documents_is_noticed(site: Path, change: Content) -> None:
     release = site / "images" / "release"

@@ -313,7 +313,7 @@ def file_faults(release: Path, record: RunRecord) -> list[str]:
         place, shape = release / "embeddings.safetensors", (record.dim or 0,)
     try:
         source = open_source(place)
-    except InputError as error:
+    except (InputError, RecursionError) as error:
         return [f"its samples cannot be read: {error}"]
     stated_classes = record.classes if len(record.classes) > 1 else source.classes
     pairs = {
