@@ -10,7 +10,11 @@ import numpy as np
 
 from understudy.core.errors import RunError, count_words
 from understudy.core.types import Images, Masks
-from understudy.device.disclosures import DisclosureAttempt, device_disclosures
+from understudy.device.disclosures import (
+    DisclosureAttempt,
+    device_disclosures,
+    lines_of_other_folders,
+)
 from understudy.device.home_folder import DeviceHome
 from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import drawn_item, parcel_report, stored_parcel
@@ -96,6 +100,7 @@ class Recipient:
         self.server = server_named(home, name) if paired else None
         attempts = device_disclosures(home)
         key = None if self.server is None else self.server.public_key
+        self._elsewhere = lines_of_other_folders(home)
         self.own = former_messages(home, [one for one in attempts if one.server == key])
         self.all = former_messages(home, attempts)
 
@@ -106,7 +111,7 @@ class Recipient:
 
     def lines(self) -> list[str]:
         """What was disclosed before."""
-        lines = []
+        lines = ["", *self._elsewhere] if self._elsewhere else []
         if self.all.attempts:
             own, count = len(self.own.attempts), len(self.all.attempts)
             whom = "to this server" if self.server is not None else "to a paired server"
