@@ -92,9 +92,9 @@ def lines_of_other_folders(home: DeviceHome) -> list[str]:
     if not others:
         return []
     return [
-        f"{count_words(others, 'disclosure')} of these photos by another folder (--home): no figure "
-        "here counts what left there, its noise and what it hid are others, and together they tell "
-        "more. Go on with that folder"
+        f"{count_words(others, 'disclosure')} of these photos by another folder (--home): no "
+        "figure here counts what left there, its noise and what it hid are others, and together "
+        "they tell more. Go on with that folder"
     ]
 
 
