@@ -2,6 +2,9 @@
 
 import base64
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -97,6 +100,45 @@ def test_no_answer_in_time_is_given_up(server):
     server.faults["time-out"] = 100
     with pytest.raises(BackendError, match=r"no answer within 0.05 s, at the last of 3 attempts"):
         captioner(server, timeout=0.05).caption(RED)
+
+
+@contextmanager
+def endless(status: int, chunk: bytes, pause: float) -> Iterator[str]:
+    """A server whose replies never end; its URL."""
+    head = f"HTTP/1.1 {status} OK\r\nContent-Length: {10**12}\r\n\r\n".encode()
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(head)
+            while not over.wait(pause):
+                connection.sendall(chunk)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                Thread(target=answer, args=(door.accept()[0],), daemon=True).start()
+
+    over = Event()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        Thread(target=accept, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{door.getsockname()[1]}/v1"
+        finally:
+            over.set()
+            door.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(
+    ("chunk", "pause", "words"),
+    [(b" ", 0.5, "no whole answer within 2 s"), (bytes(1 << 20), 0, "more than 64 MiB")],
+)
+def test_a_reply_that_never_ends_is_given_up(status, chunk, pause, words):
+    with endless(status, chunk, pause) as url:
+        model = load_model(Captioner, f"openai:see?base_url={url}&timeout=2&retries=0")
+        with pytest.raises(BackendError, match=words):
+            model.caption(RED)
 
 
 def test_a_wait_that_is_asked_for_is_waited_and_a_long_one_stops(server, monkeypatch):

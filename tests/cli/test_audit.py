@@ -32,6 +32,7 @@ def test_it_says_what_it_found_and_that_it_is_the_owners(source, tmp_path):
     assert "by chance" in done.output
     pairs = next(one for one in done.output.splitlines() if "pairs of equal" in one)
     assert len(re.findall(r"\d+\.\d{3}", pairs)) == 2  # what was found, and what chance explains
+    assert file.stat().st_mode & 0o077 == 0
     (written,) = json.loads(file.read_text())
     assert written["verdicts"][0]["grade"] == "unknown"
 

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 from tests.device.device_site import SEGMENTER, DeviceSite, child, kill, save_photo, unreachable
 from tests.device.test_device_wire import Terminal
-from tests.methods.sanitize.painted_world import rooms
+from tests.methods.sanitize.painted_world import SIDE, rooms
 from tests.server.site import Server, free_port
 
 from understudy.core.errors import InputError, RunError
@@ -214,6 +214,19 @@ def test_killed_while_a_server_deletes_and_sent_again_twice(
             assert line[2].startswith("deleted by the server")
     (deletion,) = site.rows("deletion")
     assert deletion.data["run"] == site.attempt(shown).run
+
+
+def test_what_another_folder_disclosed_of_the_same_photos_is_said(paired: DeviceSite) -> None:
+    place = paired.add()
+    shown = paired.show({"background": "segment"})
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    assert "another folder" not in "\n".join([shown.text, *device_history(paired.home)])
+    other = DeviceSite(paired.folder, "other")
+    other.ledger = paired.ledger
+    add_photos(other.home, photo_files(place), side=SIDE, ledger=other.ledger)
+    words = "1 disclosure of these photos by another folder"
+    assert words in "\n".join(device_history(other.home))
+    assert words in other.show({"background": "segment"}).text
 
 
 def test_sent_with_a_former_token_it_is_another_row(paired: DeviceSite, server: Server) -> None:

@@ -86,13 +86,14 @@ def test_a_fill_has_no_pixel_of_a_photo_that_is_held_back(site: DeviceSite) -> N
     assert shares_with_pattern(all_of_all.images[0][1:]) > 0.9  # as it was
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["whole", "an item is lost"])
 @pytest.mark.parametrize(
     ("left_out", "references"),
     [(([4, 5, 8], [2, 3, 8]), 5), (([3, 5, 6, 7, 8], [1, 2, 3, 4, 5]), 3)],
     ids=["the same photo", "a copy of it"],
 )
 def test_two_holes_of_a_photo_tell_no_more_than_one(
-    paired: DeviceSite, left_out: tuple[list[int], list[int]], references: int
+    paired: DeviceSite, left_out: tuple[list[int], list[int]], references: int, lost: bool
 ) -> None:
     """What is in both holes is the object's own box: each send alone hid it among others' boxes."""
     rng = np.random.default_rng(4)
@@ -114,6 +115,8 @@ def test_two_holes_of_a_photo_tell_no_more_than_one(
         same = (sent == photos[0]).all(axis=3).reshape(-1, 4, 16, 4, 16).mean(axis=(2, 4))
         own.append(same.max(axis=0) > 0.9)  # (4, 4): cells in which photo 1 is read as it is
         paired.outbox.send(shown.parcel.digest, shown.code)
+        if lost:
+            next(paired.home.path("outbox", shown.parcel.digest, "items").iterdir()).unlink()
     assert own[0].sum() == 16 - 3
     assert not (own[1] & ~own[0]).any()
 

@@ -40,6 +40,15 @@ def test_the_ledger_has_a_row_of_everything_before_any_byte_leaves(paired: Devic
     assert set(sent) == set(shown.parcel.items.values())  # which the preview is drawn from
 
 
+def test_every_file_of_the_device_is_for_its_owner_alone(paired: DeviceSite) -> None:
+    paired.home.folder.chmod(0o755)  # as a folder that was there before
+    paired.add()
+    shown = paired.show(LEVELS)
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    paths = list(paired.home.folder.rglob("*"))
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_what_was_interrupted_goes_on_with_the_same_bytes(paired: DeviceSite, moment: str) -> None:
     """Cut off at every request, before the server had it and after: it is sent once in the end."""

@@ -239,6 +239,46 @@ def test_another_guarantee_in_the_documents_is_noticed(site: Path) -> None:
         path.write_text(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("images", {"count": 500}),
+        ("images", {"classes": ("cat", "cow")}),
+        ("images", {"image_shape": (9, 9, 1)}),
+        ("embeddings", {"dim": 3}),
+        ("chosen", {"count": 1}),
+    ],
+)
+def test_other_samples_than_are_there_are_noticed(site: Path, name: str, change: Content) -> None:
+    release = site / name / "release"
+    record = replace(read_record(read_json(release / "privacy.json")), **change)
+    forge(release, lambda content: content["data"].update(change))
+    assert faults(release)
+    write_release_documents(release, record)  # a forger who writes all documents anew
+    assert "in its files" in faults(release)[0]
+
+
+@pytest.mark.parametrize("content", ["{}", '{"classes":' + "[" * 50_000])
+def test_samples_that_cannot_be_read_are_a_fault(site: Path, content: str) -> None:
+    release = site / "images" / "release"
+    (release / "classes.json").write_text(content)
+    write_checksums(release)
+    assert "its samples cannot be read" in faults(release)[0]
+
+
+@pytest.mark.parametrize("change", [{"unit": "person"}, {"adjacency": "replace-one"}])
+def test_another_unit_than_in_the_documents_is_noticed(site: Path, change: Content) -> None:
+    release = site / "images" / "release"
+    forge(release, lambda content: content["guarantee"].update(change))
+    assert "does not state what privacy.json does" in faults(release)[0]
+
+
+def test_other_numbers_of_a_stage_than_in_the_documents_are_noticed(site: Path) -> None:
+    release = site / "images" / "release"
+    forge(release, lambda content: _stage(content, "size", 3))
+    assert "does not state what privacy.json does" in faults(release)[0]
+
+
 def test_a_statement_that_readers_could_read_in_two_ways_is_no_statement(site: Path) -> None:
     release = site / "images" / "release"
     path = release / "privacy.json"
@@ -321,7 +361,7 @@ def test_a_signature_says_who_made_it(site: Path, keys: Path) -> None:
     assert any("whose key signed it" in line for line in verify(release).unverified)
     (release / "README.md").write_text("epsilon 1")
     write_checksums(release)
-    assert "nobody signed" in faults(release, key=public)[0]
+    assert any("nobody signed" in fault for fault in faults(release, key=public))
 
 
 def test_a_bit_anywhere_in_a_signature_counts_and_a_new_list_does_not_fit_it(

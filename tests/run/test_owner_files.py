@@ -7,10 +7,13 @@ import stat
 import pytest
 from tests.backends.tiny_onnx import block_means
 from tests.methods.shapes_world import file_of_stripes, folder_of_shapes
-from tests.run.samples import QUICK, class_folders, embeddings
+from tests.run.samples import QUICK, class_folders, embeddings, quick_run
+from typer.testing import CliRunner
 
 import understudy
+from understudy.cli.main import app
 from understudy.core.files import public_name
+from understudy.run import report as reports
 from understudy.run.resample import resample
 
 
@@ -65,6 +68,20 @@ def test_a_selections_files_are_for_the_owner_alone(umask, tmp_path):
     ledger = str(tmp_path / "ledger.db")
     understudy.select(pool, private=private, out=tmp_path / "out", ledger=ledger, **options)
     assert open_to_others(tmp_path / "out" / "owner") == []
+
+
+def test_what_is_measured_on_private_records_is_written_for_the_owner_alone(umask, tmp_path):
+    scans = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30})
+    outs = [quick_run(scans, tmp_path, out=tmp_path / name, epsilon=1.0).folder for name in "ab"]
+    files = [tmp_path / name for name in ("t.csv", "t.parquet", "page.html", "all.json")]
+    for file in files[:2]:
+        reports.load(outs[0]).write_table(file)
+    reports.write_comparison(outs, understudy.compare(outs), files[2])
+    others = class_folders(tmp_path / "others", {"cat": 9, "dog": 9}, seed=5)
+    command = ["evaluate", str(outs[0]), f"--real={scans}", f"--test={others}", "--no-attacks"]
+    command.append(f"--json={files[3]}")
+    assert CliRunner().invoke(app, [*command, "--progress=none"]).exit_code == 0
+    assert [oct(stat.S_IMODE(file.stat().st_mode)) for file in files] == ["0o600"] * 4
 
 
 @pytest.mark.parametrize(

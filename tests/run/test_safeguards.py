@@ -17,7 +17,7 @@ from tests.run.samples import class_folders, killed_at, quick_run, tree
 
 import understudy
 from understudy.core.entry_points import BACKENDS
-from understudy.core.errors import BackendError, ConfigError, RunError, RunStopped
+from understudy.core.errors import BackendError, ConfigError, RunError, RunStopped, SecondRelease
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.safeguards import stops_explained
 
@@ -131,6 +131,16 @@ def test_a_stop_offers_to_resume_what_was_begun_alone(tmp_path, begun, stands):
     out = tmp_path if begun else tmp_path / "out"
     with pytest.raises(RunStopped, match=stands), stops_explained(out):
         raise OSError(errno.EROFS, "Read-only file system")
+
+
+def test_a_second_answer_for_one_charge_is_not_said_to_be_free(tmp_path):
+    def stop():
+        with stops_explained(tmp_path) as charged:
+            charged.append("epsilon 1 was charged")
+            raise SecondRelease("another value")
+
+    with pytest.raises(RunStopped, match="pays for its stage again"):
+        stop()
 
 
 @pytest.mark.parametrize("is_written", [True, False])

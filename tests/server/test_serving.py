@@ -67,9 +67,10 @@ def test_a_database_that_cannot_be_is_refused(url: str) -> None:
 
 def test_the_database_is_in_the_folder_whatever_that_is_called(tmp_path: Path) -> None:
     folder = tmp_path / "what?timeout=1#%20"
+    folder.mkdir(mode=0o755)
     ServerOptions(folder).store().close()
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
-    assert (folder / "server.db").exists()
+    assert stat.S_IMODE((folder / "server.db").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "camera.local"])

@@ -294,6 +294,7 @@ def test_a_failure_says_nothing_of_the_request(
     state = device.state("GET", f"/v1/jobs/{job}")
     assert (state.state, state.failure) == ("failed", "pipeline")
     assert NOUN not in caplog.text
+    assert job not in caplog.text
     assert "ValueError" in caplog.text
 
 

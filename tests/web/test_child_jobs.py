@@ -105,6 +105,13 @@ def test_runs_of_one_ledger_wait_and_a_stop_loses_nothing(tmp_path: Path) -> Non
     until(lambda: jobs.report(three).is_over and jobs.report(other).is_over, jobs=jobs)
 
 
+def test_the_folder_of_a_studio_is_its_owners_alone(tmp_path: Path) -> None:
+    ChildJobs(tmp_path / "web" / "jobs")
+    assert [oct((tmp_path / name).stat().st_mode)[-3:] for name in ("web", "web/jobs")] == [
+        "700"
+    ] * 2
+
+
 @pytest.mark.parametrize("id", ["", "../../etc", "A" * 16, "0" * 16, "0" * 15 + "/", "\0" * 16])
 def test_no_other_id_is_a_job(tmp_path: Path, id: str) -> None:
     assert ChildJobs(tmp_path / "jobs").get(id) is None

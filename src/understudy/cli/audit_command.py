@@ -12,6 +12,7 @@ from understudy.cli.option_values import Progress, Settings, options_of_a_run
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
 from understudy.core.errors import ConfigError
+from understudy.core.files import write_private
 from understudy.core.roles import ROLES
 from understudy.run.config import parse_settings
 from understudy.run.progress import reporting
@@ -86,7 +87,7 @@ def audit_command(
 
 def _write(evaluations: list[Evaluation], out: Path) -> None:
     content = [evaluation.as_dict() for evaluation in evaluations]
-    out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_private(out, f"{json.dumps(content, indent=2)}\n".encode())
     _console.print(f"written: {out}")
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from understudy.cli.option_values import Progress
 from understudy.cli.printing import console as _console
+from understudy.core.files import write_private
 from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes NumPy
@@ -99,7 +100,7 @@ def evaluate_command(
     _show(evaluation)
     if json_file is not None:
         text = json.dumps(evaluation.as_dict(), indent=2, ensure_ascii=False)
-        json_file.write_text(text + "\n", encoding="utf-8")
+        write_private(json_file, f"{text}\n".encode())
         _console.print(f"written: {json_file}")
     if table is not None:
         write_table(evaluation.rows(), table)

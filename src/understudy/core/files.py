@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote
@@ -94,6 +95,12 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         half.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file, readable for the owner alone (mode 0600) where it is new; or to a pipe."""
+    with open(path, "wb", opener=partial(os.open, mode=0o600)) as file:
+        file.write(data)
 
 
 @contextmanager

@@ -78,6 +78,26 @@ def device_disclosures(home: DeviceHome) -> list[DisclosureAttempt]:
     return attempts
 
 
+def lines_of_other_folders(home: DeviceHome) -> list[str]:
+    """What is said of disclosures of the same photos by another folder; none where none is known.
+
+    That folder has the bytes that left, the holes of its backgrounds and the key of its noise.
+    """
+    settings = home.settings
+    with settings.open_ledger() as ledger:
+        rows = [row for row in ledger.rows() if row.kind == "disclosure"]
+    details = [row.data.get("details", {}) for row in rows if row.dataset == settings.dataset]
+    own = settings.device
+    others = sum("server" in one and one.get("device", own) != own for one in details)
+    if not others:
+        return []
+    return [
+        f"{count_words(others, 'disclosure')} of these photos by another folder (--home): no "
+        "figure here counts what left there, its noise and what it hid are others, and together "
+        "they tell more. Go on with that folder"
+    ]
+
+
 def _attempt(row: LedgerRow, ends: Mapping[tuple[str, Any], str]) -> DisclosureAttempt:
     details, run = row.data["details"], row.data["run"]
     return DisclosureAttempt(
@@ -156,6 +176,7 @@ def device_history(home: DeviceHome) -> list[str]:
         lines += _disclosure_lines(home, attempt, names.get(attempt.server, ""))
     total = len(disclosures)
     lines.append(f"{count_words(total, 'disclosure')} in the ledger; no epsilon covers any")
+    lines += lines_of_other_folders(home)
     index = model_index(home)
     for model in index.models:
         mark = "* " if model.digest in index.installed[-1:] else "  "

@@ -10,7 +10,11 @@ import numpy as np
 
 from understudy.core.errors import RunError, count_words
 from understudy.core.types import Images, Masks
-from understudy.device.disclosures import DisclosureAttempt, device_disclosures
+from understudy.device.disclosures import (
+    DisclosureAttempt,
+    device_disclosures,
+    lines_of_other_folders,
+)
 from understudy.device.home_folder import DeviceHome
 from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import drawn_item, parcel_report, stored_parcel
@@ -55,6 +59,8 @@ def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> 
     for digest in dict.fromkeys(one.parcel for one in attempts):
         report = parcel_report(home, digest)
         photos: dict[str, str] = report.get("photos", {})
+        if report.get("hole") is not None:
+            holes.append((frozenset(photos.values()), _unpacked(report["hole"])))
         try:
             parcel = stored_parcel(home, digest)
         except RunError:
@@ -66,8 +72,6 @@ def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> 
             item = accept_item(parcel.submission, item_digest, parcel.items[item_digest])
             skeleton = parcel.request.parts[item.part].skeleton
             _add(images.setdefault(photo, []), drawn_item(item, skeleton))
-        if report.get("hole") is not None:
-            holes.append((frozenset(photos.values()), _unpacked(report["hole"])))
     return FormerMessages(attempts, images, unreadable, holes)
 
 
@@ -96,6 +100,7 @@ class Recipient:
         self.server = server_named(home, name) if paired else None
         attempts = device_disclosures(home)
         key = None if self.server is None else self.server.public_key
+        self._elsewhere = lines_of_other_folders(home)
         self.own = former_messages(home, [one for one in attempts if one.server == key])
         self.all = former_messages(home, attempts)
 
@@ -106,7 +111,7 @@ class Recipient:
 
     def lines(self) -> list[str]:
         """What was disclosed before."""
-        lines = []
+        lines = ["", *self._elsewhere] if self._elsewhere else []
         if self.all.attempts:
             own, count = len(self.own.attempts), len(self.all.attempts)
             whom = "to this server" if self.server is not None else "to a paired server"
@@ -118,7 +123,8 @@ class Recipient:
         if self.all.unreadable:
             lines.append(
                 f"  {self.all.unreadable} of them cannot be read in the outbox any more, and are "
-                "in no figure"
+                "in no figure; what their backgrounds hid may be seen in another, where the outbox "
+                "has lost it"
             )
         return lines
 

@@ -162,6 +162,8 @@ class DeviceHome:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file of the home whole or not at all (`write_whole`), and its folder before it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write a file of the home whole or not at all (`write_whole`), and its folders before it."""
+    for folder in reversed(path.parents):  # of several that are made, a mode is of the last alone
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
     write_whole(path, data)

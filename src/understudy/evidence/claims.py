@@ -6,7 +6,7 @@ above holds only as far as what lies below it does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from understudy.evidence.subject import Subject
@@ -44,23 +44,24 @@ def pyramid(subject: Subject) -> tuple[Claim, ...]:
     record = subject.record
     if record is None or record.guarantee == "none":
         return (*_none(subject), *_BASE)
-    if record.guarantee == "no private data":
-        words = "No private data was used, so there is nothing for epsilon to bound."
-        return (Claim("top", "privacy parameters", words, _verified(subject)), *_BASE)
-    return (*_of_guarantee(record, subject), *_BASE)
+    words = "No private data was used, so there is nothing for epsilon to bound."
+    claims: tuple[Claim, ...] = (Claim("top", "privacy parameters", words, _VERIFIED),)
+    if record.guarantee != "no private data":
+        claims = _of_guarantee(record)
+    if not subject.sound:
+        words = " `understudy verify` finds faults, so it is not claimed."
+        claims = tuple(
+            replace(one, claim=one.claim + words, proof=()) if one.proof else one for one in claims
+        )
+    return (*claims, *_BASE)
 
 
-_STATEMENT, _VERIFY = "release: privacy.json", "understudy verify"
+_STATEMENT = "release: privacy.json"
+_VERIFIED = (_STATEMENT, "understudy verify")
 
 
-def _verified(subject: Subject) -> tuple[str, ...]:
-    return (_STATEMENT, _VERIFY) if subject.sound else ()
-
-
-def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
-    receipt = record.receipt
-    verified, mechanism = _verified(subject), privacy_json(record)["mechanism"]
-    words = "" if subject.sound else " `understudy verify` finds faults, so it is not claimed."
+def _of_guarantee(record: RunRecord) -> tuple[Claim, ...]:
+    receipt, mechanism = record.receipt, privacy_json(record)["mechanism"]
     conditional = ", ".join(record.conditional_on)
     quality = "Nothing about utility was measured under the guarantee."
     if record.quality is not None:
@@ -71,8 +72,8 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
             "privacy parameters",
             f"Epsilon {stated(receipt.epsilon)} at delta {stated(receipt.delta)}: a guess about "
             f"{unit_in_words(receipt.unit)} is right at most {percent(guess_bound(receipt))} of "
-            f"the time.{words}",
-            verified,
+            "the time.",
+            _VERIFIED,
         ),
         Claim(
             "top",
@@ -93,7 +94,7 @@ def _of_guarantee(record: RunRecord, subject: Subject) -> tuple[Claim, ...]:
             "composition and accounting",
             f"{len(receipt.stages)} stages; {mechanism['composition']}; epsilon is recomputed from "
             "them.",
-            (*verified, "source: tests/privacy/test_accounting.py") if verified else (),
+            (*_VERIFIED, "source: tests/privacy/test_accounting.py"),
         ),
         Claim(
             "middle",

@@ -317,7 +317,7 @@ def _until(home: DeviceHome, attempt: DisclosureAttempt) -> str:
 _SERVER_STORES = (
     ("items, results, synthetic images", "sealed files of the server", "the model is there"),
     ("request, model", "sealed files of the server", "deletion, or 24 hours"),
-    ("ids, digests, counts, times, receipts", "database of the server", "30 days after deletion"),
+    ("ids, digests, counts, times, receipts", "database of the server", "31 days after submission"),
 )
 
 

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import RunError, count_words
+from understudy.core.errors import InputError, RunError, count_words
 from understudy.core.files import files_below
 from understudy.core.types import Receipt
 from understudy.privacy.accounting import (
@@ -28,7 +28,15 @@ from understudy.privacy.budget_plan import events_of
 from understudy.release.checksums import checksum_faults, signature_faults
 from understudy.release.outputs import read_json, release_folder
 from understudy.report import RunRecord, read_record
-from understudy.report.meaning import composed_mu, guess_bound, percent, stated
+from understudy.report.meaning import (
+    composed_mu,
+    guess_bound,
+    neighbours_in_words,
+    percent,
+    stated,
+    unit_in_words,
+)
+from understudy.report.rendering import markdown, value
 
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
 _SAMPLED = 1e-3  # by which epsilon of samples may be more than it comes to: noise is solved for
@@ -128,6 +136,7 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
         statement = read_record(content)
         faults += [f"privacy.json: {fault}" for fault in guarantee_faults(content, statement)]
         faults += document_faults(place, statement)
+        faults += [] if faults else file_faults(place, statement)
         record = statement
     except RunError as error:
         faults.append(str(error))
@@ -266,6 +275,14 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         numbers |= {("epsilon", receipt.epsilon), ("delta", receipt.delta)}
     claims = {(name, stated(value)) for name, value in numbers}
     claims.add(("right at most", percent(guess_bound(receipt)).removesuffix(" %")))
+    phrases = {"": [words, f"{value(record.count)} synthetic {_samples(record)}"], "PRIVACY.md": []}
+    if record.guarantee == "differential privacy":
+        phrases[""].append(f"for {markdown(unit_in_words(receipt.unit))}")
+        neighbours = markdown(neighbours_in_words(receipt))
+        phrases["PRIVACY.md"] = [f"{receipt.adjacency}: {neighbours}"]
+        phrases["PRIVACY.md"] += [
+            f"| {value(one.size)} | {100 * one.share:.1f} % |" for one in receipt.stages
+        ]
     names = [name for name in (*record.classes, record.title, record.contact) if name]
     faults = []
     for name in ("README.md", "PRIVACY.md"):
@@ -275,11 +292,44 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         for own in filter(_CLAIM.search, names):
             text = text.replace(own, "")
         others = [claim for claim in _CLAIM.findall(text) if claim not in claims]
-        if not re.search(rf"(?i){re.escape(words)}(?![\w.]*\d)", text):
-            faults.append(f"{name}: does not state what privacy.json does: {words}")
+        missing = [
+            phrase
+            for phrase in (*phrases[""], *phrases.get(name, ()))
+            if not re.search(rf"(?i)(?<![\d,.]){re.escape(phrase)}(?![\w.]*\d)", text)
+        ]
+        if missing:
+            faults.append(f"{name}: does not state what privacy.json does: {missing[0]}")
         elif others:
             faults.append(f"{name}: states what privacy.json does not: {' '.join(others[0])}")
     return faults
+
+
+def file_faults(release: Path, record: RunRecord) -> list[str]:
+    """What the samples of a release are other than ``privacy.json`` states."""
+    from understudy.data import open_source  # which `understudy runs` does without
+
+    place, shape = release, record.image_shape
+    if shape is None:
+        place, shape = release / "embeddings.safetensors", (record.dim or 0,)
+    try:
+        source = open_source(place)
+    except (InputError, RecursionError) as error:
+        return [f"its samples cannot be read: {error}"]
+    stated_classes = record.classes if len(record.classes) > 1 else source.classes
+    pairs = {
+        f"{record.count:,} {_samples(record)}": (record.count, len(source)),
+        f"the shape {shape}": (shape, source.shape),
+        f"the classes {', '.join(stated_classes)}": (stated_classes, source.classes),
+    }
+    return [
+        f"privacy.json: states {words}, found {actual!r} in its files"
+        for words, (claim, actual) in pairs.items()
+        if claim != actual
+    ]
+
+
+def _samples(record: RunRecord) -> str:
+    return "images" if record.image_shape else "embeddings"
 
 
 def _same(one: float, other: float) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.core.errors import ConfigError, LedgerError, RunError
-from understudy.core.files import write_whole
+from understudy.core.files import write_private, write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
 from understudy.privacy.ledger.ledger import Ledger
@@ -150,7 +150,9 @@ def public_page(folder: str | Path) -> str:
 
 def write_public_report(folder: str | Path, out: Path) -> Path:
     """Write `public_page`."""
-    return _write(out, public_page(folder))
+    require_folder(out)
+    out.write_text(public_page(folder), encoding="utf-8")
+    return out
 
 
 def public_as_dict(folder: str | Path) -> dict[str, Any]:
@@ -204,7 +206,7 @@ def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them."""
     require_table(path)
     if path.suffix == ".parquet":
-        path.write_bytes(as_parquet(rows))
+        write_private(path, as_parquet(rows))
         return path
     return _write(path, as_csv(rows))
 
@@ -328,5 +330,5 @@ def require_folder(path: Path) -> None:
 
 def _write(path: Path, text: str) -> Path:
     require_folder(path)
-    path.write_text(text, encoding="utf-8")
+    write_private(path, text.encode())
     return path

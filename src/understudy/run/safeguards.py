@@ -19,6 +19,7 @@ from understudy.core.errors import (
     InputError,
     LedgerError,
     RunStopped,
+    SecondRelease,
     SourceError,
     UnderstudyError,
     escaped,
@@ -189,7 +190,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
             if charged or machine:
                 error.add_note(stands())
             raise
-        raise RunStopped(f"{error}. {stands()}") from error
+        raise RunStopped(f"{error}. {stands(error)}") from error
     except Exception as error:
         if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
             problem = f"the memory is full ({error})"
@@ -203,13 +204,18 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         raise
 
 
-def _what_stands(out: Path, charged: list[str], free: str | None) -> str:
+def _what_stands(
+    out: Path, charged: list[str], free: str | None, error: Exception | None = None
+) -> str:
     if not charged:
         begun = f". --resume goes on with {out}" if out.exists() else ", and no folder was begun"
         return free or f"Nothing was charged{begun}"
     if RunPaths(out).choosing:
         return f"{', '.join(charged)} before this, once and for good. {UNCHOSEN}"
-    return (
-        f"{', '.join(charged)} before this, once and for good: --resume goes on with {out}, free "
-        "of charge"
-    )
+    words = f"{', '.join(charged)} before this, once and for good: "
+    if isinstance(error, SecondRelease):
+        return (
+            f"{words}the other copy of this run goes on free of charge, and --resume of {out} pays "
+            "for its stage again"
+        )
+    return f"{words}--resume goes on with {out}, free of charge"

@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import json
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -143,6 +144,8 @@ class ServerOptions:
         """Its database, opened."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = str(self.folder.absolute() / "server.db")  # a ? in it would begin options
+        if self.database is None:  # what SQLite makes beside it has its mode
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
         return JobStore(self.database or URL.create("sqlite", database=file), _steady_clock)
 
     def pipeline(self) -> JobPipeline:

@@ -73,9 +73,9 @@ class Worker:
             with self._beating(row):
                 self._work(row)
         except JobGoneError:
-            _log.info("job %s was deleted while it ran", row.id)
+            _log.info("a job was deleted while it ran")
         except Exception as error:  # whatever a pipeline raises is the end of this job alone
-            _log.error("job %s failed: %s", row.id, type(error).__name__)
+            _log.error("a job failed: %s", type(error).__name__)
             if self._store.complete(row.id, self.name, "pipeline"):
                 self._folders.drop_work(row.id)
         return True

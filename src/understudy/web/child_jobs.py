@@ -100,7 +100,8 @@ class ChildJobs:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a mode is of the last alone
+        folder.mkdir(mode=0o700, exist_ok=True)
         self.folder = folder
         self._lock = threading.RLock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}

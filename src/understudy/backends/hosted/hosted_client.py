@@ -12,7 +12,7 @@ import json
 import re
 import time
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -45,6 +45,7 @@ _HEADERS = frozenset({"host", "user-agent", "accept", "accept-encoding", "connec
                       "content-type", "content-length", "transfer-encoding"})  # fmt: skip
 """The headers of a request that say nothing of its sender, besides its key."""
 
+_REPLY_BYTES = 1 << 26  # of one image, 24 MiB in base64, or one text
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0  # seconds before a request is repeated
 _FOR_A_WHILE = frozenset({408, 409, 425, 429})  # and every status from 500
 _NOT_OFFERED = frozenset({400, 404, 405, 415, 422, 501})
@@ -140,7 +141,10 @@ class HostedClient:
                 follow_redirects=False,
                 trust_env=not self.address.loopback,
                 verify=self.address.url.startswith("https:"),  # certificates take long to load
-                event_hooks={"request": [] if options.base_url is None else [self._own_headers]},
+                event_hooks={
+                    "request": [] if options.base_url is None else [self._own_headers],
+                    "response": [self._bound_reply],
+                },
             ),
         )
         weakref.finalize(self, self._openai.close)
@@ -159,6 +163,22 @@ class HostedClient:
             if not name.startswith("x-stainless-"):  # by which the package knows its own request
                 del request.headers[name]
         request.headers["authorization"] = f"Bearer {self.address.key}"
+
+    def _bound_reply(self, response: Any) -> None:
+        """Read no more of a reply than any has, and no longer than a request may take."""
+        chunks, end = response.iter_bytes, time.monotonic() + self._options.timeout
+
+        def bounded() -> Iterator[bytes]:
+            count = 0
+            for chunk in chunks():
+                count += len(chunk)
+                if count > _REPLY_BYTES:
+                    raise UnusableReply(f"more than {_REPLY_BYTES >> 20} MiB")
+                if time.monotonic() > end:
+                    raise UnusableReply(f"no whole answer within {self._options.timeout:g} s")
+                yield chunk
+
+        response.iter_bytes = bounded
 
     def each(self, ask: Callable[[T], bytes], items: Sequence[T]) -> list[bytes]:
         """The answers to all items, in their order; equal items are asked once.
@@ -216,7 +236,10 @@ class HostedClient:
             except openai.APITimeoutError:
                 reason = f"gives no answer within {self._options.timeout:g} s"
             except openai.APIConnectionError as error:
-                reason = f"cannot be reached ({error.__cause__ or error})"
+                cause = error.__cause__ or error
+                reason = f"cannot be reached ({cause})"
+                if isinstance(cause, UnusableReply):
+                    reason = f"gives {cause}"
             if repetitions == self._options.retries:
                 raise self.failed(
                     f"{reason}, at the last of {count_words(repetitions + 1, 'attempt')}"
@@ -243,9 +266,10 @@ class HostedClient:
             arguments["image"] = ("image.png", request.image, "image/png")
         if "encoding_format" in rest:  # else the package asks for base64
             arguments["encoding_format"] = rest.pop("encoding_format")
+        text = call(**arguments, extra_body=rest).http_response.text
         try:
-            return json.loads(call(**arguments, extra_body=rest).http_response.text)
-        except ValueError as error:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise UnusableReply("an answer that is no JSON") from error
 
     def _count_tokens(self, reply: Any) -> None:

@@ -365,7 +365,7 @@ class Ledger:
             elif recorded != digest:
                 raise SecondRelease(
                     f"run {run}, stage {stage}, attempt {attempt} has released another value "
-                    "already, and one charge pays for one release: resume from the stored value"
+                    "already, and one charge pays for one release"
                 )
 
     def released(self, run: str, stage: str, attempt: int, step: int = 0) -> str | None:
