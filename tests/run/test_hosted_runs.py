@@ -25,7 +25,6 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.report.record import RunRecord
 from understudy.run.config import make_config
 from understudy.run.synthesize import run
-from understudy.server.serve import certificate_of
 from understudy.testing.hosted_stub import PALETTE, StubRequest, StubServer
 
 SIDE, RECORDS = 16, 24
@@ -358,30 +357,10 @@ def test_other_commands_send_no_private_images_elsewhere(
     assert not elsewhere.log
 
 
-def test_no_private_image_goes_to_another_machine_over_plain_http(
-    elsewhere: StubServer, server: StubServer, site: Site
-) -> None:
-    models = roles(server) | {"encoder": hosted(elsewhere, "&dim=24&images=true")}
-    with pytest.raises(ConfigError, match=r"over plain HTTP.*Nothing was sent"):
-        site.run(models, allow_remote_private=elsewhere.host)
-    assert not elsewhere.log
-
-
 @pytest.mark.slow
 def test_a_host_that_is_permitted_is_recorded_and_stated(
-    elsewhere: StubServer,
-    server: StubServer,
-    site: Site,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: StubServer, server: StubServer, site: Site
 ) -> None:
-    files = certificate_of(tmp_path, elsewhere.host)[:2]
-    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    with StubServer(host=elsewhere.host, certificate=files) as private:
-        check_a_permitted_host(private, server, site)
-
-
-def check_a_permitted_host(elsewhere: StubServer, server: StubServer, site: Site) -> None:
     models = roles(server) | {"encoder": hosted(elsewhere, "&dim=24&images=true")}
     host = elsewhere.host
     with pytest.raises(ConfigError, match=f"--allow-remote-private {host}"):

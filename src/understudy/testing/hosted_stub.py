@@ -16,14 +16,12 @@ import base64
 import hashlib
 import io
 import json
-import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -96,7 +94,6 @@ class StubServer:
         refused: Optional parameters that it answers with 400, such as ``"max_tokens"``.
         embeds_images: Whether its embeddings take images.
         elsewhere: Where a redirect points to.
-        certificate: A certificate and its key, as PEM files; None: plain HTTP.
         log: The requests, in order.
     """
 
@@ -107,17 +104,12 @@ class StubServer:
     refused: frozenset[str] = frozenset()
     embeds_images: bool = True
     elsewhere: str = ""
-    certificate: tuple[Path, Path] | None = None
     log: list[StubRequest] = field(default_factory=list)
 
     def __enter__(self) -> StubServer:
         self._lock, self._end = threading.Lock(), threading.Event()
         self._server = ThreadingHTTPServer((self.host, 0), _handler_of(self))
         self._server.daemon_threads = True
-        if self.certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*self.certificate)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
@@ -134,8 +126,7 @@ class StubServer:
     @property
     def url(self) -> str:
         """The base URL of its API."""
-        scheme = "http" if self.certificate is None else "https"
-        return f"{scheme}://{self.host}:{self._server.server_port}/v1"
+        return f"http://{self.host}:{self._server.server_port}/v1"
 
     def count(self, route: str) -> int:
         """How many requests a route has had."""

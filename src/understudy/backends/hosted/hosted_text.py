@@ -31,7 +31,7 @@ from understudy.backends.hosted.hosted_client import (
     UnusableReply,
 )
 from understudy.backends.plugin import PositiveCount, read_options
-from understudy.core.errors import BackendError, ConfigError, UnsupportedTask
+from understudy.core.errors import BackendError, UnsupportedTask
 from understudy.core.option import Option
 from understudy.core.ports import Captioner, Encoder, Writer
 from understudy.core.remote_models import RemoteCalls
@@ -97,18 +97,7 @@ class HostedModel:
         self.client.calls = calls
 
     def permit(self, host: str) -> None:
-        """As `RemoteModel.permit`; over plain HTTP nobody is permitted.
-
-        Raises:
-            ConfigError: The host is asked over plain HTTP, which everybody on the way reads.
-        """
-        if host == self.host and not (self.loopback or self.client.address.url.startswith("https")):
-            raise ConfigError(
-                f"{self.name} would send private images to {host} over plain HTTP, which everybody "
-                "on the way reads, towards whom the guarantee would not hold either. Nothing was "
-                "sent and nothing was spent. Take its https:// address, or a tunnel to it "
-                "(ssh -L 8000:127.0.0.1:8000, and base_url=http://127.0.0.1:8000/v1)"
-            )
+        """As `RemoteModel.permit`."""
         self._permitted = self._permitted or host == self.host
 
     def require_permission(self) -> None:
