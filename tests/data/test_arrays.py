@@ -148,7 +148,10 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
         ({"images": IMAGES.astype(np.float32)}, "not all from 0 to 1"),
         ({"images": IMAGES[0, 0]}, "Convert it first"),
         ({"images": RNG.integers(0, 9, (2, 5, 5, 4), dtype=np.uint8)}, "1 or 3"),
-        ({"pictures": IMAGES}, "called images, x or embeddings; the arrays are: pictures. Save it anew under"),
+        (
+            {"pictures": IMAGES},
+            "called images, x or embeddings; the arrays are: pictures. Save it anew under",
+        ),
         ({"images": IMAGES, "x": IMAGES}, "needs one array"),
         ({"images": IMAGES, "labels": LABELS, "y": LABELS}, "needs one of labels, label, y"),
         ({"images": IMAGES, "labels": LABELS[:5]}, "beside 7 rows"),

@@ -272,8 +272,10 @@ def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_
 
 
 def test_too_many_dimensions_for_a_matrix_are_refused():
+    long = Context((2000,), public=False, mu=1.0)
     with pytest.raises(ConfigError, match="covariance=diagonal"):
-        METHOD.stages(ClusteringParams(), Context((2000,), public=False, mu=1.0))
+        METHOD.stages(ClusteringParams(covariance="tied"), long)
+    assert ClusteringParams().settled(long).covariance == "diagonal"  # by default, so none is
     for clusters in (1, 10):
         params = ClusteringParams(covariance="diagonal", clusters=clusters)
         METHOD.stages(params, Context((2000,), public=False, mu=1.0))

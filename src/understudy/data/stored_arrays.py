@@ -45,7 +45,10 @@ MAX_DIM = 1 << 24  # longest embedding that is read
 _VALUES = ("images", "x", "embeddings")
 _LABELS = ("labels", "label", "y")
 _NOT_FINITE = "is not finite (NaN or infinity, or too large for float32)"
-_NOT_IN_RANGE = "is an image of real numbers that are not all from 0 to 1: scale it, or save uint8 (embeddings are (n, d))"
+_NOT_IN_RANGE = (
+    "is an image of real numbers that are not all from 0 to 1: scale it, or save uint8 (embeddings "
+    "are (n, d))"
+)
 _ROUNDING = 1e-6  # beyond 0 and 1, of images that were computed
 
 
