@@ -128,7 +128,7 @@ def test_one_function_chooses_the_sampler_by_public_facts_and_a_run_says_why(tmp
     assert type(sampler_of(ClusteringParams(labels="classifier"), few)) is ClassifierSampler
     _, _, made = released(embeddings(tmp_path / "small.npz"), tmp_path, covariance="diagonal")
     assert made.facts["sampler"] == sampler_of(ClusteringParams(), few).reason
-    assert "as in the paper: what all models have but a decoder" in made.facts["sampler"]
+    assert "as in the paper: what is sampled from where no decoder" in made.facts["sampler"]
 
 
 def planned(source, settings, **options):

@@ -105,7 +105,7 @@ class ClusteringParams:
             self,
             clusters=self.clusters or clusters,
             covariance=self.covariance or covariance,
-            whiten=not unclip if self.whiten is None else self.whiten,
+            whiten=context.public and not unclip if self.whiten is None else self.whiten,
             normalise=not (images or wide) if self.normalise is None else self.normalise,
         )
 
