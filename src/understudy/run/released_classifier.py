@@ -58,7 +58,9 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
     codec = {model.name for model in record.models if model.role in ("encoder", "decoder")}
     encoder = front_end(record.image_shape) if codec == {ENERGIES.codec} else None
     if encoder is None or record.image_shape is None:
-        raise ConfigError(_no_statistics(folder, f"it worked with {', '.join(sorted(codec)) or 'no encoder'}"))
+        raise ConfigError(
+            _no_statistics(folder, f"it worked with {', '.join(sorted(codec)) or 'no encoder'}")
+        )
     if not _in_run(place):
         raise RunError(
             f"{folder}: is a release alone, and the statistics lie in the run's owner/stages: the "
