@@ -106,7 +106,7 @@ ABUSES: list[tuple[str, int, str]] = [
     ("ledger verify --ledger {ledger_of_words}", 2, "file is not a database"),
     # Everything about a run.
     ("evaluate {full} --real {scans} --test {scans}", 2, "holds no release"),
-    ("evaluate {nowhere} --real {scans}", 2, "is not there: name a release, or other data"),
+    ("evaluate {nowhere} --real {scans}", 2, "holds no release: nothing is at this path"),
     ("report {nowhere} --public {out}", 2, "holds no release"),
     ("compare {full}", 2, "needs two or more different releases, found 1"),
     ("select {scans} --out {out} --ledger {ledger}", 2, "keep is missing"),

@@ -85,7 +85,7 @@ def save_npz(path: Path, *, packed: bool, **arrays: Any) -> Path:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("names", [("images", "labels"), ("x", "y")])
+@pytest.mark.parametrize("names", [("images", "labels"), ("x", "y"), ("x", "label")])
 def test_npz_images(tmp_path: Path, packed: bool, names: tuple[str, str]) -> None:
     path = save_npz(tmp_path / "a.npz", packed=packed, **{names[0]: IMAGES, names[1]: LABELS})
     source = open_source(path)
@@ -148,9 +148,12 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
         ({"images": IMAGES.astype(np.float32)}, "not all from 0 to 1"),
         ({"images": IMAGES[0, 0]}, "Convert it first"),
         ({"images": RNG.integers(0, 9, (2, 5, 5, 4), dtype=np.uint8)}, "1 or 3"),
-        ({"pictures": IMAGES}, "needs one of images, x, embeddings; the arrays are: pictures"),
-        ({"images": IMAGES, "x": IMAGES}, "needs one of"),
-        ({"images": IMAGES, "labels": LABELS, "y": LABELS}, "needs one of labels, y"),
+        (
+            {"pictures": IMAGES},
+            "called images, x or embeddings; the arrays are: pictures. Save it anew under",
+        ),
+        ({"images": IMAGES, "x": IMAGES}, "needs one array"),
+        ({"images": IMAGES, "labels": LABELS, "y": LABELS}, "needs one of labels, label, y"),
         ({"images": IMAGES, "labels": LABELS[:5]}, "beside 7 rows"),
         ({"images": IMAGES, "labels": LABELS.astype(float)}, "not whole numbers or text"),
         ({"images": IMAGES, "labels": LABELS * 0}, "one class '0'"),

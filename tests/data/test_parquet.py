@@ -113,3 +113,14 @@ def test_a_file_without_the_columns_of_the_first_one_is_named(tmp_path: Path) ->
     pq.write_table(other, tmp_path / "b.parquet")
     with pytest.raises(SourceError, match=r"b\.parquet: .*no column 'image'.*: picture, label"):
         open_source(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float16(), 2)])
+def test_a_column_of_embeddings_is_told_how_to_become_an_array(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    rows = [np.zeros(2, np.float16)] * 4
+    table = pa.table({"vector": pa.array(rows, type=kind), "label": list("abab")})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"embeddings=numpy.stack\(table\['vector'\]\)"):
+        open_source(tmp_path / "a.parquet")

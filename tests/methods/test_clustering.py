@@ -128,7 +128,7 @@ def test_one_function_chooses_the_sampler_by_public_facts_and_a_run_says_why(tmp
     assert type(sampler_of(ClusteringParams(labels="classifier"), few)) is ClassifierSampler
     _, _, made = released(embeddings(tmp_path / "small.npz"), tmp_path, covariance="diagonal")
     assert made.facts["sampler"] == sampler_of(ClusteringParams(), few).reason
-    assert "as in the paper: what all models have but a decoder" in made.facts["sampler"]
+    assert "as in the paper: what is sampled from where no decoder" in made.facts["sampler"]
 
 
 def planned(source, settings, **options):
@@ -272,8 +272,10 @@ def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_
 
 
 def test_too_many_dimensions_for_a_matrix_are_refused():
+    long = Context((2000,), public=False, mu=1.0)
     with pytest.raises(ConfigError, match="covariance=diagonal"):
-        METHOD.stages(ClusteringParams(), Context((2000,), public=False, mu=1.0))
+        METHOD.stages(ClusteringParams(covariance="tied"), long)
+    assert ClusteringParams().settled(long).covariance == "diagonal"  # by default, so none is
     for clusters in (1, 10):
         params = ClusteringParams(covariance="diagonal", clusters=clusters)
         METHOD.stages(params, Context((2000,), public=False, mu=1.0))

@@ -256,6 +256,9 @@ def test_arrays_are_checked_too(tmp_path: Path) -> None:
     assert result.ready
     assert kinds(result) == {"equal files": 1}
     assert sum(result.classes.values()) == result.images > 100
+    printed = CliRunner().invoke(app, ["check", str(path)]).output
+    assert "180 embeddings, 6 numbers each" in printed
+    assert " images " not in printed
 
 
 def test_a_check_and_a_plan_print_as_a_line(tmp_path: Path) -> None:

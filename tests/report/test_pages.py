@@ -101,3 +101,12 @@ def test_a_comparison_of_public_releases_is_no_secret(releases: tuple[Released, 
     assert "Owner only." in Page(measured).words
     bare = comparison_report(compare_releases([replace(one, evaluation=None) for one in releases]))
     assert "Owner only." not in Page(bare).words
+
+
+def test_a_report_on_embeddings_says_nothing_of_images_that_it_shows(
+    record: RunRecord, owner: OwnerRecord
+) -> None:
+    record = replace(record, format="embeddings", image_shape=None)
+    words = Page(owner_report(record, replace(owner, sheets=()))).words
+    assert "This page shows exact figures." in words
+    assert "Is a private record in them?" in words

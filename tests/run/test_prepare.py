@@ -91,6 +91,11 @@ def test_what_cannot_work_is_refused(images, tmp_path, options, error, words):
         prepared(images, tmp_path, **options)
 
 
+def test_a_format_of_images_is_refused_for_embeddings(vectors, tmp_path):
+    with pytest.raises(ConfigError, match="leave out --format"):
+        prepared(vectors, tmp_path, format="parquet")
+
+
 @pytest.mark.parametrize("method", ["finetuning", "labelling"])
 def test_a_release_of_images_too_small_to_test_is_refused_before_a_charge(images, tmp_path, method):
     """Methods without a decoder draw images of the private size: the run was paid for, and ended

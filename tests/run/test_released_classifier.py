@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, killed_at, quick_run
+from tests.run.samples import class_folders, embeddings, killed_at, quick_run
 from tests.run.stripes import CLASSES, SHAPE, striped_npz, stripes
 from typer.testing import CliRunner
 
@@ -226,6 +226,8 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
     other = quick_run(class_folders(tmp_path / "scans", shape=(16, 16, 1)), tmp_path, count=12)
     words = r"it worked with embedded:dct\): understudy train .* --from samples"
     assert_refused(ConfigError, words, other, tmp_path, **given)
+    third = quick_run(embeddings(tmp_path / "x.npz"), tmp_path / "third", count=12)
+    assert_refused(ConfigError, r"it worked with no encoder\)", third, tmp_path, **given)
     alone = tmp_path / "alone"
     result.release.rename(alone)
     try:

@@ -11,6 +11,7 @@ from understudy.cli.option_values import Progress, options_of_a_run
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
+from understudy.core.phrases import records_of, shape_words
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.planning.check import SourceCheck
@@ -47,9 +48,10 @@ def check_command(
 
 def _show(result: SourceCheck) -> None:
     """A check as text."""
-    kind = "" if result.shape is None else f", read as {' x '.join(map(str, result.shape))}"
+    kind = "" if result.shape is None else f", {shape_words(result.shape)}"
     units = "" if result.people is None else f" of {result.units:,} {result.people}"
-    _console.print(f"{result.source}: {result.images:,} images{units}{kind} (for the owner alone)")
+    records = f"{result.images:,} {records_of(result.shape)}{units}{kind}"
+    _console.print(f"{result.source}: {records} (for the owner alone)")
     for problem in result.problems:
         _console.print(f"{'!!' if problem.blocking else '- '} {problem.kind}: {problem.message}")
         for example in problem.examples:
@@ -70,7 +72,7 @@ def _show(result: SourceCheck) -> None:
 def _show_classes(result: SourceCheck) -> None:
     people = [] if result.people is None else [result.people]
     carries = (f"carries at epsilon {epsilon:g}" for epsilon in result.carried)
-    table = _table("class", "images", *people, *carries)
+    table = _table("class", records_of(result.shape), *people, *carries)
     for name, count in result.classes.items():
         cells = (of_class[name].summary for of_class in result.carried.values())
         units = [f"{result.class_units[name]:,}" for _ in people]

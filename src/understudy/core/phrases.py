@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, count_words
 
 AttributeValues = dict[str, str]
 """The value of each attribute that is known or said."""
@@ -240,3 +240,15 @@ def _enumerated(parts: Sequence[str]) -> str:
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def records_of(shape: Sequence[int] | None) -> str:
+    """What records of such a shape are, in the plural."""
+    return "embeddings" if shape is not None and len(shape) == 1 else "images"
+
+
+def shape_words(shape: Sequence[int]) -> str:
+    """How a record is read: ``"read as 28 x 28 x 1"``, or ``"32 numbers each"``."""
+    if len(shape) == 1:
+        return f"{count_words(shape[0], 'number')} each"
+    return f"read as {' x '.join(map(str, shape))}"

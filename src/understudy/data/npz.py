@@ -42,7 +42,7 @@ def open_npy(path: Path, options: Options) -> ArraySource:
 
 
 def open_npz(path: Path, options: Options) -> ArraySource:
-    """Named arrays: ``images``, ``x`` or ``embeddings``; ``labels`` or ``y``; perhaps units.
+    """Named arrays: ``images``, ``x`` or ``embeddings``; ``labels``, ``label`` or ``y``; units.
 
     DPImageBench's ``gen.npz`` is one, ``x`` float32 (n, channels, height, width) from 0 to 1.
     ``classes``, where it is there, names what whole-number labels index into, as in a release.

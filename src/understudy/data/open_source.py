@@ -29,7 +29,7 @@ from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
 from understudy.data.manifest import Manifest, path_column, read_manifest
 from understudy.data.names import SPLITS, folder_of_half, further_parts, names_of_classes
 from understudy.data.npz import GENERATED, open_npy, open_npz
-from understudy.data.parquet import has_images, open_parquet
+from understudy.data.parquet import has_values, open_parquet
 from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
 from understudy.data.reading_options import AS_STORED, ImageFit, Reading, split_name, window_of
 from understudy.data.table_files import LABELS_FILE, TABLE_SUFFIXES, Table
@@ -191,7 +191,7 @@ def _open_file(path: Path, options: Options) -> Source:
     suffix = path.suffix.lower()
     if suffix in _ARRAYS:
         return _ARRAYS[suffix](path, options)
-    if suffix == ".parquet" and has_images(path):
+    if suffix == ".parquet" and has_values(path):
         return open_parquet([path], options)
     if suffix in TABLE_SUFFIXES:
         return open_manifest(_read(path, options), options, path.parent)

@@ -116,9 +116,10 @@ def _require_columns(schema: pa.Schema, columns: list[str], path: Path, first: P
         )
 
 
-def has_images(path: Path) -> bool:
-    """Whether a Parquet file holds encoded images."""
-    return _image_column(_schema(path)) is not None
+def has_values(path: Path) -> bool:
+    """Whether a Parquet file holds encoded images or lists of numbers, and so is no manifest."""
+    schema = _schema(path)
+    return _image_column(schema) is not None or _number_lists(schema) != []
 
 
 def image_columns(schema: pa.Schema, options: Options, location: object) -> ImageColumns:
@@ -126,8 +127,13 @@ def image_columns(schema: pa.Schema, options: Options, location: object) -> Imag
     unit, column_names = options.unit, ", ".join(schema.names)
     image = _image_column(schema)
     if image is None:
+        hint = "".join(
+            f". Embeddings, such as {name!r}, are read as an array: numpy.savez('data.npz', "
+            f"embeddings=numpy.stack(table[{name!r}]), labels=table[...])"
+            for name in _number_lists(schema)[:1]
+        )
         raise SourceError(
-            f"has no column of encoded images; its columns are: {column_names}", str(location)
+            f"has no column of encoded images; its columns are: {column_names}{hint}", str(location)
         )
     if unit is not None and unit not in schema.names:
         raise SourceError(
@@ -154,6 +160,17 @@ def _image_column(schema: pa.Schema) -> str | None:
         if name in schema.names and _is_bytes(schema.field(name).type):
             return name
     return None
+
+
+def _number_lists(schema: pa.Schema) -> list[str]:
+    types = pa.types
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return [
+        field.name
+        for field in schema
+        if any(is_kind(field.type) for is_kind in lists)
+        and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
+    ]
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -44,9 +44,12 @@ from understudy.data.units import is_missing, person_columns
 MAX_DIM = 1 << 24  # longest embedding that is read
 
 _VALUES = ("images", "x", "embeddings")
-_LABELS = ("labels", "y")
+_LABELS = ("labels", "label", "y")
 _NOT_FINITE = f"is not finite (NaN or infinity, or a number beyond {LARGEST_NUMBER:g})"
-_NOT_IN_RANGE = "is an image of real numbers that are not all from 0 to 1: scale it, or save uint8"
+_NOT_IN_RANGE = (
+    "is an image of real numbers that are not all from 0 to 1: scale it, or save uint8 (embeddings "
+    "are (n, d))"
+)
 _ROUNDING = 1e-6  # beyond 0 and 1, of images that were computed
 
 
@@ -320,7 +323,12 @@ def from_arrays(
     names = _names_in_words(arrays)
     values = [arrays[name] for name in _VALUES if name in arrays]
     if len(values) != 1:
-        raise SourceError(f"needs one of {', '.join(_VALUES)}; {names}", where)
+        raise SourceError(
+            f"needs one array of images or embeddings, called {', '.join(_VALUES[:-1])} or "
+            f"{_VALUES[-1]}; {names}. Save it anew under one of these names, and the classes, if "
+            "there are any, as labels",
+            where,
+        )
     label = _label_array(arrays, options, where)
     if classes is not None and len(classes) < 2:  # a release without labels
         label, classes = None, None

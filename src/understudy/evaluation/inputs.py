@@ -158,7 +158,7 @@ def evaluated_place(folder: Path) -> Path:
         if unfinished:
             raise
         if not (folder.exists() or ":" in str(folder)):
-            raise RunError(f"{folder}: is not there: name a release, or other data") from None
+            raise RunError(f"{folder}: holds no release: nothing is at this path") from None
         return folder
 
 

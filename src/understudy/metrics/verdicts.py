@@ -210,7 +210,7 @@ def judge_attacks(results: Attacks, leakage: Leakage | None = None) -> Verdict:
         if bound not in ("good", "unknown"):
             if grade == "unknown" or _ORDER.index(grade) < _ORDER.index(bound):
                 grade = bound
-            words = f"{copies} Whoever has such an image finds it in the release. {words}"
+            words = f"{copies} Whoever has such a record finds it in the release. {words}"
     return Verdict("attack", grade, words, rule)
 
 
@@ -325,9 +325,11 @@ def _copies(leakage: Leakage) -> tuple[Grade, str]:
     if leakage.exact is not None and leakage.sure:
         return "poor", _exact(leakage.exact[0], near[1], rows)
     if near[1].sure:
+        # Copies of embeddings are not counted by themselves.
+        kind, equal = ("copies or ", "") if leakage.exact is None else ("", "not equal, but ")
         return "poor", (
-            f"{near[1].count:,} of {rows:,} samples are near-copies of private records: not "
-            f"equal, but far nearer to one of them than to any other (by {near[0]}). Chance gives "
+            f"{near[1].count:,} of {rows:,} samples are {kind}near-copies of private records: "
+            f"{equal}far nearer to one of them than to any other (by {near[0]}). Chance gives "
             f"{near[1].expected:.0f}."
         )
     if leakage.copies:

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from understudy.core.errors import BackendError, InputError, SourceError, count_words
 from understudy.core.files import write_whole
-from understudy.core.phrases import people_of
+from understudy.core.phrases import people_of, records_of
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape, UnitCounts
 from understudy.data.encoded_images import RecordSource
@@ -117,7 +117,8 @@ class SourceCheck:
     def __repr__(self) -> str:
         """A line, for a notebook; the attributes have the rest."""
         messages = "; ".join(problem.message for problem in self.problems)
-        return f"<SourceCheck {self.source}: {self.images:,} images. {messages or 'No problems'}>"
+        records = f"{self.images:,} {records_of(self.shape)}"
+        return f"<SourceCheck {self.source}: {records}. {messages or 'No problems'}>"
 
     @property
     def ready(self) -> bool:

@@ -13,6 +13,7 @@ from os import PathLike
 from typing import Any, Unpack, cast
 
 from understudy.core.errors import InputError
+from understudy.core.phrases import records_of
 from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.core.types import UnitCounts
@@ -292,12 +293,12 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
     """What the recommendation goes by, private facts first."""
     installed = [extra for package, extra in _RUNTIMES.items() if find_spec(package) is not None]
     sizes = sorted((check.class_units or check.classes).values())
-    facts = [PlanFact("images", f"{check.images:,}", private=True)]
+    facts = [PlanFact(records_of(check.shape), f"{check.images:,}", private=True)]
     if check.people is not None:
         facts.append(PlanFact(check.people, f"{check.units:,}", private=True))
     if sizes:
         span = f"{sizes[0]:,}" + ("" if sizes[0] == sizes[-1] else f" to {sizes[-1]:,}")
-        sizes_in_words = f"{len(sizes)} classes of {span} {check.people or 'images'}"
+        sizes_in_words = f"{len(sizes)} classes of {span} {check.people or records_of(check.shape)}"
         facts.append(PlanFact("class sizes", sizes_in_words, private=True))
     if check.stored:
         facts.append(PlanFact("stored as", check.stored, private=True))

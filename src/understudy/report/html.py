@@ -26,7 +26,7 @@ HUES = 8  # how many colours the template has for stages; more stages begin agai
 _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     (
         "leakage",
-        "Leakage: how near the release comes to private images",
+        "Leakage: how near the release comes to private records",
         "The baseline is real records that were held out and cannot be in the release. A release "
         "that copies comes nearer to the private records than they do. Copies must also be more "
         "frequent than among the private records themselves, so that a release is not accused of "

@@ -49,7 +49,7 @@ _ASKED: dict[Group | str, str] = {
     "quality": "What can be learned from it?",
     "fidelity": "Do the samples look like the real ones?",
     "utility": "Can models be trained on them?",
-    "leakage": "Is a private image in them?",
+    "leakage": "Is a private record in them?",
     "attack": "Can an attacker tell who took part?",
     "audit": "Does the program keep its guarantee?",
 }

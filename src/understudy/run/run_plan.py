@@ -73,8 +73,8 @@ class RunPlan:
     Attributes:
         settings: Its parameters.
         adjacency: What makes two datasets adjacent.
-        mu: Gaussian-DP parameter of the run; None where none says what it costs (steps on samples
-            of the units, or settings that are chosen by a score).
+        mu: Gaussian-DP parameter of the run; None where none says what it costs, of steps on
+            samples of the units.
         stages: Its releases.
         carried: What classes of several sizes can carry under that noise; () where the method
             cannot tell.
@@ -179,7 +179,7 @@ def plan_of(
         adjacency=unit.adjacency,
         epsilon=config.privacy.budget.epsilon,
         delta=config.privacy.delta,
-        mu=None if plan.sampling or plan.runs else plan.mu,
+        mu=None if plan.sampling else plan.mu,
         stages=tuple(
             StagePlan(name, share, 1 / plan.stage_mu(name)) for name, share in plan.shares.items()
         ),

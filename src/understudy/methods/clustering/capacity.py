@@ -109,7 +109,7 @@ class Shares:
         if (lone & self.own_mean).any():
             notes.append(
                 f"{self._listed(lone & self.own_mean)}: only a mean of its own under this "
-                "noise, with the covariance of all classes; samples show little of its variety"
+                "noise; how its samples vary is what all classes have in common"
             )
         return notes
 

@@ -12,7 +12,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials, planned
-from understudy.methods.clustering.params import ClusteringParams
+from understudy.methods.clustering.params import MATRIX_DIM, ClusteringParams
 from understudy.privacy.cells import Cells
 from understudy.steps import histogram, shrinkage
 from understudy.steps.grid import GridSpace, description_length
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 
 _PUBLIC_SAMPLES = 8192  # are looked at, at most
 _EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps of 12 %
-_MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _IMAGE_COMPONENTS = 400
 _EMBEDDING_COMPONENTS = 256
 _WIDE_COMPONENTS = 512  # a classifier reads more directions than a class's covariance has use for
@@ -69,10 +68,10 @@ class SpaceSettings:
                 f"{total} dimensions of this encoder come in no order"
             )
         dim = total if components is None else min(components, total)
-        if params.matrix and dim > _MATRIX_DIM:
+        if params.matrix and dim > MATRIX_DIM:
             raise ConfigError(
-                f"a full covariance of {dim} dimensions is more than {_MATRIX_DIM}: give --public "
-                "images and --set components=256, or take --set covariance=diagonal"
+                f"a full covariance of {dim} dimensions is more than {MATRIX_DIM}: name --public "
+                "data and --set components=256, or take --set covariance=diagonal"
             )
         bound = None if encoder is None or public else encoder.norm_bound
         return cls(total, dim, public, bound, images, ordered=ordered)

@@ -19,6 +19,7 @@ Labelling = Literal["mixture", "classifier"]
 _RICH, _RICHEST = (1.0, 60), (2.0, 150)
 """Budgets (mu), and clusters of a class of images that each has a covariance of its own for."""
 
+MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _USUAL_CLASSES = 10  # with more, the clusters of all of them stay as many
 
 
@@ -40,7 +41,7 @@ class ClusteringParams:
     ] = None
     covariance: Annotated[
         Covariance | None,
-        Option("spherical, diagonal, tied, class (a matrix a class) or full"),
+        Option("spherical, diagonal (long embeddings), tied, class (a matrix a class) or full"),
     ] = None
     components: Annotated[
         int | None,
@@ -86,10 +87,7 @@ class ClusteringParams:
         return context.grid if self.components is None else None
 
     def wide(self, context: Context) -> bool:
-        """Whether a classifier says where classes end, and public images what the space is like.
-
-        It needs many directions and the lengths of records, and little of a class's own covariance.
-        """
+        """Whether public images are there and a classifier, which needs directions and lengths."""
         return self.labels == "classifier" and context.public and self.whiten is not False
 
     def settled(self, context: Context) -> ClusteringParams:
@@ -97,7 +95,8 @@ class ClusteringParams:
         images, rich, wide = context.decoder is not None, context.mu >= _RICH[0], self.wide(context)
         linear = images and self.grid(context) is None
         unclip = linear and isinstance(context.decoder, PromptedDecoder)
-        covariance: Covariance = "tied" if wide else "class"
+        long = context.encoder is None and not context.public and context.shape[0] > MATRIX_DIM
+        covariance: Covariance = "tied" if wide else "diagonal" if long else "class"
         clusters = 1
         if linear:
             covariance = "diagonal" if unclip else "full" if rich else "class"
@@ -106,7 +105,7 @@ class ClusteringParams:
             self,
             clusters=self.clusters or clusters,
             covariance=self.covariance or covariance,
-            whiten=not unclip if self.whiten is None else self.whiten,
+            whiten=context.public and not unclip if self.whiten is None else self.whiten,
             normalise=not (images or wide) if self.normalise is None else self.normalise,
         )
 

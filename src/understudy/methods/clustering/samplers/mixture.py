@@ -92,8 +92,8 @@ class MixtureSampler:
     context: Context
 
     reason: ClassVar[str] = (
-        "a Gaussian mixture of each class, as in the paper: what all models have but a decoder "
-        "that searches for images, such as embedded:energies"
+        "a Gaussian mixture of each class, as in the paper: what is sampled from where no decoder "
+        "searches for images, as embedded:energies does"
     )
 
     @cached_property
