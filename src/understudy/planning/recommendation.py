@@ -368,7 +368,7 @@ def _serves_cosines(
         return False
     if isinstance(config.privacy.epsilon, str):
         _, plan, _ = _planned(config.changed(method=name, **check.options), check.unit_counts)
-        mu = math.inf if plan is None else plan.mu
+        mu = math.inf if plan is None or plan.mu is None else plan.mu
     else:
         mu = run_mu_of(config.privacy.budget)
     return check.unit_counts.of_class * mu >= MIXTURE_UNITS

@@ -303,8 +303,7 @@ def _require_measurable(config: RunConfig, context: Context, keeps_classes: bool
     """Refuse a share for the quality of what no classifier can be trained on, before the charge."""
     if config.privacy.quality_part and context.encoder is None and len(context.shape) == 3:
         raise ConfigError(
-            "--quality-share pays for a classifier of embeddings by the run's encoder, and this "
-            "method has none: leave it out"
+            "--quality-share pays for a classifier of embeddings, and this method has no encoder"
         )
     if config.privacy.quality_part and (len(context.classes) < 2 or not keeps_classes):
         raise ConfigError(
