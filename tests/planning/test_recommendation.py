@@ -134,6 +134,13 @@ def test_a_password_is_not_repeated(scans: Path, place: str) -> None:
     assert result.obstacle is not None
 
 
+def test_a_plan_that_would_be_refused_says_when_its_command_runs(scans: Path) -> None:
+    words = ["plan", str(scans), "--epsilon=1", "--ledger=postgresql://127.0.0.1:1/l"]
+    output = CliRunner().invoke(app, words).output
+    assert "as things are, it would be refused" in output
+    assert "to run it once that is mended: " in output
+
+
 def test_the_nearest_benchmarks_come_first() -> None:
     like = {"images": 50_000, "classes": 10, "side": 32}
     first, *_ = nearest_results("clustering", "embedded:dct", "images", **like, epsilon=8.0)

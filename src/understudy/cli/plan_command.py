@@ -76,7 +76,8 @@ def _show(result: Recommendation, sheet: Path | None) -> None:
     for note in result.notes:
         _console.print(f"note: {note}")
     _show_expected(result)
-    _console.print(f"to run it: {result.command}")
+    condition = "" if result.obstacle is None else " once that is mended"
+    _console.print(f"to run it{condition}: {result.command}")
     _console.print("nothing was spent")
 
 
