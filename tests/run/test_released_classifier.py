@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.run.samples import class_folders, embeddings, killed_at, quick_run
 from tests.run.stripes import CLASSES, SHAPE, striped_npz, stripes
 from typer.testing import CliRunner
@@ -308,8 +309,10 @@ def test_images_too_large_for_it_train_the_small_cnn(
     source = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20}, (16, 16, 1))
     wide = quick_run(source, tmp_path, count=12).release
     facts = json.loads((wide / "privacy.json").read_text())
-    facts["data"]["image_shape"] = [16, 260, 1]  # which its images are read at
+    facts["data"]["image_shape"] = [16, 260, 1]  # as its images are from now on
     (wide / "privacy.json").write_text(json.dumps(facts))
+    for path in wide.rglob("*.png"):
+        Image.open(path).resize((260, 16)).save(path)
     write_checksums(wide)
     options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
     assert train_classifier(wide, epochs=1, **options).network == "cnn"
