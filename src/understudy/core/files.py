@@ -103,6 +103,21 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def make_private_file(path: Path) -> None:
+    """Make an empty file for the owner alone (mode 0600), unless there is one."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # two processes may meet here
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for the owner alone (mode 0700).
+
+    `Path.mkdir` gives its mode to the last one only.
+    """
+    for each in (*reversed(folder.parents), folder):
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
 @contextmanager
 def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     """A folder beside the place that it takes once it is complete.

@@ -7,7 +7,6 @@ nothing twice.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from understudy.core.errors import BackendError, ConfigError
+from understudy.core.files import make_private_file
 from understudy.core.ports import Model
 
 
@@ -128,7 +128,7 @@ class RemoteCalls:
         """Keep answers in a file (mode 0600), and go on with what it has. Twice is once."""
         if self._file is not None:
             return
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        make_private_file(path)
         self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._file.execute("PRAGMA synchronous = NORMAL")
         self._file.execute("CREATE TABLE IF NOT EXISTS answer (key TEXT UNIQUE, value BLOB)")

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import write_whole
+from understudy.core.files import make_private_folder, write_whole
 from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
@@ -163,7 +163,5 @@ class DeviceHome:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file of the home whole or not at all (`write_whole`), and its folders before it."""
-    for folder in reversed(path.parents):  # of several that are made, a mode is of the last alone
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    make_private_folder(path.parent)
     write_whole(path, data)

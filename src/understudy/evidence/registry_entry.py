@@ -110,12 +110,11 @@ def _basic(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
     """Tier 1; the sector may be left out, the rest may not."""
     sector = {} if facts.sector == SLOT else {"data_product_sector": facts.sector}
     curator = {"data_curator_name": facts.curator, "data_curator_type": facts.curator_type}
-    rows = "images" if record.image_shape else "embeddings"
     return {
         "name": record.title,
         "data_curators": [curator],
-        "description": f"{record.count:,} synthetic {rows} of {len(record.classes) or 1} classes, "
-        f"made by {record.method}: {record.how}",
+        "description": f"{record.count:,} synthetic {record.samples} of "
+        f"{len(record.classes) or 1} classes, made by {record.method}: {record.how}",
         "intended_use": facts.intended_use,
         "data_product_type": "Synthetic data",
         "data_product_region": facts.region,

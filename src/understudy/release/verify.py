@@ -275,17 +275,17 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         numbers |= {("epsilon", receipt.epsilon), ("delta", receipt.delta)}
     claims = {(name, stated(value)) for name, value in numbers}
     claims.add(("right at most", percent(guess_bound(receipt)).removesuffix(" %")))
-    phrases = {"": [words, f"{value(record.count)} synthetic {_samples(record)}"], "PRIVACY.md": []}
+    in_card = [words, f"{value(record.count)} synthetic {record.samples}"]
+    in_statement: list[str] = []
     if record.guarantee == "differential privacy":
-        phrases[""].append(f"for {markdown(unit_in_words(receipt.unit))}")
-        neighbours = markdown(neighbours_in_words(receipt))
-        phrases["PRIVACY.md"] = [f"{receipt.adjacency}: {neighbours}"]
-        phrases["PRIVACY.md"] += [
+        in_card.append(f"for {markdown(unit_in_words(receipt.unit))}")
+        in_statement.append(f"{receipt.adjacency}: {markdown(neighbours_in_words(receipt))}")
+        in_statement += [
             f"| {value(one.size)} | {100 * one.share:.1f} % |" for one in receipt.stages
         ]
     names = [name for name in (*record.classes, record.title, record.contact) if name]
     faults = []
-    for name in ("README.md", "PRIVACY.md"):
+    for name, phrases in (("README.md", in_card), ("PRIVACY.md", in_card + in_statement)):
         path = release / name
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         text = " ".join(text.split())
@@ -294,7 +294,7 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         others = [claim for claim in _CLAIM.findall(text) if claim not in claims]
         missing = [
             phrase
-            for phrase in (*phrases[""], *phrases.get(name, ()))
+            for phrase in phrases
             if not re.search(rf"(?i)(?<![\d,.]){re.escape(phrase)}(?![\w.]*\d)", text)
         ]
         if missing:
@@ -317,7 +317,7 @@ def file_faults(release: Path, record: RunRecord) -> list[str]:
         return [f"its samples cannot be read: {error}"]
     stated_classes = record.classes if len(record.classes) > 1 else source.classes
     pairs = {
-        f"{record.count:,} {_samples(record)}": (record.count, len(source)),
+        f"{record.count:,} {record.samples}": (record.count, len(source)),
         f"the shape {shape}": (shape, source.shape),
         f"the classes {', '.join(stated_classes)}": (stated_classes, source.classes),
     }
@@ -326,10 +326,6 @@ def file_faults(release: Path, record: RunRecord) -> list[str]:
         for words, (claim, actual) in pairs.items()
         if claim != actual
     ]
-
-
-def _samples(record: RunRecord) -> str:
-    return "images" if record.image_shape else "embeddings"
 
 
 def _same(one: float, other: float) -> bool:

@@ -175,6 +175,11 @@ class RunRecord:
             raise ConfigError(f"a release in format {self.format!r} needs the shape of its images")
 
     @property
+    def samples(self) -> str:
+        """What they are, in the plural."""
+        return "images" if self.image_shape else "embeddings"
+
+    @property
     def selection(self) -> bool:
         """Whether the rows are candidates as they are, of which a selection was made."""
         return "selected" in self.facts and "candidates" in self.facts

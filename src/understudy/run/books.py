@@ -64,8 +64,10 @@ class DatasetAccount:
 
 def require_ledger(ledger: str | None) -> None:
     """Refuse a ledger that is named and is not there; the owner's own is made by its first run."""
+    if ledger is None:
+        return
     with Ledger(ledger, make=False) as book:
-        if ledger is not None and not book.exists:
+        if not book.exists:
             raise LedgerError(f"there is no ledger at {book.address} (--ledger)")
 
 

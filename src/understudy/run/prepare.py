@@ -239,9 +239,9 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     views = _views_of(method, context)
     calls = connect_remote(context, config, captioned=bool(views))
     if probe:  # of a run that is resampled nothing is asked again
-        require_independent_models(context, views)
         if shape is None and config.output.format != "png":
             raise ConfigError("embeddings are written as safetensors: leave out --format")
+        require_independent_models(context, views)
     named_public = base if config.models.roles.get("public") is None else public
     quality = quality_of(config.models, context, shape, named_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, shape, quality)

@@ -6,7 +6,6 @@ import datetime
 import ipaddress
 import json
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -24,7 +23,7 @@ from pydantic import ValidationError
 
 from understudy.backends.registry import load_encoder, load_model
 from understudy.core.errors import ConfigError, InputError, packages_for
-from understudy.core.files import write_whole
+from understudy.core.files import make_private_file, write_whole
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.core.types import Shape
 from understudy.core.version import understudy_version
@@ -145,7 +144,7 @@ class ServerOptions:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = str(self.folder.absolute() / "server.db")  # a ? in it would begin options
         if self.database is None:  # what SQLite makes beside it has its mode
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private_file(Path(file))
         return JobStore(self.database or URL.create("sqlite", database=file), _steady_clock)
 
     def pipeline(self) -> JobPipeline:

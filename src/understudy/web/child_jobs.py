@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import owner_file, write_whole
+from understudy.core.files import make_private_folder, owner_file, write_whole
 from understudy.release.outputs import read_json
 from understudy.release.runs import is_locked
 
@@ -100,8 +100,7 @@ class ChildJobs:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a mode is of the last alone
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_private_folder(folder)
         self.folder = folder
         self._lock = threading.RLock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}

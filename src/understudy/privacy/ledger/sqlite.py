@@ -7,6 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from understudy.core.files import make_private_file
+
 WAIT_S = 60
 """Seconds that a locked ledger is waited for at most, in a file or on a server."""
 
@@ -31,8 +33,7 @@ class SqliteFile:
         """A new connection."""
         if not self._path.exists():
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # O_CREAT without O_EXCL: where two processes meet here, either may win.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private_file(self._path)
         # No isolation level: transactions begin below, not by the driver's guess.
         connection = sqlite3.connect(self.address, timeout=WAIT_S, isolation_level=None)
         # EXTRA is FULL and the folder: with FULL alone, a power cut can undo the last commit.
