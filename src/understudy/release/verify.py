@@ -31,10 +31,8 @@ from understudy.report import RunRecord, read_record
 from understudy.report.meaning import (
     composed_mu,
     guess_bound,
-    neighbours_in_words,
     percent,
     stated,
-    unit_in_words,
 )
 from understudy.report.rendering import markdown, value
 
@@ -278,8 +276,8 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
     in_card = [words, f"{value(record.count)} synthetic {record.samples}"]
     in_statement: list[str] = []
     if record.guarantee == "differential privacy":
-        in_card.append(f"for {markdown(unit_in_words(receipt.unit))}")
-        in_statement.append(f"{receipt.adjacency}: {markdown(neighbours_in_words(receipt))}")
+        in_card.append(f"for {markdown(record.unit)}")
+        in_statement.append(f"{receipt.adjacency}: {markdown(record.neighbours)}")
         in_statement += [
             f"| {value(one.size)} | {100 * one.share:.1f} % |" for one in receipt.stages
         ]
