@@ -5,13 +5,14 @@ The rows are known by the device's id, not by the dataset's: that one changes wh
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import count_words
-from understudy.device.home_folder import DeviceHome
+from understudy.core.errors import RunError, count_words
+from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.installed_models import model_index
 from understudy.device.paired_servers import SERVER_DIGITS, paired_servers
 from understudy.device.parcel import CODE_DIGITS, OUTBOX, consent_digest
@@ -19,6 +20,7 @@ from understudy.methods.sanitize.wire import JobState
 from understudy.privacy.ledger.ledger import LedgerRow
 
 _WHOLE = ("queued", "running", "done", "failed", "deleted")
+_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,28 @@ def device_disclosures(home: DeviceHome) -> list[DisclosureAttempt]:
             if own and ("device" in details or row.dataset == settings.dataset):
                 attempts.append(_attempt(row, ends))
     return attempts
+
+
+def noise_key(home: DeviceHome) -> bytes:
+    """The secret that the noise of photos is derived from, made at its first use.
+
+    Raises:
+        RunError: It was damaged, or it was removed and something was sent.
+    """
+    path = home.path("noise.key")
+    with home.locked():
+        if not path.exists():
+            sent = home.read("sent.json", []) or any(home.path(OUTBOX).glob("*/jobs/*"))
+            if sent or device_disclosures(home):
+                raise RunError(
+                    f"{path} is missing, and noise that is drawn anew could be averaged with "
+                    "what was sent: restore it from a copy of the folder"
+                )
+            write_file(path, secrets.token_bytes(_KEY_BYTES))
+        key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise RunError(f"{path} is damaged: restore it from a copy of the folder")
+    return key
 
 
 def lines_of_other_folders(home: DeviceHome) -> list[str]:

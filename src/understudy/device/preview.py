@@ -21,6 +21,7 @@ from understudy.core.ports import Detector, Segmenter
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.device.consent import offer_basis, offer_parcel, void_offer
+from understudy.device.disclosures import noise_key
 from understudy.device.exposure import (
     ALLOWED_ABOVE_CHANCE,
     PartExposure,
@@ -175,7 +176,7 @@ def _of_photos(
     if (problem := review.domain_problem()) is not None:
         raise ConfigError(problem)
     ids = [review.photos.ids[number - 1] for number in references.numbers]
-    seeds = noise_seeds(review.photos.images, home.noise_key())
+    seeds = noise_seeds(review.photos.images, noise_key(home))
     used_seeds = [seeds[number - 1] for number in references.numbers]
     # Copies of a photo have one seed, and what was hidden in one stays hidden in all.
     copies = [
