@@ -278,7 +278,7 @@ def _end_lines(parcel: Parcel, server: PairedServer | None) -> list[str]:
     if server is None:
         return [
             "",
-            "No server is paired, and consent is to one: understudy device pair CODE",
+            "No server is paired, and consent is to one: understudy device pair",
             "Then understudy device send shows this again, with the code to agree.",
         ]
     code = consent_digest(parcel.digest, server.public_key)[:CODE_DIGITS]
