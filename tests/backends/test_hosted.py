@@ -98,7 +98,9 @@ def test_what_is_wrong_for_good_is_asked_once(server, role):
 
 def test_no_answer_in_time_is_given_up(server):
     server.faults["time-out"] = 100
-    with pytest.raises(BackendError, match=r"no (whole )?answer within 0.05 s, at the last of 3 attempts"):
+    with pytest.raises(
+        BackendError, match=r"no (whole )?answer within 0.05 s, at the last of 3 attempts"
+    ):
         captioner(server, timeout=0.05).caption(RED)
 
 
