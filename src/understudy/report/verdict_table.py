@@ -115,8 +115,8 @@ def _bound_sentence(record: RunRecord) -> str:
     )
     bound = meaning.percent(meaning.guess_bound(receipt))
     return (
-        f"An attacker who sees the release and guesses {what} (unit: {record.unit}) is right at most "
-        f"{bound} of the time, whatever else is known; a coin flip is right 50 % of the time."
+        f"An attacker who sees the release and guesses {what} (unit: {record.unit}) is right at "
+        f"most {bound} of the time, whatever else is known; a coin flip is right 50 % of the time."
     )
 
 
