@@ -204,7 +204,9 @@ def level_picture(
     leave exactly is what a preview shows. None where no photo shows the part, or nothing leaves.
     """
     usable, names = reviewed.used(), list(preferences.sanitizers)
-    names[part], images = sanitizer, usable.images
+    if names[part].partition(":")[0] != sanitizer:  # else its own deviation of noise stays
+        names[part] = sanitizer
+    images = usable.images
     mask: Masks = np.ones(images.shape[:3], dtype=bool)
     if part:
         levels = list(preferences.levels)
