@@ -6,7 +6,7 @@ The rows are known by the device's id, not by the dataset's: that one changes wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,21 @@ def attempt_run(parcel: str, server: str, number: int) -> str:
     return f"{parcel}-{server[:SERVER_DIGITS]}-{number}"
 
 
-def device_disclosures(home: DeviceHome) -> list[DisclosureAttempt]:
-    """Everything that this device disclosed, in order."""
+def ledger_rows(home: DeviceHome) -> list[LedgerRow]:
+    """All rows of the ledger that the device's disclosures stand in."""
+    with home.settings.open_ledger() as ledger:
+        return list(ledger.rows())
+
+
+def device_disclosures(
+    home: DeviceHome, rows: Sequence[LedgerRow] | None = None
+) -> list[DisclosureAttempt]:
+    """Everything that this device disclosed, in order.
+
+    ``rows``: of the ledger, where they were read already.
+    """
     settings = home.settings
-    with settings.open_ledger() as ledger:
-        rows = list(ledger.rows())
+    rows = ledger_rows(home) if rows is None else rows
     ends = {(row.kind, row.data.get("run")): row.time for row in rows}
     attempts = []
     for row in rows:
@@ -102,14 +112,13 @@ def noise_key(home: DeviceHome) -> bytes:
     return key
 
 
-def lines_of_other_folders(home: DeviceHome) -> list[str]:
+def lines_of_other_folders(home: DeviceHome, rows: Sequence[LedgerRow]) -> list[str]:
     """What is said of disclosures of the same photos by another folder; none where none is known.
 
     That folder has the bytes that left, the holes of its backgrounds and the key of its noise.
     """
     settings = home.settings
-    with settings.open_ledger() as ledger:
-        rows = [row for row in ledger.rows() if row.kind == "disclosure"]
+    rows = [row for row in rows if row.kind == "disclosure"]
     details = [row.data.get("details", {}) for row in rows if row.dataset == settings.dataset]
     own = settings.device
     others = sum("server" in one and one.get("device", own) != own for one in details)
@@ -193,14 +202,15 @@ def device_history(home: DeviceHome) -> list[str]:
     The disclosures are those of the ledger, not of the outbox, of this device whatever photos it
     has now: what was recorded counts, whether or not it was sent to its end.
     """
-    disclosures = device_disclosures(home)
+    rows = ledger_rows(home)
+    disclosures = device_disclosures(home, rows)
     names = {server.public_key: f"{server.name} " for server in paired_servers(home)}
     lines = []
     for attempt in disclosures:
         lines += _disclosure_lines(home, attempt, names.get(attempt.server, ""))
     total = len(disclosures)
     lines.append(f"{count_words(total, 'disclosure')} in the ledger; no epsilon covers any")
-    lines += lines_of_other_folders(home)
+    lines += lines_of_other_folders(home, rows)
     index = model_index(home)
     for model in index.models:
         mark = "* " if model.digest in index.installed[-1:] else "  "
