@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 import zlib
@@ -11,6 +10,7 @@ from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import MAX_BYTES
@@ -68,8 +68,8 @@ def _columns(path: Path, most: int | None) -> list[Column]:
         if "json" in parts:
             break
     try:
-        fields = json.loads(parts.get("json", b'{"txt": ""}' if _TEXT in parts else b"{}"))
-    except (ValueError, RecursionError):  # of a bad sample that was passed over
+        fields = from_json(parts.get("json", b'{"txt": ""}' if _TEXT in parts else b"{}"))
+    except ValueError:  # of a bad sample that was passed over
         return []
     if not isinstance(fields, dict):
         return []
@@ -152,13 +152,13 @@ def _sample(location: str, parts: dict[str, bytes], fault: str | None, options: 
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
     fields, label = {}, None
     try:
-        fields = json.loads(parts.get("json", b"{}"))
+        fields = from_json(parts.get("json", b"{}"))
         if not isinstance(fields, dict):
             raise ValueError("no object")
         if options.label == _TEXT:
             fields[_TEXT] = parts.get(_TEXT, b"").decode("utf-8")
         label = _label(parts, fields, options)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         fields, fault = {}, fault or f"has a damaged label or JSON ({error})"
     unit = None if options.unit is None else text(fields.get(options.unit))
     return Record(location, parts[images[0]] if len(images) == 1 else b"", label, unit, fault)

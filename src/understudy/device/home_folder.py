@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import make_private_folder, write_whole
 from understudy.privacy.ledger.database import data_folder
@@ -127,7 +128,7 @@ class DeviceHome:
             RunError: It was damaged.
         """
         try:
-            return json.loads(self.path(name).read_text(encoding="utf-8"))
+            return from_json(self.path(name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return default
         except ValueError as error:

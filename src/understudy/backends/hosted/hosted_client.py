@@ -24,6 +24,7 @@ import openai
 
 from understudy.backends.hosted.server_address import server_address
 from understudy.backends.plugin import PositiveCount, full_name
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import BackendError, count_words
 from understudy.core.option import Option, check_options
 from understudy.core.remote_models import Prices, RemoteCalls
@@ -267,8 +268,8 @@ class HostedClient:
             arguments["encoding_format"] = rest.pop("encoding_format")
         text = self._in_time(lambda: call(**arguments, extra_body=rest).http_response.text)
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
+            return from_json(text)
+        except ValueError as error:
             raise UnusableReply("an answer that is no JSON") from error
 
     def _in_time(self, call: Callable[[], str]) -> str:
