@@ -220,5 +220,5 @@ def test_json_that_nests_too_deep_is_no_traceback(tmp_path: Path) -> None:
     for place in (f"{images}?", tmp_path / "x.safetensors", f"{tmp_path}/x.tar"):
         with pytest.raises(InputError):
             read_all(open_source(place, label="label" if "tar" in str(place) else None))
-    with pytest.raises(ConfigError, match="recipe.yaml"):
+    with pytest.raises(ConfigError, match=r"recipe\.yaml"):
         read_yaml(tmp_path / "recipe.yaml", "recipe")
