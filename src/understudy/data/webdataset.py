@@ -23,6 +23,7 @@ from understudy.data.units import person_columns
 _FIRST = 16  # members of a tar: some samples
 _TEXT = "txt"
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
+_HIDDEN = "is in a folder whose name begins with a dot"
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
 
 
@@ -40,7 +41,8 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     def records() -> Iterator[Record]:
         for path in paths:
             for record in _samples(path, options):
-                folders.add(str(PurePosixPath(record.name or "").parent))
+                if not record.stray:
+                    folders.add(str(PurePosixPath(record.name or "").parent))
                 yield record
 
     source = RecordSource(records, options, label_column=label)
@@ -114,6 +116,10 @@ def _samples(path: Path, options: Options) -> Iterator[Record]:
                 fault = f"has two members .{suffix}"
             parts[suffix.lower()] = content
             fault = fault or wrong
+        if fault == _HIDDEN:
+            location = f"{path}, {PurePosixPath(key).parent}"
+            yield Record(location, b"", stray=True, hidden=True, name=key)
+            continue
         record = _sample(f"{path}, {key}", parts, fault, options)
         yield record._replace(name=key)
 
@@ -132,7 +138,10 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
             while (member := archive.next()) is not None:
                 # tarfile would keep every header it has seen.
                 archive.members = []  # type: ignore[attr-defined]
-                if member.isdir() or any(map(is_litter, PurePosixPath(member.name).parts)):
+                parts = PurePosixPath(member.name).parts
+                if member.isdir() or any(map(is_litter, parts)):
+                    if any(one.startswith(".") for one in parts[:-1]) and is_image_name(parts[-1]):
+                        yield member.name, b"", _HIDDEN
                     continue
                 limit = MAX_BYTES if is_image_name(member.name) else _META_BYTES
                 stream = archive.extractfile(member) if member.isreg() else None
