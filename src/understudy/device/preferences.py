@@ -310,7 +310,7 @@ def _sanitizers(targets: Sequence[str], background: str, levels: dict[str, str])
         if name not in known_levels:
             raise ConfigError(
                 f"of {noun} may leave {', '.join(known_levels)}, found {name!r}: write "
-                f"{noun}={list(known_levels)[-1]}"
+                f"{noun}={next(iter(known_levels))}, its name alone, or what else may"
             )
     return tuple(names)
 
