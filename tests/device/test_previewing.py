@@ -411,7 +411,9 @@ def test_what_is_not_found_is_named_and_a_remedy_is_one(paired: DeviceSite) -> N
     add_photos(paired.home, photo_files(paired.folder / "empty"), side=SIDE, ledger=paired.ledger)
     text = paired.show({"background": "segment"}, 3).text
     assert "dog was not found in 1, 2, 3: what is not found is not hidden" in text
-    with pytest.raises(InputError, match=r"0 of 3 photos.*or ask again with --level dog=text"):
+    with pytest.raises(
+        InputError, match=r"0 of 3 photos.*or ask again with no --level, for words alone"
+    ):
         paired.show({"dog": "segment"}, 3)
     with pytest.raises(ConfigError, match=r"found 'L0': write dog=text, its name alone"):
         paired.ask({"dog": "L0"})

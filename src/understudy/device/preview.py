@@ -326,7 +326,7 @@ def _chosen_rows(
         if len(usable) < count:
             noun = preferences.request.parts[part].noun
             empty = sum(item is None for item in messages.items[part])
-            remedy = f"--references {len(usable)}" if len(usable) else f"--level {noun}=text"
+            remedy = f"--references {len(usable)}" if len(usable) else "no --level, for words alone"
             raise InputError(
                 f"the request states {count} references, and {len(usable)} of "
                 f"{len(references.numbers) + left_out} photos can be one of {noun}: "
