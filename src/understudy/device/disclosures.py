@@ -63,7 +63,7 @@ def attempt_run(parcel: str, server: str, number: int) -> str:
     return f"{parcel}-{server[:SERVER_DIGITS]}-{number}"
 
 
-def ledger_rows(home: DeviceHome) -> list[LedgerRow]:
+def device_ledger_rows(home: DeviceHome) -> list[LedgerRow]:
     """All rows of the ledger that the device's disclosures stand in."""
     with home.settings.open_ledger() as ledger:
         return list(ledger.rows())
@@ -77,7 +77,7 @@ def device_disclosures(
     ``rows``: of the ledger, where they were read already.
     """
     settings = home.settings
-    rows = ledger_rows(home) if rows is None else rows
+    rows = device_ledger_rows(home) if rows is None else rows
     ends = {(row.kind, row.data.get("run")): row.time for row in rows}
     attempts = []
     for row in rows:
@@ -202,7 +202,7 @@ def device_history(home: DeviceHome) -> list[str]:
     The disclosures are those of the ledger, not of the outbox, of this device whatever photos it
     has now: what was recorded counts, whether or not it was sent to its end.
     """
-    rows = ledger_rows(home)
+    rows = device_ledger_rows(home)
     disclosures = device_disclosures(home, rows)
     names = {server.public_key: f"{server.name} " for server in paired_servers(home)}
     lines = []
