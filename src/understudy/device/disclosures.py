@@ -103,7 +103,8 @@ def noise_key(home: DeviceHome) -> bytes:
             if sent or device_disclosures(home):
                 raise RunError(
                     f"{path} is missing, and noise that is drawn anew could be averaged with "
-                    "what was sent: restore it from a copy of the folder"
+                    "what was sent: restore it from a copy of the folder, or begin another one "
+                    "(--home), whose previews say that this one disclosed something"
                 )
             write_file(path, secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()
