@@ -375,7 +375,7 @@ def _photo_lines(
     parts = preferences.request.parts
     for k, noun in enumerate(preferences.nouns, start=1):
         more = [part for part in rows if parts[part].level > parts[k].level]
-        empty = ~references.segments.hidden[k - 1].any(axis=(1, 2))
+        empty = ~references.segments.masks[k - 1].any(axis=(1, 2))
         absent = sorted({row for part in more for row in rows[part] if empty[row]})
         if absent:
             numbers = ", ".join(str(references.numbers[row]) for row in absent)
