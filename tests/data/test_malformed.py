@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -11,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save_file
 from tests.data.samples import class_folders, encode, picture, read_all
 
-from understudy.core.errors import InputError
+from understudy.core.errors import ConfigError, InputError
 from understudy.data import open_source
+from understudy.run.yaml_files import read_yaml
 
 Break = Callable[[Path], str | Path | None]
 """Makes a dataset of two classes in a folder bad; gives its name, if that is another one."""
@@ -189,3 +194,31 @@ def test_what_is_malformed_gives_a_message(tmp_path: Path, case: str) -> None:
         source = open_source(name, skip_bad=True)
         read_all(source)
         assert source.skipped == 1
+
+
+DEEP = "[" * 100_000
+
+
+def test_json_that_nests_too_deep_is_no_traceback(tmp_path: Path) -> None:
+    """Python's reader of it raises what is no ValueError."""
+    images = class_folders(tmp_path / "images")
+    data = (images / "cat" / "0.png").read_bytes()
+    table = pa.table({"image": [data] * 2, "label": ["cat", "dog"]})
+    noted = table.replace_schema_metadata({"huggingface": DEEP})
+    pq.write_table(noted, tmp_path / "x.parquet")
+    assert open_source(tmp_path / "x.parquet").classes == ("cat", "dog")  # nothing was noted
+
+    (images / "classes.json").write_text(DEEP)
+    arrays = {"embeddings": np.zeros((2, 3), np.float32), "labels": np.zeros(2, np.int64)}
+    save_file(arrays, tmp_path / "x.safetensors", {"classes": DEEP})
+    with tarfile.open(tmp_path / "x.tar", "w") as file:
+        for name, data in (("a.png", encode(picture(0))), ("a.json", DEEP.encode())):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            file.addfile(member, io.BytesIO(data))
+    (tmp_path / "recipe.yaml").write_text(DEEP)
+    for place in (f"{images}?", tmp_path / "x.safetensors", f"{tmp_path}/x.tar"):
+        with pytest.raises(InputError):
+            read_all(open_source(place, label="label" if "tar" in str(place) else None))
+    with pytest.raises(ConfigError, match=r"recipe\.yaml"):
+        read_yaml(tmp_path / "recipe.yaml", "recipe")

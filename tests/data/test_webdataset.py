@@ -9,6 +9,8 @@ from tests.data.samples import KEY, check_source, class_folders, encode, picture
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.data.encoded_images import RecordSource
+from understudy.data.inspection import stray_words
 
 Members = list[tuple[str, bytes]]
 
@@ -131,3 +133,14 @@ def test_digests_are_those_of_the_files(tmp_path: Path) -> None:
     folder = class_folders(tmp_path / "folder", rows=2)
     packed = open_source(write(tmp_path / "a.tar", samples("cls")))
     assert list(packed.digests(KEY)) == list(open_source(folder).digests(KEY))
+
+
+@pytest.mark.parametrize("kind", ["json", ""])
+def test_images_in_a_hidden_folder_are_named(tmp_path: Path, kind: str) -> None:
+    hidden = [(name.replace("train/", ".lynx/"), data) for name, data in samples(kind)]
+    litter = [("train/._000.png", b"\0\5\26\7"), ("__MACOSX/000.png", b"\0\5\26\7")]
+    source = open_source(write(tmp_path / "a.tar", samples(kind) + hidden + litter))
+    assert isinstance(source, RecordSource)
+    assert (len(source), source.stray) == (4, 4)
+    assert "a.tar, .lynx is a folder of images and hidden" in stray_words(source)
+    check_source(source)

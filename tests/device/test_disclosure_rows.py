@@ -24,6 +24,7 @@ from understudy.device import outbox as outbox_module
 from understudy.device.consent import recipient, standing_offer, void_offer
 from understudy.device.corrections import Correction
 from understudy.device.disclosures import device_history, note_deleted
+from understudy.device.former_messages import Recipient
 from understudy.device.outbox import (
     Exchange,
     Outbox,
@@ -38,6 +39,7 @@ from understudy.device.preferences import stored_preferences
 from understudy.device.preview import preview
 from understudy.device.review import segment_photos
 from understudy.methods.sanitize.wire import PairingResult, encode_message
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.server.application import application
 from understudy.server.job_store import DAY
 from understudy.server.serve import certificate_of
@@ -464,3 +466,16 @@ def test_a_request_that_changes_while_a_preview_is_made_leaves_no_offer(
     with pytest.raises(RunError, match="were changed while"):
         preview(paired.home, preferences, paired.checks())
     assert standing_offer(paired.home) is None
+
+
+def test_the_history_and_a_preview_read_the_ledger_once(
+    paired: DeviceSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[None] = []
+    rows = Ledger.rows
+    monkeypatch.setattr(Ledger, "rows", lambda self, *of: [reads.append(None), rows(self, *of)][1])
+    paired.add()
+    for step in (lambda: Recipient(paired.home, None), lambda: device_history(paired.home)):
+        reads.clear()
+        step()
+        assert len(reads) == 1

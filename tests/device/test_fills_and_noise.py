@@ -1,5 +1,6 @@
 """What a curious server reads out of several photos and several sends: fills, noise, sums."""
 
+import shutil
 import stat
 from collections.abc import Sequence
 
@@ -243,6 +244,12 @@ def test_the_secret_of_the_noise_is_the_owners_and_is_never_drawn_anew(paired: D
         paired.show({"dog": "noise"})
     key.unlink()
     with pytest.raises(RunError, match="could be averaged"):
+        paired.show({"dog": "noise"})
+    paired.home.path("sent.json").unlink()
+    with pytest.raises(RunError, match="could be averaged"):  # the outbox and the ledger know
+        paired.show({"dog": "noise"})
+    shutil.rmtree(paired.home.path("outbox"))
+    with pytest.raises(RunError, match="could be averaged"):  # the ledger does
         paired.show({"dog": "noise"})
 
 

@@ -400,3 +400,23 @@ def test_what_a_server_drew_is_compared_with_the_photos_by_their_mean(site: Devi
     for wrong in ((("1",) * 2,), ((2.0,),), ((float("nan"),),), stated * 2):
         with pytest.raises(WireError):
             sign(ModelResult, key, **fields, directions=wrong)
+
+
+def test_what_is_not_found_is_named_and_a_remedy_is_one(paired: DeviceSite) -> None:
+    """Of photos without a dog the whole room leaves; the advice was --references 0, and noise."""
+    room = np.full((SIDE, SIDE, 3), (40, 140, 90), np.uint8)
+    for row in range(3):
+        room[row, :5] = (120, 30, 180)
+        save_photo(room, paired.folder / "empty" / f"{row}.png")
+    add_photos(paired.home, photo_files(paired.folder / "empty"), side=SIDE, ledger=paired.ledger)
+    text = paired.show({"background": "segment"}, 3).text
+    assert "dog was not found in 1, 2, 3: what is not found is not hidden" in text
+    with pytest.raises(
+        InputError, match=r"0 of 3 photos.*or ask again with no --level, for words alone"
+    ):
+        paired.show({"dog": "segment"}, 3)
+    with pytest.raises(ConfigError, match=r"found 'L0': write dog=text, its name alone"):
+        paired.ask({"dog": "L0"})
+    paired.add()
+    text = paired.show({"background": "segment"}, 4, leave_out=[1, 2, 3]).text
+    assert "was not found" not in text

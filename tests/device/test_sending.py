@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from tests.device.device_site import CANARY, DeviceSite, unreachable
 from tests.server.site import Server
+from typer.testing import CliRunner
 
+from understudy.cli.main import app
 from understudy.core.errors import LedgerError, RunError, WireError
 from understudy.device.consent import agreement_of_code
 from understudy.device.disclosures import device_history
@@ -192,3 +194,14 @@ def test_unpaired(site: DeviceSite) -> None:
     with pytest.raises(RunError, match="understudy device pair"):
         site.outbox.send(shown.parcel.digest, shown.code)
     assert not site.rows("disclosure")
+
+
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_a_pairing_code_is_asked_for_and_need_not_be_an_argument(
+    site: DeviceSite, server: Server, words: list[str]
+) -> None:
+    code = server.pairing_code("https://127.0.0.1:1").text()
+    ran = CliRunner().invoke(
+        app, ["device", "pair", "--home", str(site.home.folder), *words], input=f"{code}\n"
+    )
+    assert isinstance(ran.exception, ServerUnreachable), ran.output  # it was read

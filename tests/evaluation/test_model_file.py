@@ -11,6 +11,7 @@ from tests.run.samples import embeddings, quick_run
 
 import understudy
 from understudy.backends.classifier_file import ClassifierFile
+from understudy.core.errors import ConfigError
 from understudy.core.results import Evaluation
 from understudy.metrics.scoring import calibration_error
 from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
@@ -105,3 +106,19 @@ def test_a_classifier_of_images_is_given_them_in_its_own_size(tmp_path: Path, na
         model=tmp_path / name, real=tmp_path / "real", test=tmp_path / "test", progress="none"
     )
     assert value(evaluation, ACCURACY.key) > 0.7
+
+
+def test_an_encoder_that_is_not_found_by_its_name_is_to_be_said(tmp_path: Path) -> None:
+    """A release names the file of an encoder without its folder."""
+    onnx = pytest.importorskip("onnx")
+    path = save_onnx(
+        tmp_path / "model.onnx", [("Identity", ["x"], ["p"], {})], {"x": ["n", 3]}, {"p": ["n", 3]}
+    )
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {"encoder": "onnx:encoder.onnx"})
+    onnx.save(model, path)
+    sides = {"real": tmp_path / "real", "test": tmp_path / "test"}
+    for seed, side in enumerate(sides.values()):
+        folder_of(side, blobs(seed, 12))
+    with pytest.raises(ConfigError, match=r"onnx:encoder.onnx, which is not found.*say --encoder"):
+        understudy.evaluate(model=path, **sides, progress="none")

@@ -102,6 +102,18 @@ def test_the_statement_answers_what_nist_asks(record: RunRecord) -> None:
         assert f"| {stage.stage} | {stage.query} | {stage.size} |" in text
 
 
+def test_what_is_made_of_embeddings_protects_one_embedding(record: RunRecord) -> None:
+    length = record_module.Premise.of("embedding length", 24, declared=False)
+    own = replace(record, image_shape=None, format="embeddings", premises=(length,))
+    for text in (dataset_card(own), statement_text(own)):
+        assert "for one embedding" in text
+        assert "one image" not in text
+        assert "private images" not in text.partition("## Covered")[0]
+    assert "one embedding added or removed. The number of embeddings" in statement_text(own)
+    encoded = replace(own, premises=())
+    assert "for one image" in statement_text(encoded)  # embeddings of private images
+
+
 def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:
     receipt = replace(record.receipt, adjacency="replace-one", unit="rows sharing 'patient'")
     text = statement_text(replace(record, receipt=receipt))

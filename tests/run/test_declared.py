@@ -302,3 +302,19 @@ def test_a_number_of_images_where_their_number_is_public(tmp_path: Path, ledger:
     assert hold_out.share == pytest.approx(0.1)
     with pytest.raises(ConfigError, match="hold out 50%"):
         run(vectors, tmp_path / "b", ledger, hold_out=400, adjacency="replace-one")
+
+
+def test_small_classes_and_large_norms_of_arrays_are_said_before_the_charge(
+    tmp_path: Path, ledger: str
+) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [60, 3])
+    options = {"source": str(tmp_path / "x.npz"), "out": tmp_path / "a", "ledger": ledger}
+    for scale in (1.0, 1e7):
+        np.savez(tmp_path / "x.npz", embeddings=scale * rng.normal(size=(63, 16)), labels=labels)
+        notes = dry_run(make_config({**options, "epsilon": 1.0})).notes
+        (small,) = (note for note in notes if "little can be known" in note)
+        assert "of 1 at epsilon 1 (owner only): less than 20 embeddings" in small
+        assert any("have norms of about 4e+07 (owner only)" in note for note in notes) == (
+            scale > 1
+        )

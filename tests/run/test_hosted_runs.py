@@ -186,7 +186,7 @@ STOPS = {
     "server error": "500",
     "fewer": "gives no",
     "refusal": "refuses to draw",
-    "time-out": "no answer within",
+    "time-out": "answer within",
 }
 """Faults that stop a run whose requests are not repeated, and what is said."""
 

@@ -87,7 +87,7 @@ def test_its_guarantee_is_that_of_the_run(site: Path) -> None:
     assert {stage.origin for stage in more.receipt.stages} == {"earlier run"}
     text = " ".join((more.release / "PRIVACY.md").read_text().split())
     assert "this one guarantee together" in text
-    assert "private images were not read again" in text
+    assert "private embeddings were not read again" in text
     assert [(one.state, one.samples) for one in list_runs(site / "out-seed-1")] == [
         ("finished", 20)
     ]

@@ -274,7 +274,7 @@ def test_a_selection_of_a_release_inherits_its_guarantee(site: Path) -> None:
         assert list(ledger.rows()) == before
     record = read_record(read_json(result.release / "privacy.json"))
     assert record.receipt == result.receipt
-    assert "asked nothing of private images" in public_documents(record)["PRIVACY.md"]
+    assert "asked nothing of private embeddings" in public_documents(record)["PRIVACY.md"]
     assert record.premises == load(dp).record.premises
     assert load(site / "half").owner.spending is None
 

@@ -1,5 +1,6 @@
 """What a device asks for and what it gets: pairing, jobs, items, models, receipts, refusals."""
 
+import asyncio
 import itertools
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from tests.server.site import CLASSES, NOUN, Device, Server, submitted
 
 from understudy.methods.sanitize import signed_results, wire
 from understudy.methods.sanitize.wire_items import ITEM_BYTES, item_digest
+from understudy.server.application import application
 from understudy.server.job_store import DAY, Quotas
 
 
@@ -49,6 +51,32 @@ def test_a_job_from_submission_to_receipt(server: Server, device: Device, level:
     assert device.state("GET", f"/v1/jobs/{sent}").state == "deleted"
     check_refusal(device.call("GET", f"/v1/jobs/{sent}/model"), 409, "conflict")
     check_refusal(device.call("POST", f"/v1/jobs/{sent}/start"), 409, "conflict")
+
+
+def test_a_model_counts_as_sent_once_all_of_it_was(server: Server, device: Device) -> None:
+    sent = device.send(submitted(0))
+    assert server.work()
+    path = f"/v1/jobs/{sent}/model"
+    assert device.call("HEAD", path).status_code == 200
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(event: Any) -> None:
+        if event["type"] == "http.response.body":
+            raise OSError("the device is gone")
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"authorization", f"Bearer {device.token}".encode())],
+    }
+    asyncio.run(application(server.service)(scope, receive, send))
+    receipt = device.call("DELETE", f"/v1/jobs/{sent}")
+    assert not wire.decode_message(wire.DeletionReceipt, receipt.content).delivered
 
 
 def test_about_says_who_answers_and_with_what(server: Server, device: Device) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("cryptography")
 
 from tests.device.device_site import (
     CLASSES,
+    SEGMENTER,
     ColourPipeline,
     DeviceSite,
     colour_model,
@@ -22,7 +23,7 @@ from tests.server.site import Server
 
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import DeviceModel, offer_model
-from understudy.device.preferences import stored_preferences
+from understudy.device.preferences import make_preferences, request_words, stored_preferences
 from understudy.device.review import standing_corrections
 
 
@@ -76,6 +77,38 @@ def test_asking_again_takes_what_knows_the_photos_by_then(
         home = DeviceHome.of(tmp_path / "device")
         assert stored_preferences(home).segmenter == "embedded:studio"
         assert 'name="segmenter" value=""' in site.get("/request").text
+
+
+def test_a_request_of_the_shell_is_made_again_as_it_was(
+    tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page has no fields for a mixture, a number of images or a deviation of noise."""
+    monkeypatch.syspath_prepend(plugins)
+    device, site = DeviceSite(tmp_path), Site(tmp_path, device=True)
+    device.add(2)
+    made = make_preferences(
+        device.home,
+        targets=["dog", "cat"],
+        background="room",
+        classes=("blue", "green"),
+        levels={"dog": "noise:5", "room": "segment"},
+        images_per_class=30,
+        segmenter=SEGMENTER,
+        mixture=[["dog"]],
+        equal_shares=True,
+    )
+    with site.client:
+        token = site.enter()
+        page = site.get("/request").text
+        assert re.search(r'name="level.dog" value="noise" checked', page)
+        form = {"targets": "dog, cat", "background": "room", "classes": "blue,green"}
+        form |= {"level.dog": "noise", "level.cat": "text", "level.room": "segment"}
+        form |= {"references": "10", "training": "classifier", "segmenter": SEGMENTER}
+        site.post("/do", token, action="request", **form)
+        (asked,) = site.studio.jobs.of(device.home.folder)
+        assert set(asked.words[3:]) == set(made.words())
+        changed = request_words(["dog"], "room", {"dog": "noise"}, like=made)
+        assert not [word for word in changed if "mix" in word or "shares" in word]
 
 
 @pytest.mark.slow

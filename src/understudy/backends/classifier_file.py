@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.backends.litert import LiteRtModel, LiteRtOptions
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import BackendError
 from understudy.core.types import Shape
 
@@ -91,7 +92,7 @@ class ClassifierFile:
 def _names(path: Path, text: str) -> tuple[str, ...]:
     """The class names that a file states."""
     try:
-        names = json.loads(text)
+        names = from_json(text)
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

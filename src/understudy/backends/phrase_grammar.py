@@ -23,6 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import BackendError, ConfigError
 from understudy.core.phrases import FURNITURE, PLACE, STATUS, TARGET, AttributeValues, Phrases
 
@@ -192,7 +193,7 @@ def _json_object(source: Any) -> Mapping[str, Any]:
     data = source
     if not isinstance(source, Mapping):
         try:
-            data = json.loads(Path(source).read_text(encoding="utf-8"))
+            data = from_json(Path(source).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"the grammar {source} cannot be read: {error}") from error
     if not isinstance(data, Mapping):

@@ -95,7 +95,10 @@ def train_command(
 
 @device_app.command("pair")
 def pair_command(
-    code: Annotated[str, typer.Argument(help="The line that `understudy serve` printed.")],
+    code: Annotated[
+        str | None,
+        typer.Argument(help="The line that `understudy serve` printed; asked for if not given."),
+    ] = None,
     home: _Home = None,
 ) -> None:
     """Pair this device with a server; the servers before it stay."""
@@ -103,7 +106,9 @@ def pair_command(
     from understudy.device.paired_servers import paired_servers
 
     device = _home(home)
-    server = Outbox(device).pair(code)
+    if code in (None, "-"):  # an argument stands in the list of processes
+        code = typer.prompt("The line that `understudy serve` printed", err=True)
+    server = Outbox(device).pair(code or "")
     typer.echo(f"paired with {server.url}, key {server.public_key[:16]}")
     if len(paired_servers(device)) > 1:
         typer.echo(f"there are several servers now: this one is --server {server.name}")

@@ -149,8 +149,10 @@ def train_command(
     _console.print(f"network:  {trained.network}, {origin}")
     _console.print(f"takes:    {trained.source} ({shape} numbers a row)")
     _console.print(f"gives:    scores of {', '.join(trained.classes)}")
+    images = " (of images: --encoder NAME)" if trained.source == "embeddings" else ""
     _console.print(
         f"how good it is: understudy evaluate --model {trained.path} --real SOURCE --test SOURCE"
+        f"{images}"
     )
     if trained.hint:
         _console.print(f"note: {trained.hint}")

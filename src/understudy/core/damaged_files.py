@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import zipfile
 import zlib
 from tokenize import TokenError
+from typing import Any
 
 ZIP_DAMAGE = (
     OSError,
@@ -20,3 +22,15 @@ ZIP_DAMAGE = (
 
 NO_HEADER = (SyntaxError, TokenError, RecursionError, MemoryError)
 """What NumPy's reader of headers, a parser of Python's literals, raises besides."""
+
+
+def from_json(text: str | bytes) -> Any:
+    """The values of a JSON text.
+
+    Raises:
+        ValueError: It is none, or nests deeper than Python's reader goes.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it nests too deep") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import SUFFIXES
@@ -245,7 +245,7 @@ def inside(path: Path, root: Path) -> bool:
 def release_classes(content: bytes, path: Path) -> dict[str, str]:
     """The folder of each class name, as ``write_release`` leaves them in a `CLASSES_FILE`."""
     try:
-        rows = json.loads(content)["classes"]
+        rows = from_json(content)["classes"]
         return {str(row["name"]): str(row["folder"]) for row in rows}
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError(

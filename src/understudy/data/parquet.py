@@ -5,7 +5,6 @@ Memory follows the file's row groups: those of the hub and of a release have som
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError
 from understudy.data.captions import CAPTION, LICENCE
 from understudy.data.encoded_images import Options, Record, RecordSource
@@ -183,7 +183,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
     """What ``datasets`` noted of the columns; empty if nothing, or nothing that makes sense."""
     try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        features = from_json((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return {name: kind for name, kind in features.items() if isinstance(kind, dict)}
     except (KeyError, ValueError, TypeError, AttributeError):
         return {}

@@ -6,7 +6,8 @@ idx, npy, npz and safetensors differ only in where an array's bytes begin; every
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, Literal
 
@@ -74,6 +75,7 @@ class ArraySource:
     kind: Literal["images", "embeddings"]
     person_columns: tuple[str, ...] = ()
     lone_classes: tuple[str, ...] = ()
+    class_sizes: Mapping[str | None, int]
     shape: Shape
     classes: tuple[str, ...]
 
@@ -281,7 +283,7 @@ class ArraySource:
         """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""
         if self._labels is None:
             require_labels(self._options, self.name)
-            self.classes = UNLABELLED_NAME
+            self.classes, self.class_sizes = UNLABELLED_NAME, {}
             return
         location = self._labels.location
         names = None if names is None else tuple(map(class_name, names))
@@ -291,6 +293,10 @@ class ArraySource:
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
         by_value = _class_of(list(counts), names, location, signed=signed)
         by_value = {value: class_name(name) for value, name in by_value.items()}
+        sizes = Counter[str | None]()
+        for value, count in counts.items():
+            sizes[by_value[value]] += count
+        self.class_sizes = sizes
         lone = [value for value in counts if counts[value] == 1]
         if self._units is not None:
             lone = of_one_unit(self._labels, self._units, self._dropped)

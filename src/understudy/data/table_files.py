@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError, packages_for
 from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
@@ -100,8 +100,8 @@ class Table:
     def _json(self) -> dict[str, Any]:
         try:
             content = self.path.read_bytes() if self.content is None else self.content
-            values = json.loads(content)
-        except (OSError, ValueError, RecursionError) as error:
+            values = from_json(content)
+        except (OSError, ValueError) as error:
             raise SourceError(f"cannot be read as JSON: {error}", self.path) from error
         return values if isinstance(values, dict) else {}
 

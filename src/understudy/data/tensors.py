@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from math import prod
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options
 from understudy.data.stored import StoredArray, stream_from
@@ -44,8 +44,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             (length,) = struct.unpack("<Q", stream.read(8))
             if length > _LONGEST_HEADER:
                 raise SourceError(f"is no safetensors file: its header has {length:,} bytes", path)
-            header = json.loads(stream.read(length))
-    except (OSError, struct.error, ValueError, RecursionError) as error:
+            header = from_json(stream.read(length))
+    except (OSError, struct.error, ValueError) as error:
         raise SourceError(f"is no safetensors file, or is cut short: {error}", path) from error
     if not isinstance(header, dict):
         raise SourceError("is no safetensors file: its header is no object", path)
@@ -74,7 +74,7 @@ def _classes(path: Path, metadata: Any) -> tuple[str, ...] | None:
     if not isinstance(metadata, dict) or CLASSES_KEY not in metadata:
         return None
     try:
-        names = json.loads(metadata[CLASSES_KEY])
+        names = from_json(metadata[CLASSES_KEY])
     except (TypeError, ValueError) as error:
         raise SourceError(f"metadata {CLASSES_KEY!r} is not JSON: {error}", path) from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

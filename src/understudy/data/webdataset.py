@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 import zlib
@@ -11,6 +10,7 @@ from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import MAX_BYTES
@@ -23,6 +23,7 @@ from understudy.data.units import person_columns
 _FIRST = 16  # members of a tar: some samples
 _TEXT = "txt"
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
+_HIDDEN = "is in a folder whose name begins with a dot"
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
 
 
@@ -40,7 +41,8 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     def records() -> Iterator[Record]:
         for path in paths:
             for record in _samples(path, options):
-                folders.add(str(PurePosixPath(record.name or "").parent))
+                if not record.stray:
+                    folders.add(str(PurePosixPath(record.name or "").parent))
                 yield record
 
     source = RecordSource(records, options, label_column=label)
@@ -68,8 +70,8 @@ def _columns(path: Path, most: int | None) -> list[Column]:
         if "json" in parts:
             break
     try:
-        fields = json.loads(parts.get("json", b'{"txt": ""}' if _TEXT in parts else b"{}"))
-    except (ValueError, RecursionError):  # of a bad sample that was passed over
+        fields = from_json(parts.get("json", b'{"txt": ""}' if _TEXT in parts else b"{}"))
+    except ValueError:  # of a bad sample that was passed over
         return []
     if not isinstance(fields, dict):
         return []
@@ -114,6 +116,10 @@ def _samples(path: Path, options: Options) -> Iterator[Record]:
                 fault = f"has two members .{suffix}"
             parts[suffix.lower()] = content
             fault = fault or wrong
+        if fault == _HIDDEN:
+            location = f"{path}, {PurePosixPath(key).parent}"
+            yield Record(location, b"", stray=True, hidden=True, name=key)
+            continue
         record = _sample(f"{path}, {key}", parts, fault, options)
         yield record._replace(name=key)
 
@@ -132,7 +138,10 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
             while (member := archive.next()) is not None:
                 # tarfile would keep every header it has seen.
                 archive.members = []  # type: ignore[attr-defined]
-                if member.isdir() or any(map(is_litter, PurePosixPath(member.name).parts)):
+                parts = PurePosixPath(member.name).parts
+                if member.isdir() or any(map(is_litter, parts)):
+                    if any(one.startswith(".") for one in parts[:-1]) and is_image_name(parts[-1]):
+                        yield member.name, b"", _HIDDEN
                     continue
                 limit = MAX_BYTES if is_image_name(member.name) else _META_BYTES
                 stream = archive.extractfile(member) if member.isreg() else None
@@ -152,13 +161,13 @@ def _sample(location: str, parts: dict[str, bytes], fault: str | None, options: 
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
     fields, label = {}, None
     try:
-        fields = json.loads(parts.get("json", b"{}"))
+        fields = from_json(parts.get("json", b"{}"))
         if not isinstance(fields, dict):
             raise ValueError("no object")
         if options.label == _TEXT:
             fields[_TEXT] = parts.get(_TEXT, b"").decode("utf-8")
         label = _label(parts, fields, options)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         fields, fault = {}, fault or f"has a damaged label or JSON ({error})"
     unit = None if options.unit is None else text(fields.get(options.unit))
     return Record(location, parts[images[0]] if len(images) == 1 else b"", label, unit, fault)

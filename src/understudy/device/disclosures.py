@@ -5,13 +5,14 @@ The rows are known by the device's id, not by the dataset's: that one changes wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import count_words
-from understudy.device.home_folder import DeviceHome
+from understudy.core.errors import RunError, count_words
+from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.installed_models import model_index
 from understudy.device.paired_servers import SERVER_DIGITS, paired_servers
 from understudy.device.parcel import CODE_DIGITS, OUTBOX, consent_digest
@@ -19,6 +20,7 @@ from understudy.methods.sanitize.wire import JobState
 from understudy.privacy.ledger.ledger import LedgerRow
 
 _WHOLE = ("queued", "running", "done", "failed", "deleted")
+_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,21 @@ def attempt_run(parcel: str, server: str, number: int) -> str:
     return f"{parcel}-{server[:SERVER_DIGITS]}-{number}"
 
 
-def device_disclosures(home: DeviceHome) -> list[DisclosureAttempt]:
-    """Everything that this device disclosed, in order."""
+def device_ledger_rows(home: DeviceHome) -> list[LedgerRow]:
+    """All rows of the ledger that the device's disclosures stand in."""
+    with home.settings.open_ledger() as ledger:
+        return list(ledger.rows())
+
+
+def device_disclosures(
+    home: DeviceHome, rows: Sequence[LedgerRow] | None = None
+) -> list[DisclosureAttempt]:
+    """Everything that this device disclosed, in order.
+
+    ``rows``: of the ledger, where they were read already.
+    """
     settings = home.settings
-    with settings.open_ledger() as ledger:
-        rows = list(ledger.rows())
+    rows = device_ledger_rows(home) if rows is None else rows
     ends = {(row.kind, row.data.get("run")): row.time for row in rows}
     attempts = []
     for row in rows:
@@ -78,14 +90,36 @@ def device_disclosures(home: DeviceHome) -> list[DisclosureAttempt]:
     return attempts
 
 
-def lines_of_other_folders(home: DeviceHome) -> list[str]:
+def noise_key(home: DeviceHome) -> bytes:
+    """The secret that the noise of photos is derived from, made at its first use.
+
+    Raises:
+        RunError: It was damaged, or it was removed and something was sent.
+    """
+    path = home.path("noise.key")
+    with home.locked():
+        if not path.exists():
+            sent = home.read("sent.json", []) or any(home.path(OUTBOX).glob("*/jobs/*"))
+            if sent or device_disclosures(home):
+                raise RunError(
+                    f"{path} is missing, and noise that is drawn anew could be averaged with "
+                    "what was sent: restore it from a copy of the folder, or begin another one "
+                    "(--home), whose previews say that this one disclosed something"
+                )
+            write_file(path, secrets.token_bytes(_KEY_BYTES))
+        key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise RunError(f"{path} is damaged: restore it from a copy of the folder")
+    return key
+
+
+def lines_of_other_folders(home: DeviceHome, rows: Sequence[LedgerRow]) -> list[str]:
     """What is said of disclosures of the same photos by another folder; none where none is known.
 
     That folder has the bytes that left, the holes of its backgrounds and the key of its noise.
     """
     settings = home.settings
-    with settings.open_ledger() as ledger:
-        rows = [row for row in ledger.rows() if row.kind == "disclosure"]
+    rows = [row for row in rows if row.kind == "disclosure"]
     details = [row.data.get("details", {}) for row in rows if row.dataset == settings.dataset]
     own = settings.device
     others = sum("server" in one and one.get("device", own) != own for one in details)
@@ -169,14 +203,15 @@ def device_history(home: DeviceHome) -> list[str]:
     The disclosures are those of the ledger, not of the outbox, of this device whatever photos it
     has now: what was recorded counts, whether or not it was sent to its end.
     """
-    disclosures = device_disclosures(home)
+    rows = device_ledger_rows(home)
+    disclosures = device_disclosures(home, rows)
     names = {server.public_key: f"{server.name} " for server in paired_servers(home)}
     lines = []
     for attempt in disclosures:
         lines += _disclosure_lines(home, attempt, names.get(attempt.server, ""))
     total = len(disclosures)
     lines.append(f"{count_words(total, 'disclosure')} in the ledger; no epsilon covers any")
-    lines += lines_of_other_folders(home)
+    lines += lines_of_other_folders(home, rows)
     index = model_index(home)
     for model in index.models:
         mark = "* " if model.digest in index.installed[-1:] else "  "

@@ -13,6 +13,7 @@ from understudy.core.types import Images, Masks
 from understudy.device.disclosures import (
     DisclosureAttempt,
     device_disclosures,
+    device_ledger_rows,
     lines_of_other_folders,
 )
 from understudy.device.home_folder import DeviceHome
@@ -98,9 +99,10 @@ class Recipient:
     def __init__(self, home: DeviceHome, name: str | None) -> None:
         paired = name is not None or bool(paired_servers(home))
         self.server = server_named(home, name) if paired else None
-        attempts = device_disclosures(home)
+        rows = device_ledger_rows(home)
+        attempts = device_disclosures(home, rows)
         key = None if self.server is None else self.server.public_key
-        self._elsewhere = lines_of_other_folders(home)
+        self._elsewhere = lines_of_other_folders(home, rows)
         self.own = former_messages(home, [one for one in attempts if one.server == key])
         self.all = former_messages(home, attempts)
 

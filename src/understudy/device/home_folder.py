@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,12 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import make_private_folder, write_whole
 from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
-_NOISE_KEY, _KEY_BYTES = "noise.key", 32
 _held = threading.local()
 
 
@@ -105,26 +104,6 @@ class DeviceHome:
             depths[key] = 0
             os.close(lock)
 
-    def noise_key(self) -> bytes:
-        """The secret that the noise of photos is derived from, made at its first use.
-
-        Raises:
-            RunError: It was damaged, or it was removed and something was sent.
-        """
-        path = self.path(_NOISE_KEY)
-        with self.locked():
-            if not path.exists():
-                if self.read("sent.json", []):
-                    raise RunError(
-                        f"{path} is missing, and noise that is drawn anew could be averaged with "
-                        "what was sent: restore it from a copy of the folder"
-                    )
-                write_file(path, secrets.token_bytes(_KEY_BYTES))
-            key = path.read_bytes()
-        if len(key) != _KEY_BYTES:
-            raise RunError(f"{path} is damaged: restore it from a copy of the folder")
-        return key
-
     def path(self, *names: str) -> Path:
         """A path in the folder."""
         return self.folder.joinpath(*names)
@@ -149,7 +128,7 @@ class DeviceHome:
             RunError: It was damaged.
         """
         try:
-            return json.loads(self.path(name).read_text(encoding="utf-8"))
+            return from_json(self.path(name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return default
         except ValueError as error:

@@ -76,7 +76,7 @@ def server_of_key(home: DeviceHome, public_key: str) -> PairedServer:
             return server
     raise RunError(
         f"this device is not paired with the server of the key {public_key[:SERVER_DIGITS]}: "
-        "understudy device pair CODE"
+        "understudy device pair"
     )
 
 
@@ -89,7 +89,7 @@ def server_named(home: DeviceHome, name: str | None) -> PairedServer:
     servers = paired_servers(home)
     if not servers:
         raise RunError(
-            "this device is paired with no server: understudy device pair CODE, with the line "
+            "this device is paired with no server: understudy device pair, with the line "
             "that `understudy serve` printed"
         )
     matches = [one for one in servers if name is None or _is_named(one, name)]

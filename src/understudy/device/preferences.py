@@ -109,21 +109,19 @@ class Preferences:
 
     def words(self) -> list[str]:
         """The options of ``understudy device request`` that make this request."""
-        request, parts = self.request, self.request.parts
-        words = [f"--background={request.background.noun}"]
-        words += [f"--target={noun}" for noun in self.nouns]
-        words += [f"--classes={','.join(request.label_classes)}"]
-        words += [f"--references={self.references}", f"--images={request.images_per_class}"]
-        words += [f"--training={request.training_object}"]
-        if self.other_segmenter:
-            words.append(f"--segmenter={self.other_segmenter}")
-        if self.pose_model not in (None, POSES):
-            words.append(f"--pose-model={self.pose_model}")
-        levels = zip(parts, self.sanitizers, strict=True)
-        words += [f"--level={part.noun}={name}" for part, name in levels if name != "text"]
-        for numbers in request.mixture:
-            words.append(f"--mix={','.join(parts[number].noun for number in numbers)}")
-        return words + ["--equal-shares"] * request.equal_shares
+        return request_words(
+            self.nouns,
+            self.request.background.noun,
+            {
+                part.noun: name
+                for part, name in zip(self.request.parts, self.sanitizers, strict=True)
+            },
+            classes=",".join(self.request.label_classes),
+            references=self.references,
+            training=self.request.training_object,
+            segmenter=self.other_segmenter,
+            like=self,
+        )
 
     def lines(self) -> list[str]:
         """What would leave of each part, a line each."""
@@ -134,6 +132,43 @@ class Preferences:
             f"{_MEANING[self.sanitizers[k]]}"
             for k in rows
         ]
+
+
+def request_words(
+    targets: Sequence[str],
+    background: str,
+    levels: Mapping[str, str],
+    *,
+    like: Preferences | None = None,
+    **options: object,
+) -> list[str]:
+    """The options of ``understudy device request`` that make a request.
+
+    Args:
+        targets: The objects.
+        background: Where they are.
+        levels: What may leave, by noun.
+        like: A request whose mixture, images and pose model, and whose deviations of noise, are
+            this one's as far as it has the same parts; None: those are not given.
+        options: Others by their names; those that are empty are not given.
+    """
+    words = [f"--background={background}", *(f"--target={noun}" for noun in targets)]
+    mixture: list[str] = []
+    if like is not None:
+        parts = like.request.parts
+        options["images"] = options.get("images") or like.request.images_per_class
+        options["pose_model"] = None if like.pose_model == POSES else like.pose_model
+        own = {part.noun: name for part, name in zip(parts, like.sanitizers, strict=True)}
+        levels = {
+            noun: own[noun] if own.get(noun, "").partition(":")[0] == name else name
+            for noun, name in levels.items()
+        }
+        if {part.noun for part in parts} == {background, *targets}:
+            mixture = [",".join(parts[one].noun for one in row) for row in like.request.mixture]
+    words += [f"--{n.replace('_', '-')}={value}" for n, value in options.items() if value]
+    words += [f"--level={noun}={name}" for noun, name in levels.items() if name != "text"]
+    words += [f"--mix={names}" for names in mixture]
+    return words + ["--equal-shares"] * bool(mixture and like and like.request.equal_shares)
 
 
 _MEANING = {
@@ -275,7 +310,7 @@ def _sanitizers(targets: Sequence[str], background: str, levels: dict[str, str])
         if name not in known_levels:
             raise ConfigError(
                 f"of {noun} may leave {', '.join(known_levels)}, found {name!r}: write "
-                f"{noun}={list(known_levels)[-1]}"
+                f"{noun}={next(iter(known_levels))}, its name alone, or what else may"
             )
     return tuple(names)
 

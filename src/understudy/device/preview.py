@@ -21,6 +21,7 @@ from understudy.core.ports import Detector, Segmenter
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.device.consent import offer_basis, offer_parcel, void_offer
+from understudy.device.disclosures import noise_key
 from understudy.device.exposure import (
     ALLOWED_ABOVE_CHANCE,
     PartExposure,
@@ -175,7 +176,7 @@ def _of_photos(
     if (problem := review.domain_problem()) is not None:
         raise ConfigError(problem)
     ids = [review.photos.ids[number - 1] for number in references.numbers]
-    seeds = noise_seeds(review.photos.images, home.noise_key())
+    seeds = noise_seeds(review.photos.images, noise_key(home))
     used_seeds = [seeds[number - 1] for number in references.numbers]
     # Copies of a photo have one seed, and what was hidden in one stays hidden in all.
     copies = [
@@ -202,7 +203,7 @@ def _of_photos(
         for part, part_rows in rows.items()
         for row, item in zip(part_rows, part_items[part], strict=True)
     }
-    lines, figures = _photo_lines(references, messages, rows), dict[str, Any]()
+    lines, figures = _photo_lines(preferences, references, messages, rows), dict[str, Any]()
     if checks.measure:
         public = public_homes(preferences, sanitizers, review.segmenter, checks.homes)
         photo_messages: dict[str, list[Images]] = {}
@@ -277,7 +278,7 @@ def _end_lines(parcel: Parcel, server: PairedServer | None) -> list[str]:
     if server is None:
         return [
             "",
-            "No server is paired, and consent is to one: understudy device pair CODE",
+            "No server is paired, and consent is to one: understudy device pair",
             "Then understudy device send shows this again, with the code to agree.",
         ]
     code = consent_digest(parcel.digest, server.public_key)[:CODE_DIGITS]
@@ -325,12 +326,13 @@ def _chosen_rows(
         if len(usable) < count:
             noun = preferences.request.parts[part].noun
             empty = sum(item is None for item in messages.items[part])
+            remedy = f"--references {len(usable)}" if len(usable) else "no --level, for words alone"
             raise InputError(
                 f"the request states {count} references, and {len(usable)} of "
                 f"{len(references.numbers) + left_out} photos can be one of {noun}: "
                 f"{int(messages.held_back.sum())} are held back, in {empty} there is nothing of "
                 f"it, {left_out} were left out. Add photos, or ask again with "
-                f"--references {len(usable)}"
+                f"{remedy}"
             )
         rows[part] = usable[:count].tolist()
     return rows
@@ -359,7 +361,10 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
 
 
 def _photo_lines(
-    references: UsedPhotos, messages: CameraMessages, rows: Mapping[int, Sequence[int]]
+    preferences: Preferences,
+    references: UsedPhotos,
+    messages: CameraMessages,
+    rows: Mapping[int, Sequence[int]],
 ) -> list[str]:
     held_back = [references.numbers[row] for row in np.flatnonzero(messages.held_back)]
     lines = ["", f"Of {len(references.numbers)} photos:"]
@@ -367,6 +372,14 @@ def _photo_lines(
         numbers = ", ".join(str(references.numbers[row]) for row in part_rows)
         name = "the background" if part == 0 else references.segments.nouns[part - 1]
         lines.append(f"  {name} of {numbers}")
+    parts = preferences.request.parts
+    for k, noun in enumerate(preferences.nouns, start=1):
+        more = [part for part in rows if parts[part].level > parts[k].level]
+        empty = ~references.segments.masks[k - 1].any(axis=(1, 2))
+        absent = sorted({row for part in more for row in rows[part] if empty[row]})
+        if absent:
+            numbers = ", ".join(str(references.numbers[row]) for row in absent)
+            lines.append(f"  {noun} was not found in {numbers}: what is not found is not hidden")
     if held_back:
         numbers = ", ".join(map(str, held_back))
         lines.append(f"  held back: {numbers}; the second look found what stays home")

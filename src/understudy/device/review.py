@@ -20,6 +20,7 @@ from understudy.core.ports import Segmenter
 from understudy.core.types import Images, Masks
 from understudy.device.consent import void_offer
 from understudy.device.corrections import Correction, corrected, merged
+from understudy.device.disclosures import noise_key
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.messages import noise_seeds, unsearched
 from understudy.device.parcel import drawn_item
@@ -203,7 +204,9 @@ def level_picture(
     leave exactly is what a preview shows. None where no photo shows the part, or nothing leaves.
     """
     usable, names = reviewed.used(), list(preferences.sanitizers)
-    names[part], images = sanitizer, usable.images
+    if names[part].partition(":")[0] != sanitizer:  # else its own deviation of noise stays
+        names[part] = sanitizer
+    images = usable.images
     mask: Masks = np.ones(images.shape[:3], dtype=bool)
     if part:
         levels = list(preferences.levels)
@@ -217,7 +220,7 @@ def level_picture(
         images = backgrounds(images, hidden, (), unsearched, settings=HoleSettings()).images
     number, at = usable.numbers[rows[0]], slice(rows[0], rows[0] + 1)
     photo = PhotoPart(images[at], mask[at], preferences.request.parts[part].noun)
-    seed = noise_seeds(reviewed.photos.images, home.noise_key())[number - 1]
+    seed = noise_seeds(reviewed.photos.images, noise_key(home))[number - 1]
     level = replace(preferences, sanitizers=tuple(names)).sanitizer(part)
     data = encode_item(items_of(level.sanitize(photo, seed=seed), photo, part)[0])
     lines = level.skeleton if isinstance(level, PoseSanitizer) else None

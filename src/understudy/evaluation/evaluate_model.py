@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.backends.classifier_file import ClassifierFile
 from understudy.backends.registry import load_encoder
-from understudy.core.errors import ConfigError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
 from understudy.evaluation.apart import require_few_shared
@@ -104,7 +104,15 @@ def _encoder(model: ClassifierFile, private: Source, choice: str | None) -> Enco
             raise ConfigError(
                 f"{model.path}: is of embeddings and names no encoder: say --encoder NAME"
             )
-        encoder = load_encoder(encoder_name(name), shape=private.shape)
+        try:
+            encoder = load_encoder(encoder_name(name), shape=private.shape)
+        except BackendError as error:
+            if choice is not None:
+                raise
+            raise ConfigError(  # a release names a file without its folder
+                f"{model.path}: takes embeddings of {name}, which is not found by this name "
+                f"({error}): say --encoder NAME"
+            ) from error
     shape = private.shape if encoder is None else (encoder.dim,)
     if model.shape is not None and model.shape != shape:
         raise ConfigError(f"{model.path}: takes rows of shape {model.shape}, found {shape}")

@@ -11,7 +11,7 @@ from typing import Literal
 
 from understudy.evidence.subject import Subject
 from understudy.report import RunRecord, privacy_json
-from understudy.report.meaning import guess_bound, percent, stated, unit_in_words
+from understudy.report.meaning import guess_bound, percent, stated
 
 Status = Literal["claimed", "not claimed"]
 
@@ -71,14 +71,14 @@ def _of_guarantee(record: RunRecord) -> tuple[Claim, ...]:
             "top",
             "privacy parameters",
             f"Epsilon {stated(receipt.epsilon)} at delta {stated(receipt.delta)}: a guess about "
-            f"{unit_in_words(receipt.unit)} is right at most {percent(guess_bound(receipt))} of "
+            f"{record.unit} is right at most {percent(guess_bound(receipt))} of "
             "the time.",
             _VERIFIED,
         ),
         Claim(
             "top",
             "unit of privacy",
-            f"{unit_in_words(receipt.unit)}, {receipt.adjacency}."
+            f"{record.unit}, {receipt.adjacency}."
             + (f" Conditional on what was inferred: {conditional}." if conditional else ""),
             (_STATEMENT, "source: tests/privacy/test_partitioned.py"),
         ),

@@ -58,7 +58,7 @@ def read_facts(path: Path | None) -> OwnerFacts:
         return OwnerFacts()
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     names = [one.name for one in fields(OwnerFacts)]
     if not isinstance(content, dict) or (unknown := [str(n) for n in content if n not in names]):

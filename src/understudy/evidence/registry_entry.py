@@ -17,7 +17,6 @@ import yaml
 from understudy.core.errors import ConfigError
 from understudy.evidence.owner_facts import CURATOR_TYPES, SECTORS, SLOT, OwnerFacts
 from understudy.report import RunRecord, privacy_json
-from understudy.report.meaning import neighbours_in_words, unit_in_words
 from understudy.report.statement import NOT_COVERED
 
 _STATUS = ("Converted", "Draft", "Pending", "Changes Required", "Approved")
@@ -86,8 +85,8 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
                 f"Declared to be public: {', '.join(declared) or 'nothing'}.",
             },
             "privacy_loss": {
-                "privacy_unit": unit_in_words(receipt.unit),
-                "privacy_unit_details": neighbours_in_words(receipt),
+                "privacy_unit": record.unit,
+                "privacy_unit_details": record.neighbours,
                 "privacy_parameters": {"epsilon": receipt.epsilon, "delta": receipt.delta},
                 "privacy_parameters_details": f"{statement['mechanism']['accounting']}.",
             },

@@ -20,6 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import CommitInDoubt, RunError, UnderstudyError
 from understudy.core.files import HALF_WRITTEN, ReleaseFormat, close_to_others, owner_file
 from understudy.core.types import Release, Shape, SyntheticBatch
@@ -286,9 +287,9 @@ def _holds_something(out: Path) -> bool:
 def read_start(start: Path) -> dict[str, Any]:
     """The id and the settings of a run that was begun."""
     try:
-        content = json.loads(start.read_text(encoding="utf-8"))
+        content = from_json(start.read_text(encoding="utf-8"))
         return {"run": str(content["run"]), "settings": dict(content["settings"])}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{start}: damaged, so this run cannot be resumed: {error}") from error
 
 

@@ -31,10 +31,8 @@ from understudy.report import RunRecord, read_record
 from understudy.report.meaning import (
     composed_mu,
     guess_bound,
-    neighbours_in_words,
     percent,
     stated,
-    unit_in_words,
 )
 from understudy.report.rendering import markdown, value
 
@@ -44,6 +42,8 @@ _SOLVED = 1e-6  # epsilon is the solution of an equation
 
 _CLAIM = re.compile(r"(epsilon|delta|right at most)(?: | \| )(\d+(?:\.\d+)?(?:e-?\d+)?)")
 """What a document claims of a guarantee: a name and its number."""
+_COUNT = re.compile(r"\| Rows \| ([\d,]+)|([\d,]+) synthetic (?:images|embeddings)")
+"""How many samples a document says that there are."""
 
 OUTSIDE = (
     "that the noise was drawn as stated, and that nothing else was taken from the private images: "
@@ -278,8 +278,8 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
     in_card = [words, f"{value(record.count)} synthetic {record.samples}"]
     in_statement: list[str] = []
     if record.guarantee == "differential privacy":
-        in_card.append(f"for {markdown(unit_in_words(receipt.unit))}")
-        in_statement.append(f"{receipt.adjacency}: {markdown(neighbours_in_words(receipt))}")
+        in_card.append(f"for {markdown(record.unit)}")
+        in_statement.append(f"{receipt.adjacency}: {markdown(record.neighbours)}")
         in_statement += [
             f"| {value(one.size)} | {100 * one.share:.1f} % |" for one in receipt.stages
         ]
@@ -289,9 +289,15 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         path = release / name
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         text = " ".join(text.split())
-        for own in filter(_CLAIM.search, names):
-            text = text.replace(own, "")
-        others = [claim for claim in _CLAIM.findall(text) if claim not in claims]
+        if record.private_samples != "images":  # which earlier versions called them
+            for words in ("one {}", "number of {}s"):
+                text = text.replace(words.format("image"), words.format("embedding"))
+        for own in names:
+            if _CLAIM.search(own) or _COUNT.search(own):
+                text = text.replace(own, "")
+        others = [" ".join(claim) for claim in _CLAIM.findall(text) if claim not in claims]
+        counts = [one for pair in _COUNT.findall(text) for one in pair if one]
+        others += [f"{one} samples" for one in counts if one != value(record.count)]
         missing = [
             phrase
             for phrase in phrases
@@ -300,7 +306,7 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         if missing:
             faults.append(f"{name}: does not state what privacy.json does: {missing[0]}")
         elif others:
-            faults.append(f"{name}: states what privacy.json does not: {' '.join(others[0])}")
+            faults.append(f"{name}: states what privacy.json does not: {others[0]}")
     return faults
 
 

@@ -59,7 +59,7 @@ def dataset_card(record: RunRecord) -> str:
         "card.md",
         record=record,
         receipt=receipt,
-        unit=meaning.unit_in_words(receipt.unit),
+        unit=record.unit,
         people=meaning.people_in_words(receipt.unit),
         fitness=quality_sentence(record),
         bound=meaning.guess_bound(receipt),

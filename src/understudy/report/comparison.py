@@ -37,7 +37,7 @@ def _facts(release: Released) -> dict[str, object]:
         "epsilon": without or meaning.stated(receipt.epsilon),
         "delta": without or meaning.stated(receipt.delta),
         "a guess is right at most": bound,
-        "unit": without or meaning.unit_in_words(receipt.unit),
+        "unit": without or record.unit,
         "adjacency": without or receipt.adjacency,
         "rows": record.count,
         "classes": len(record.classes),

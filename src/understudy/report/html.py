@@ -171,7 +171,7 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
         template,
         record=record,
         receipt=receipt,
-        unit=meaning.unit_in_words(receipt.unit),
+        unit=record.unit,
         guarantee=verdict_table.guarantee_sentence(record),
         budget=meaning.budget(receipt),
         part="open" if record.unprotected else "dp",

@@ -118,8 +118,13 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def unit_in_words(unit: str) -> str:
-    """The unit of protection: ``"one image"``, ``"all records sharing 'patient'"``."""
+def unit_in_words(unit: str, samples: str = "images") -> str:
+    """The unit of protection: ``"one image"``, ``"all records sharing 'patient'"``.
+
+    ``samples``: what the private records are, ``"images"`` or ``"embeddings"``.
+    """
+    if unit == "image":
+        return f"one {samples.removesuffix('s')}"
     if unit.startswith(("one ", "all ")):
         return unit
     return f"all records{unit[4:]}" if unit.startswith("rows ") else f"one {unit}"
@@ -131,20 +136,20 @@ def people_in_words(unit: str) -> str | None:
     return None if match is None else people_of(match[1])
 
 
-def neighbours_in_words(receipt: Receipt) -> str:
+def neighbours_in_words(receipt: Receipt, samples: str = "images") -> str:
     """What two datasets that the guarantee makes hard to tell apart may differ in."""
     if is_public(receipt):
         return "any private datasets at all: none was used"
     if is_unprotected(receipt):
         return "nothing: there is no guarantee"
-    unit = unit_in_words(receipt.unit)
+    unit = unit_in_words(receipt.unit, samples)
     if receipt.adjacency == "replace-one":
         return (
             f"{unit} replaced by any other. The number of units is then public; what they show "
             "and which class they belong to is not."
         )
     return (
-        f"{unit} added or removed. The number of images and the size of every class are then "
+        f"{unit} added or removed. The number of {samples} and the size of every class are then "
         "private too."
     )
 

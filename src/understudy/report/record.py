@@ -180,6 +180,22 @@ class RunRecord:
         return "images" if self.image_shape else "embeddings"
 
     @property
+    def private_samples(self) -> str:
+        """What the private records are, in the plural."""
+        own = any(premise.name == "embedding length" for premise in self.premises)
+        return "embeddings" if own else "images"
+
+    @property
+    def unit(self) -> str:
+        """The unit of protection, in words."""
+        return meaning.unit_in_words(self.receipt.unit, self.private_samples)
+
+    @property
+    def neighbours(self) -> str:
+        """What neighbouring datasets differ in, in words."""
+        return meaning.neighbours_in_words(self.receipt, self.private_samples)
+
+    @property
     def selection(self) -> bool:
         """Whether the rows are candidates as they are, of which a selection was made."""
         return "selected" in self.facts and "candidates" in self.facts

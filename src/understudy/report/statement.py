@@ -186,7 +186,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "runs": receipt.runs,
             "unit": receipt.unit,
             "adjacency": receipt.adjacency,
-            "neighbours": meaning.neighbours_in_words(receipt),
+            "neighbours": record.neighbours,
             "trust_model": "central",
             "attacker_right_at_most": {
                 str(units): meaning.guess_bound(receipt, units) for units in meaning.GROUPS
@@ -273,8 +273,8 @@ def statement_text(record: RunRecord) -> str:
         inherited=[stage for stage in receipt.stages if stage.origin],
         receipt=receipt,
         sampled=meaning.composed_mu(receipt) is None,
-        unit=meaning.unit_in_words(receipt.unit),
-        neighbours=meaning.neighbours_in_words(receipt),
+        unit=record.unit,
+        neighbours=record.neighbours,
         groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],
         odds=meaning.odds(receipt),
         covered=covered,

@@ -92,7 +92,7 @@ def guarantee_sentence(record: RunRecord) -> str:
     """The guarantee in a sentence, what it is conditional on, and towards whom it does not hold."""
     if record.public:
         return _PUBLIC
-    sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record.receipt)
+    sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record)
     if record.conditional_on:
         sentence += (
             " This is conditional on what was inferred from the private images, which itself is "
@@ -106,17 +106,17 @@ def guarantee_sentence(record: RunRecord) -> str:
     return sentence
 
 
-def _bound_sentence(receipt: Receipt) -> str:
+def _bound_sentence(record: RunRecord) -> str:
+    receipt = record.receipt
     what = (
         "which of two candidates a certain unit was"
         if receipt.adjacency == "replace-one"
         else "whether a certain unit was used"
     )
-    unit = meaning.unit_in_words(receipt.unit)
     bound = meaning.percent(meaning.guess_bound(receipt))
     return (
-        f"An attacker who sees the release and guesses {what} (unit: {unit}) is right at most "
-        f"{bound} of the time, whatever else is known; a coin flip is right 50 % of the time."
+        f"An attacker who sees the release and guesses {what} (unit: {record.unit}) is right at "
+        f"most {bound} of the time, whatever else is known; a coin flip is right 50 % of the time."
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.option import read_share
 from understudy.core.ports import Source
@@ -79,7 +79,7 @@ def read_hold_out(owner: Path) -> HoldOut | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = from_json(path.read_text(encoding="utf-8"))
         return HoldOut(bytes.fromhex(content["key"]), float(content["share"]), content["unit"])
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise RunError(f"{path}: damaged, so nobody can tell who was held out: {error}") from error

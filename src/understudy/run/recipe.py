@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import home_path, write_whole
 from understudy.core.option import list_of_names
@@ -245,7 +246,7 @@ def _check_place(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """What is recorded; nothing where it cannot be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = from_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from understudy.core.ports import StepwiseModel
+import numpy as np
+
+from understudy.core.ports import Source, StepwiseModel
 from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt, UnitCounts
 from understudy.data.inspection import people_notes, source_notes
@@ -34,6 +36,7 @@ from understudy.run.run_record import (
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
 
+_FIRST, _LARGEST_NORM = 1000, 1e6  # records looked at; where `clustering` ends looking for a scale
 _CLASS_SIZE_NOISE = 19.6  # at epsilon 1, of the default method: docs/benchmarks.md
 
 
@@ -250,12 +253,25 @@ def _notes(
     if prepared.candidates is None:
         counts: Mapping[str | None, int] = getattr(prepared.source, "class_sizes", {})
         sizes = {name: size for name, size in counts.items() if name}
-        yield from small_class_notes(sizes, prepared.config.privacy.budget.epsilon, 1.0)
+        epsilon = prepared.config.privacy.budget.epsilon
+        yield from small_class_notes(sizes, epsilon, 1.0, prepared.source.kind)
+        yield from _norm_notes(prepared.source)
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)
     yield from _run_notes(prepared, whole)
     yield from () if prepared.method.stops else explained.notes
+
+
+def _norm_notes(source: Source) -> Iterator[str]:
+    """Embeddings of a scale that methods do not look for, by the first of them."""
+    if source.kind == "embeddings":
+        values = next(source.batches(_FIRST)).values.astype(np.float64)
+        if (norm := float(np.median(np.linalg.norm(values, axis=1)))) > _LARGEST_NORM:
+            yield (
+                f"these embeddings have norms of about {norm:.1g} (owner only), and are cut to "
+                f"{_LARGEST_NORM:,.0f} or less: divide all of them by one number"
+            )
 
 
 def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:

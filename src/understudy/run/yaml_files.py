@@ -30,5 +30,5 @@ def read_yaml(path: Path, what: str) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the {what}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a YAML file: {error}") from error

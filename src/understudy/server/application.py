@@ -27,6 +27,7 @@ with packages_for("the server", "server"):
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect
+    from starlette.responses import StreamingResponse
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.types import Message as Event
 
@@ -46,6 +47,8 @@ LONGEST_WAIT = 30
 """Seconds that a ``GET`` of a job waits at most for a change."""
 WAITING = 4
 """Requests of one device that may wait at a time; further ones are answered at once."""
+_MODEL_PART = 1 << 16
+"""Bytes of a model that are sent at a time."""
 BODIES, BODIES_OF_DEVICE = 64, 4
 """Bodies that are in memory at a time, in all and of one device."""
 
@@ -225,7 +228,15 @@ class _Endpoints:
     async def model(self, request: Request) -> Response:
         _, row = await self._job(request)
         data = await _done(self._service.model, row)
-        return Response(data, media_type="application/octet-stream")
+
+        async def parts() -> AsyncIterator[bytes]:
+            for first in range(0, len(data), _MODEL_PART):
+                yield data[first : first + _MODEL_PART]
+            if request.method == "GET":  # all of it has gone out
+                await run_in_threadpool(self._service.store.mark_delivered, row.id)
+
+        headers = {"Content-Length": str(len(data)), "Content-Type": "application/octet-stream"}
+        return StreamingResponse(parts(), headers=headers)
 
     async def delete(self, request: Request) -> Response:
         _, row = await self._job(request)

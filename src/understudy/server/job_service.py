@@ -249,11 +249,9 @@ class JobService:
         if row.state != "done":
             raise ConflictError("the job has no model: wait until its state is done")
         try:
-            data = self.folders.read(row.id, MODEL)
+            return self.folders.read(row.id, MODEL)
         except JobGoneError:
             raise ConflictError("the job was deleted") from None
-        self.store.mark_delivered(row.id)
-        return data
 
     def delete(self, row: JobRow, reason: str = "requested") -> DeletionReceipt:
         """Destroy everything of a job, then sign that it is done; again gives the same receipt."""

@@ -42,6 +42,7 @@ from understudy.device.preferences import (
     BACKGROUND_LEVELS,
     OBJECT_LEVELS,
     Preferences,
+    request_words,
     stored_preferences,
 )
 from understudy.device.review import LevelPicture, ReviewedPhotos, level_picture, reviewed_photos
@@ -327,7 +328,8 @@ class DevicePages(StudioPages):
             return []
         reviewed, parts = self._reviewed(), []
         for part in (*range(1, len(preferences.request.parts)), 0):
-            noun, level = preferences.request.parts[part].noun, preferences.sanitizers[part]
+            noun = preferences.request.parts[part].noun
+            level = preferences.sanitizers[part].partition(":")[0]
             person = "person" in noun or level == "pose"
             names = _OBJECT_LEVELS if person else _IMPERSONAL_LEVELS
             names = names if part else tuple(BACKGROUND_LEVELS)
@@ -341,10 +343,7 @@ class DevicePages(StudioPages):
         return parts
 
     def _preferences(self) -> Preferences | None:
-        try:
-            return stored_preferences(self.home)
-        except RunError:
-            return None
+        return _former_request(self.home)
 
     def _reviewed(self) -> ReviewedPhotos | None:
         preferences = self._preferences()
@@ -377,19 +376,25 @@ def _add(studio: WebStudio, form: Mapping[str, str]) -> list[str]:
 
 
 def _request(studio: WebStudio, form: Mapping[str, str]) -> list[str]:
-    words = ["request", f"--background={needed(form, 'background')}"]
-    words += [
-        f"--target={one.strip()}" for one in needed(form, "targets").split(",") if one.strip()
-    ]
-    for name in ("classes", "references", "images"):
-        words += [f"--{name}={form[name]}"] if form.get(name) else []
-    if form.get("training"):
-        words.append(f"--training={form['training']}")
-    if form.get("segmenter"):
-        words.append(f"--segmenter={_segmenter(studio, form['segmenter'])}")
+    targets = [one.strip() for one in needed(form, "targets").split(",") if one.strip()]
+    background = needed(form, "background")
     levels = {n.partition(".")[2]: v for n, v in form.items() if n.startswith("level.")}
-    nouns = {*(one.strip() for one in form["targets"].split(",")), form["background"], BACKGROUND}
-    return words + [f"--level={n}={v}" for n, v in levels.items() if n in nouns and v != "text"]
+    words = request_words(
+        targets,
+        background,
+        {n: v for n, v in levels.items() if n in {*targets, background, BACKGROUND}},
+        like=_former_request(DeviceHome.of(studio.home)),
+        **{name: form.get(name) for name in ("classes", "references", "images", "training")},
+        segmenter=_segmenter(studio, form["segmenter"]) if form.get("segmenter") else None,
+    )
+    return ["request", *words]
+
+
+def _former_request(home: DeviceHome) -> Preferences | None:
+    try:
+        return stored_preferences(home)
+    except RunError:
+        return None
 
 
 def _segmenter(studio: WebStudio, name: str) -> str:

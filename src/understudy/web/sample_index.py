@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError
 from understudy.data.folder import CLASSES_FILE
 
@@ -76,7 +77,7 @@ class SampleIndex:
         if not train.is_dir():
             return []
         try:
-            content = json.loads((self.release / CLASSES_FILE).read_text(encoding="utf-8"))
+            content = from_json((self.release / CLASSES_FILE).read_text(encoding="utf-8"))
             classes = [(str(one["name"]), str(one["folder"])) for one in content["classes"]]
         except (OSError, ValueError, LookupError, TypeError):
             return [("", train)]

@@ -6,13 +6,13 @@ JSON. What wraps a caption is taken off; what is no caption is called malformed 
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
 from understudy.backends.chat.prompt_templates import BLANK
+from understudy.core.damaged_files import from_json
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _OPEN_THOUGHT = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
@@ -104,7 +104,7 @@ def _unwrapped(text: str) -> str:
 
 def _from_json(text: str) -> str:
     try:
-        content = json.loads(text)
+        content = from_json(text)
     except ValueError:
         raise MalformedAnswer("broken JSON") from None
     for value in _json_texts(content):

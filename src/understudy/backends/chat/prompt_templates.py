@@ -166,7 +166,7 @@ def load_prompts(name: str) -> WriterPrompts:
         )
     try:
         return _read(name, yaml.safe_load(text))
-    except (yaml.YAMLError, TemplateError) as error:
+    except (yaml.YAMLError, TemplateError, RecursionError) as error:
         raise BackendError(f"cannot read the prompts {name}: {error}") from error
     except ValueError as error:
         raise BackendError(f"the prompts {name}: {error}") from error

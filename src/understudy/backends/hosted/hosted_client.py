@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from operator import attrgetter
@@ -23,6 +24,7 @@ import openai
 
 from understudy.backends.hosted.server_address import server_address
 from understudy.backends.plugin import PositiveCount, full_name
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import BackendError, count_words
 from understudy.core.option import Option, check_options
 from understudy.core.remote_models import Prices, RemoteCalls
@@ -73,7 +75,7 @@ class HostedOptions:
         base_url: The server's; None: that of the environment, ``OPENAI_BASE_URL``.
         key: The environment variable that holds its key; None: ``OPENAI_API_KEY``, for the server
             of the environment alone.
-        timeout: Seconds until a request without an answer is given up.
+        timeout: Seconds until a request without a whole answer is given up.
         retries: How often a request is repeated that fails for a while.
         parallel: Requests at once.
         price_in: What a million tokens cost that it reads.
@@ -165,8 +167,8 @@ class HostedClient:
         request.headers["authorization"] = f"Bearer {self.address.key}"
 
     def _bound_reply(self, response: Any) -> None:
-        """Read no more of a reply than any has, and no longer than a request may take."""
-        chunks, end = response.iter_bytes, time.monotonic() + self._options.timeout
+        """Read no more of a reply than any has."""
+        chunks = response.iter_bytes
 
         def bounded() -> Iterator[bytes]:
             count = 0
@@ -174,8 +176,6 @@ class HostedClient:
                 count += len(chunk)
                 if count > _REPLY_BYTES:
                     raise UnusableReply(f"more than {_REPLY_BYTES >> 20} MiB")
-                if time.monotonic() > end:
-                    raise UnusableReply(f"no whole answer within {self._options.timeout:g} s")
                 yield chunk
 
         response.iter_bytes = bounded
@@ -266,11 +266,30 @@ class HostedClient:
             arguments["image"] = ("image.png", request.image, "image/png")
         if "encoding_format" in rest:  # else the package asks for base64
             arguments["encoding_format"] = rest.pop("encoding_format")
-        text = call(**arguments, extra_body=rest).http_response.text
+        text = self._in_time(lambda: call(**arguments, extra_body=rest).http_response.text)
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
+            return from_json(text)
+        except ValueError as error:
             raise UnusableReply("an answer that is no JSON") from error
+
+    def _in_time(self, call: Callable[[], str]) -> str:
+        """What a call gives; a timeout of its own begins again with every byte.
+
+        The thread of one that is given up ends with the process.
+        """
+        answer: Future[str] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:  # whoever waits gets it
+                answer.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        try:
+            return answer.result(self._options.timeout)
+        except TimeoutError:
+            raise UnusableReply(f"no whole answer within {self._options.timeout:g} s") from None
 
     def _count_tokens(self, reply: Any) -> None:
         usage = reply.get("usage") if isinstance(reply, dict) else None

@@ -6,7 +6,6 @@ and a model of another kind would then seem to work.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import BackendError
 
 
@@ -69,7 +69,7 @@ def read_hub_json(
     if text is None:
         return None
     try:
-        content = json.loads(text)
+        content = from_json(text)
     except ValueError as error:
         raise BackendError(f"hf:{model}: {file} is not JSON: {error}") from error
     if not isinstance(content, dict):
