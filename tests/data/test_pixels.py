@@ -105,6 +105,23 @@ def test_real_numbers_are_scaled_from_0_to_1_and_others_refused() -> None:
             decode(data)
 
 
+@pytest.mark.parametrize("type", [np.uint16, np.float32])
+def test_a_tiff_whose_zero_is_white_is_shown_as_a_viewer_shows_it(type: type) -> None:
+    """Of 8 bits it was, of 16 and more it came out as its own negative."""
+    image = Image.fromarray(np.array([[0, 64, 255]], type))
+    data = saved(image, "TIFF", tiffinfo={0x0106: 0})
+    assert decode(data, reading=Reading(Window(128, 256)))[0, :, 0].tolist() == [255, 191, 0]
+
+
+def test_a_tiff_of_64_bits_is_not_said_to_be_none() -> None:
+    """Its reason was that it is no TIFF, or damaged. Pillow writes none, so a tag is changed."""
+    data = saved(Image.fromarray(np.zeros((1, 2), np.float32)), "TIFF")
+    bits, wide = (struct.pack("<HHLHH", 258, 3, 1, count, 0) for count in (32, 64))
+    assert bits in data
+    with pytest.raises(BadImage, match=r"a TIFF of numbers that are not read: save .* 32 bits"):
+        decode(data.replace(bits, wide))
+
+
 def test_whole_numbers_of_32_bits() -> None:
     data = saved(Image.fromarray(np.array([[-1_000_000, 0, 1_000_000]], np.int32)), "TIFF")
     with pytest.raises(BadImage, match="16 bits or more"):

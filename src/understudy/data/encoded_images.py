@@ -312,7 +312,7 @@ class RecordSource:
         counts: dict[str | None, int] = {}
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         names: list[str] = []
-        grey, parts, windows = True, False, set[bool]()
+        grey, parts, data, windows = True, False, None, set[bool]()
         first_units: dict[str | None, str | int] = {}  # of each label
         shared, opened = set[str | None](), set[str | None]()  # labels: of several units; of files
         for row, (record, look) in enumerate(self._looks()):
@@ -343,7 +343,7 @@ class RecordSource:
                 shared.add(record.label)
             if self._options.observer is not None:
                 self._options.observer(record, head)
-            parts = parts or record.frame > 0
+            parts, data = parts or record.data is data, record.data
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in

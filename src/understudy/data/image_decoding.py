@@ -34,6 +34,7 @@ MAX_BYTES = 1 << 29  # largest encoded image that is read into memory
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
+_PHOTOMETRIC = 0x0106  # the TIFF tag: 0 where zero is white
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
 _EQUAL_CHANNELS = 2  # of 255: WebP without colour differs by 1 between its channels
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
@@ -301,15 +302,21 @@ def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:
         values = np.asarray(image)
         if not np.isfinite(values).all():
             raise BadImage("holds values that are no numbers")
-        return Image.fromarray(reading.window.eight_bits(values))
+        return _positive(image, reading.window.eight_bits(values))
     if mode == "F":
-        return Image.fromarray(_scale_floats(np.asarray(image)))
+        return _positive(image, _scale_floats(np.asarray(image)))
     if mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         grey = image.mode in _GREY
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("L" if grey else "RGB")
     return image.convert("RGB")
+
+
+def _positive(image: Image.Image, pixels: NDArray[np.uint8]) -> Image.Image:
+    """Pixels with white as 255, also of a TIFF whose zero is white: Pillow turns 8 bits only."""
+    white_is_zero = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == 0
+    return Image.fromarray(255 - pixels if white_is_zero else pixels)
 
 
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -327,7 +334,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         return f"has over {MAX_PIXELS:,} pixels (decompression bomb?)"
     if isinstance(error, UnidentifiedImageError):
-        return "is not a JPEG, PNG, WebP, TIFF, BMP or GIF image, or its header is damaged"
+        return (
+            "is not a JPEG, PNG, WebP, TIFF, BMP or GIF image, its header is damaged, or it is a "
+            "TIFF of numbers that are not read: save those in 8, 16 or 32 bits"
+        )
     if isinstance(error, FileNotFoundError):
         return "does not exist"
     if isinstance(error, PermissionError):
