@@ -85,10 +85,11 @@ def carry_out(
             continue
         say(step.name)
         resume = ["--resume"] if step.command in _RESUMED and step.begun else []
+        command, words = commands[step.command], [*step.words, *resume]
         try:
-            commands[step.command].main(
-                [*step.words, *resume], f"understudy {step.command}", standalone_mode=False
-            )
+            # not by its `main`, which would return where the step was stopped
+            with command.make_context(f"understudy {step.command}", words) as context:
+                command.invoke(context)
             ran = True
         except RunComplete:  # killed after its last word, before that was recorded here
             say(f"{step.name}: done before")
