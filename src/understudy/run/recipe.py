@@ -16,7 +16,15 @@ from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import home_path, write_whole
 from understudy.core.option import list_of_names
 from understudy.data.open_source import paths_of
-from understudy.run.config import make_config, parse_settings, read_config, require_known, unknown
+from understudy.run.config import (
+    make_config,
+    make_params,
+    parse_settings,
+    read_config,
+    require_known,
+    unknown,
+)
+from understudy.run.methods import method
 from understudy.run.select_config import make_select_config
 from understudy.run.yaml_files import read_yaml
 
@@ -203,7 +211,8 @@ def _check_line(step: RecipeStep, command: Any) -> None:
             file = arguments.pop("config", None)
             options = {} if file is None else read_config(file)
             settings = {**(options.get("settings") or {}), **settings}
-            make_config({**options, **arguments, "settings": settings})
+            config = make_config({**options, **arguments, "settings": settings})
+            make_params(method(config.models.method).params, settings)
         elif step.command == "sample" and "classes" not in arguments:
             raise ConfigError("a recipe draws a release: say classes, and no prompt")
     except ConfigError as error:
