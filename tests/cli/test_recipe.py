@@ -127,7 +127,10 @@ def test_a_recipe_ends_with_the_step_that_is_stopped(understudy: Commands, site:
         (changed(2, private="private.npz"), "the selection itself leaks"),
         (changed(1, epsilon="much"), r"step 1 \(synthesize\)"),
         (changed(1, settings=["clusters"]), r"step 1 \(synthesize\): --set takes NAME=VALUE"),
-        (changed(1, settings={"clusterz": 1}), r"step 1 \(synthesize\): unknown setting 'clusterz'"),
+        (
+            changed(1, settings={"clusterz": 1}),
+            r"step 1 \(synthesize\): unknown setting 'clusterz'",
+        ),
         (changed(1, method="clusters"), r"step 1 \(synthesize\): unknown method 'clusters'"),
         (changed(1, source="nowhere"), "source is nowhere, and there is no such file"),
         (changed(3, folder="study/other"), "folder is study/other"),
