@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ MAX_BYTES = 1 << 29  # largest encoded image that is read into memory
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
+_BITS, _COMPRESSION, _PLANES = 0x0102, 0x0103, 0x011C  # TIFF tags
 _PHOTOMETRIC = 0x0106  # the TIFF tag: 0 where zero is white
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
 _EQUAL_CHANNELS = 2  # of 255: WebP without colour differs by 1 between its channels
@@ -250,7 +251,19 @@ def _opened(data: bytes | Path) -> Iterator[Image.Image]:
                 )
             if width == 0 or height == 0:
                 raise BadImage(f"is {width} x {height}: no pixels")
+            if _is_misread(image):
+                raise BadImage(
+                    "is an uncompressed TIFF of 16 bits with a plane for each colour, whose values "
+                    "would be mixed up: save it compressed, in 8 bits, or without planes"
+                )
             yield image
+
+
+def _is_misread(image: Image.Image) -> bool:
+    """Whether Pillow takes each byte of a plane of 16 bits for a pixel."""
+    tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
+    bits = tags.get(_BITS, ())
+    return (tags.get(_PLANES), tags.get(_COMPRESSION)) == (2, 1) and len(bits) > 1 and max(bits) > 8
 
 
 def _orientation(image: Image.Image) -> int:
