@@ -131,6 +131,10 @@ def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: 
     assert checked(folder, skip_bad=True).command is not None
     for path in (*folder.glob("dog/*"), *folder.glob("owl/*")):
         Image.fromarray(np.asarray(Image.open(path)).astype(np.uint16) * 257).save(path)
+    assert "window" not in kinds(checked(f"{folder}?window=32768,65536"))
+    white = checked(f"{folder}?window=-1000,400")  # ready, and every sample would be white
+    (problem,) = (one for one in white.problems if one.kind == "window")
+    assert problem.message.startswith("60 of 60 images are black or white nearly all over")
     nothing = checked(folder, size=8, channels=1)  # was a traceback
     assert [one.kind for one in nothing.problems] == ["cannot be opened"]
     assert nothing.losses == {}

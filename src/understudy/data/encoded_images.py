@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
 from understudy.data.batches import nothing_left, one_class
-from understudy.data.image_decoding import BadImage, Header, colourless_images
+from understudy.data.image_decoding import BadImage, Header, header_of_pixels
 from understudy.data.image_files import (
     image_header,
     image_pixels,
@@ -386,7 +386,7 @@ class RecordSource:
             height, width, channels = pixels.shape
             head = replace(head, height=height, width=width, grey=channels == 1)
             if self._options.observer is not None:
-                head = replace(head, colourless=bool(colourless_images(pixels[None])[0]))
+                head = header_of_pixels(head, pixels)
         return head
 
     def _is_distorted(self, head: Header) -> bool:

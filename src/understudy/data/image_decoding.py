@@ -10,7 +10,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,6 +37,7 @@ _ORIENTATION = 0x0112  # the EXIF tag
 _BITS, _COMPRESSION, _PLANES = 0x0102, 0x0103, 0x011C  # TIFF tags
 _PHOTOMETRIC = 0x0106  # the TIFF tag: 0 where zero is white
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
+_CLIPPED = 0.95  # of the pixels of an image
 _EQUAL_CHANNELS = 2  # of 255: WebP without colour differs by 1 between its channels
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 
@@ -77,6 +78,9 @@ class Header:
     burnt_in: bool = False
     # whether its channels are equal although it has three; False where nobody looked at its pixels
     colourless: bool = False
+    clipped: bool = (
+        False  # whether a window leaves hardly a pixel between black and white; likewise
+    )
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
@@ -203,6 +207,13 @@ def colourless_images(pixels: Images) -> NDArray[np.bool_]:
     most = np.maximum(np.maximum(red, green), blue)
     spread = most - np.minimum(np.minimum(red, green), blue)
     return np.asarray(spread.reshape(len(pixels), -1).max(axis=1) <= _EQUAL_CHANNELS)
+
+
+def header_of_pixels(head: Header, pixels: Images) -> Header:
+    """A header with what only the pixels of its image say."""
+    ends = float(((pixels == 0) | (pixels == 255)).mean())
+    clipped = head.window is not None and ends > _CLIPPED
+    return replace(head, colourless=bool(colourless_images(pixels[None])[0]), clipped=clipped)
 
 
 def byte_stream(data: bytes | Path) -> BinaryIO:
