@@ -33,6 +33,13 @@ def printed(*words):
     return ended.stdout
 
 
+def test_a_name_is_printed_as_it_is_and_not_as_a_picture(tmp_path, monkeypatch):
+    """Rich drew a cross for what stands between the colons."""
+    monkeypatch.chdir(tmp_path)
+    embeddings(tmp_path / "a:x:.npz")
+    assert printed("check", "a:x:.npz").startswith("a:x:.npz: ")
+
+
 def test_every_list_is_json_where_asked_for(books):
     (listed,) = json.loads(printed("ledger", "list", "--ledger", books, "--json"))
     assert (listed["budget"]["epsilon"], listed["spent"]["epsilon"]) == (3, 0)

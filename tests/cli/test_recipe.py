@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cli.processes import Commands
 from tests.run.samples import class_folders, embeddings
 
 from understudy.cli.main import app
@@ -90,6 +91,25 @@ def test_a_recipe_runs_each_step_once(site: Path) -> None:
         run(site, changed(2, keep="20%"))
 
 
+def test_a_recipe_ends_with_the_step_that_is_stopped(understudy: Commands, site: Path) -> None:
+    """Ctrl-C stopped one step: it was recorded as done, and the next one charged another run."""
+    second = changed(1, source=str(site / "others.npz"), out=str(site / "second"))[0]
+    first = changed(1, source=str(site / "private.npz"), out=str(site / "first"))[0]
+    for step in (first, second):
+        step["synthesize"]["ledger"] = str(site / "ledger.db")
+    words = "recipe", str(written(site, [first, second])), "--yes"
+    moment = "understudy.privacy.account:Account.reserve", 1, "after"
+    ended = understudy.run(*words, fault=(*moment, "SIGTERM"))
+    assert ended.code == 143, ended.err
+    assert "epsilon 1 was charged before this" in ended.err
+    assert "step 2" not in ended.out
+    assert not (site / "second").exists()
+    ended = understudy.run(*words)
+    assert ended.code == 0, ended.err
+    assert "done before" not in ended.out
+    assert all((site / name / "release").is_dir() for name in ("first", "second"))
+
+
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
@@ -107,6 +127,11 @@ def test_a_recipe_runs_each_step_once(site: Path) -> None:
         (changed(2, private="private.npz"), "the selection itself leaks"),
         (changed(1, epsilon="much"), r"step 1 \(synthesize\)"),
         (changed(1, settings=["clusters"]), r"step 1 \(synthesize\): --set takes NAME=VALUE"),
+        (
+            changed(1, settings={"clusterz": 1}),
+            r"step 1 \(synthesize\): unknown setting 'clusterz'",
+        ),
+        (changed(1, method="clusters"), r"step 1 \(synthesize\): unknown method 'clusters'"),
         (changed(1, source="nowhere"), "source is nowhere, and there is no such file"),
         (changed(3, folder="study/other"), "folder is study/other"),
         (changed(3, seeds="two"), r"step 3 \(evaluate\)"),

@@ -38,6 +38,8 @@ def test_slices_are_asked_for(tmp_path: Path) -> None:
         open_source(f"{tmp_path}?axis=2")
     middle = open_source(f"{tmp_path}?axis=2&window=105,211")
     assert (len(middle), middle.shape) == (2, (6, 5, 1))
+    assert middle.grouping is None  # the middle slices alone: a file is one image
+    assert open_source(f"{tmp_path}?axis=2&slices=2:4&window=105,211").grouping is not None
     every = open_source(f"{tmp_path}?axis=0&slices=all&window=105,211")
     check_source(every)
     assert (len(every), every.shape) == (10, (7, 6, 1))

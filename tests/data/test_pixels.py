@@ -1,6 +1,7 @@
 import struct
 import zlib
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +104,41 @@ def test_real_numbers_are_scaled_from_0_to_1_and_others_refused() -> None:
         data = saved(Image.fromarray(np.array([wrong], np.float32)), "TIFF")
         with pytest.raises(BadImage, match=r"must be in 0\.\.1"):
             decode(data)
+
+
+@pytest.mark.parametrize("type", [np.uint16, np.float32])
+def test_a_tiff_whose_zero_is_white_is_shown_as_a_viewer_shows_it(type: type) -> None:
+    """Of 8 bits it was, of 16 and more it came out as its own negative."""
+    image = Image.fromarray(np.array([[0, 64, 255]], type))
+    data = saved(image, "TIFF", tiffinfo={0x0106: 0})
+    assert decode(data, reading=Reading(Window(128, 256)))[0, :, 0].tolist() == [255, 191, 0]
+
+
+def test_a_tiff_of_64_bits_is_not_said_to_be_none() -> None:
+    """Its reason was that it is no TIFF, or damaged. Pillow writes none, so a tag is changed."""
+    data = saved(Image.fromarray(np.zeros((1, 2), np.float32)), "TIFF")
+    bits, wide = (struct.pack("<HHLHH", 258, 3, 1, count, 0) for count in (32, 64))
+    assert bits in data
+    with pytest.raises(BadImage, match=r"a TIFF of numbers that are not read: save .* 32 bits"):
+        decode(data.replace(bits, wide))
+
+
+@pytest.mark.parametrize(("bits", "compressed"), [(8, False), (16, False), (16, True)])
+def test_planes_of_16_bits_are_never_mixed_up(bits: int, compressed: bool, tmp_path: Path) -> None:
+    """Each byte of an uncompressed plane came out as a pixel: noise that nobody spoke of."""
+    tifffile = pytest.importorskip("tifffile")
+    pixels = np.random.default_rng(0).integers(0, 255, (3, 8, 8), dtype=np.uint8)
+    values = pixels.astype(np.uint16) * 257 if bits == 16 else pixels
+    options = {"compression": "zlib"} if compressed else {}
+    tifffile.imwrite(
+        tmp_path / "x.tif", values, photometric="rgb", planarconfig="separate", **options
+    )
+    if bits == 16 and not compressed:
+        for read in (header, decode):
+            with pytest.raises(BadImage, match="16 bits with a plane for each colour"):
+                read(tmp_path / "x.tif")
+    else:
+        np.testing.assert_array_equal(decode(tmp_path / "x.tif"), np.moveaxis(pixels, 0, 2))
 
 
 def test_whole_numbers_of_32_bits() -> None:

@@ -70,7 +70,7 @@ def test_all_problems_come_at_once(tmp_path: Path) -> None:
     assert not result.ready
     assert dict(result.classes) == {"cat": 131, "dog": 23}
     (bad,) = (one for one in result.problems if one.kind == "bad files")
-    assert any("patient: is a folder inside a class folder, of 1 images" in e for e in bad.examples)
+    assert any("patient: is a folder inside a class folder, of 1 image." in e for e in bad.examples)
     assert tree(folder) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scans"]
 
@@ -129,6 +129,15 @@ def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: 
     assert plan.command is None
     assert checked(f"{folder}?window=32768,65536").ready
     assert checked(folder, skip_bad=True).command is not None
+    for path in (*folder.glob("dog/*"), *folder.glob("owl/*")):
+        Image.fromarray(np.asarray(Image.open(path)).astype(np.uint16) * 257).save(path)
+    assert "window" not in kinds(checked(f"{folder}?window=32768,65536"))
+    white = checked(f"{folder}?window=-1000,400")  # ready, and every sample would be white
+    (problem,) = (one for one in white.problems if one.kind == "window")
+    assert problem.message.startswith("60 of 60 images are black or white nearly all over")
+    nothing = checked(folder, size=8, channels=1)  # was a traceback
+    assert [one.kind for one in nothing.problems] == ["cannot be opened"]
+    assert nothing.losses == {}
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,12 @@ def test_a_side_and_a_fit_are_proposed(
     assert geometry.side in PROPOSED_SIDES
 
 
+def test_a_sliver_is_distorted_so_many_times_in_plain_figures() -> None:
+    """It said 3e+02 times."""
+    losses = dict(ImageGeometry({(3, 900): 2, (9, 9): 2}).losses(32, "stretch", None))
+    assert losses["fit"].startswith("images are distorted, one side by up to 300 times (with crop")
+
+
 def test_a_check_proposes_grey_where_all_images_are(scans: Path, tmp_path: Path) -> None:
     result = checked(scans)
     found = {problem.kind: problem for problem in result.problems}

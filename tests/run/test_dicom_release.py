@@ -5,7 +5,9 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from tests.data.dicom_files import CANARIES, hospital
 
 import understudy
@@ -76,3 +78,20 @@ def test_a_declared_window_is_a_declared_premise(tmp_path: Path) -> None:
     plan = dry_run(make_config({**names, "ledger": str(tmp_path / "ledger.db")}))
     (window,) = (one for one in plan.premises if one.name == "intensity window")
     assert (window.value, window.origin) == ([40.0, 400.0], "declared")
+
+
+def test_an_evaluation_by_another_window_says_so(tmp_path: Path) -> None:
+    """Images of another contrast were measured, and nobody said so."""
+    values = np.random.default_rng(0).integers(0, 4096, (2, 2, 20, 8, 8), dtype=np.uint16)
+    for (part, label, row), image in ((at, values[at]) for at in np.ndindex(2, 2, 20)):
+        file = tmp_path / "ab"[part] / "xy"[label] / f"{row}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(file)
+    source, test = f"{tmp_path / 'a'}?window=2048,4096", str(tmp_path / "b")
+    options = {"epsilon": 50.0, "count": 40, "ledger": str(tmp_path / "l.db"), "progress": "none"}
+    result = understudy.synthesize(source, out=tmp_path / "out", **options)  # type: ignore[arg-type]
+    same = understudy.evaluate(result, real=source, test=test, progress="none")
+    assert "note" not in same.settings
+    other = understudy.evaluate(result, real=source, test=f"{test}?window=9,9", progress="none")
+    assert "by window=2048,4096, and" in other.settings["note"]
+    assert "b?window=9,9 is of another contrast" in other.settings["note"]

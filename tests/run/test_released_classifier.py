@@ -99,7 +99,8 @@ def test_the_file_says_what_it_is_of(result: Result, tmp_path: Path) -> None:
     train_classifier(result, from_="statistics", export=file, **SILENT)
     facts = onnxruntime.InferenceSession(file).get_modelmeta().custom_metadata_map
     assert json.loads(facts["classes"]) == list(CLASSES)
-    assert facts["guarantee"] == "epsilon 20"
+    words = "epsilon 20, delta 1e-05, unit: one image, adjacency: add-remove"
+    assert facts["guarantee"] == words
     assert facts["encoder"] == "embedded:energies"
     assert "statistics that the run released" in facts["trained on"]
 

@@ -277,6 +277,8 @@ def test_a_selection_of_a_release_inherits_its_guarantee(site: Path) -> None:
     assert "asked nothing of private embeddings" in public_documents(record)["PRIVACY.md"]
     assert record.premises == load(dp).record.premises
     assert load(site / "half").owner.spending is None
+    again = select(result, keep=9, out=site / "few", **SILENT)  # a result stands for its folder
+    assert again.receipt.epsilon == own.epsilon
 
 
 def test_two_releases_are_composed_and_one_counts_once(site: Path) -> None:

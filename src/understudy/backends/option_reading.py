@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,8 +77,8 @@ def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
         return _WORDS.get(text, value if isinstance(value, bool) else object())
     if isinstance(value, bool):
         return object()
-    if isinstance(value, Path) and str in kinds:
-        return str(value)
+    if isinstance(value, os.PathLike) and str in kinds:
+        return str(os.fspath(value))
     if isinstance(value, str) and float in kinds:  # "0.05" is a number where text is allowed too
         with contextlib.suppress(ValueError):
             return float(value)

@@ -13,7 +13,11 @@ from rich.table import Table
 _UNWRAPPED = 10_000  # columns: wider than any table, for what is piped or kept in a file
 
 console = Console(
-    soft_wrap=True, highlight=False, markup=False, width=None if sys.stdout.isatty() else _UNWRAPPED
+    soft_wrap=True,
+    highlight=False,
+    markup=False,
+    emoji=False,
+    width=None if sys.stdout.isatty() else _UNWRAPPED,
 )
 """Standard output. A terminal wraps the cells of a table; a pipe or a file gets a line a row."""
 

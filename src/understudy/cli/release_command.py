@@ -10,7 +10,7 @@ import typer
 from understudy.cli.option_values import Progress
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
-from understudy.cli.show_run import RunPrinter, guarantee_words
+from understudy.cli.show_run import RunPrinter
 from understudy.core.errors import count_words
 
 if TYPE_CHECKING:  # importing it takes a second, which every command would pay
@@ -66,6 +66,8 @@ def verify_command(
 
 def _show(checked: Verification) -> None:
     """What was checked of a release, what is wrong, and what cannot be checked."""
+    from understudy.report.meaning import guarantee_words
+
     for fault in checked.faults:
         _console.print(f"WRONG: {fault}")
     record = checked.record

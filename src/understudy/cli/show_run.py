@@ -16,7 +16,6 @@ from understudy.core.errors import Declined, count_words
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.core.remote_models import PlannedCalls
-    from understudy.core.types import Receipt
     from understudy.report import Premise
     from understudy.run.accuracy import Accuracy
     from understudy.run.run_plan import RunPlan, StagePlan
@@ -72,7 +71,7 @@ class RunPrinter:
         if self.verbose:
             whole_result(result)
             return
-        from understudy.report.meaning import is_unprotected
+        from understudy.report.meaning import guarantee_words, is_unprotected
 
         elsewhere = any(stage.origin for stage in result.receipt.stages)
         uncharged = result.spending is None or elsewhere or is_unprotected(result.receipt)
@@ -265,6 +264,8 @@ def _short(value: object) -> str:
 
 def whole_result(result: Result) -> None:
     """All that is known of what a run made."""
+    from understudy.report.meaning import guarantee_words
+
     _console.print(guarantee_words(result.receipt) + _remaining(result))
     for line in _selection_lines(result):
         _console.print(line)
@@ -293,24 +294,6 @@ def _class_table(facts: Mapping[str, Any]) -> None:
     for label in classes:
         table.add_row(label, *(str(value[label]) for value in columns.values()))
     _console.print(table)
-
-
-def guarantee_words(receipt: Receipt) -> str:
-    """The guarantee of a release in a line."""
-    from understudy.report.meaning import unit_in_words
-
-    if receipt.epsilon == float("inf"):
-        return "no guarantee: private images steered this without noise; no epsilon stands for it"
-    if receipt.unit == "none":
-        return "no private data was used"
-    inherited = sum(bool(stage.origin) for stage in receipt.stages)
-    words = (
-        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, "
-        f"unit: {unit_in_words(receipt.unit)}, adjacency: {receipt.adjacency}"
-    )
-    if not inherited:
-        return words
-    return f"{words}; {inherited} of {len(receipt.stages)} stages were paid for by other releases"
 
 
 def _accuracy_table(measurements: Sequence[Accuracy]) -> None:

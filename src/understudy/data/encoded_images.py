@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
 from understudy.data.batches import nothing_left, one_class
-from understudy.data.image_decoding import BadImage, Header, colourless_images
+from understudy.data.image_decoding import BadImage, Header, header_of_pixels
 from understudy.data.image_files import (
     image_header,
     image_pixels,
@@ -312,7 +312,7 @@ class RecordSource:
         counts: dict[str | None, int] = {}
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         names: list[str] = []
-        grey, parts, windows = True, False, set[bool]()
+        grey, parts, data, windows = True, False, None, set[bool]()
         first_units: dict[str | None, str | int] = {}  # of each label
         shared, opened = set[str | None](), set[str | None]()  # labels: of several units; of files
         for row, (record, look) in enumerate(self._looks()):
@@ -343,7 +343,7 @@ class RecordSource:
                 shared.add(record.label)
             if self._options.observer is not None:
                 self._options.observer(record, head)
-            parts = parts or record.frame > 0
+            parts, data = parts or record.data is data, record.data
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in
@@ -386,7 +386,7 @@ class RecordSource:
             height, width, channels = pixels.shape
             head = replace(head, height=height, width=width, grey=channels == 1)
             if self._options.observer is not None:
-                head = replace(head, colourless=bool(colourless_images(pixels[None])[0]))
+                head = header_of_pixels(head, pixels)
         return head
 
     def _is_distorted(self, head: Header) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.core.damaged_files import from_json
-from understudy.core.errors import SourceError
+from understudy.core.errors import SourceError, count_words
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import SUFFIXES
 from understudy.data.image_files import begins_as_dicom, is_image_name, is_litter, is_note
@@ -206,9 +206,10 @@ def _inner_folder(folder: Path, *, linked: bool) -> str:
     """The fault of a folder inside a class folder, with what would be lost by passing over it."""
     if linked:
         return "is a link to a folder inside a class folder; images belong directly in it"
+    images = count_words(_image_count(folder), "image")
     return (
-        f"is a folder inside a class folder, of {_image_count(folder)} images. If it is a "
-        "person's, say so with --unit-from folder; if it only sorts them, with '?folders=all' "
+        f"is a folder inside a class folder, of {images}. If it is a person's, say "
+        "so with --unit-from folder; if it only sorts them, with '?folders=all' "
         f"after the dataset's name; {INNER_CLASSES}"
     )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,10 @@ MAX_BYTES = 1 << 29  # largest encoded image that is read into memory
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
+_BITS, _COMPRESSION, _PLANES = 0x0102, 0x0103, 0x011C  # TIFF tags
+_PHOTOMETRIC = 0x0106  # the TIFF tag: 0 where zero is white
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
+_CLIPPED = 0.95  # of the pixels of an image
 _EQUAL_CHANNELS = 2  # of 255: WebP without colour differs by 1 between its channels
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 
@@ -75,6 +78,9 @@ class Header:
     burnt_in: bool = False
     # whether its channels are equal although it has three; False where nobody looked at its pixels
     colourless: bool = False
+    clipped: bool = (
+        False  # whether a window leaves hardly a pixel between black and white; likewise
+    )
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
@@ -203,6 +209,13 @@ def colourless_images(pixels: Images) -> NDArray[np.bool_]:
     return np.asarray(spread.reshape(len(pixels), -1).max(axis=1) <= _EQUAL_CHANNELS)
 
 
+def header_of_pixels(head: Header, pixels: Images) -> Header:
+    """A header with what only the pixels of its image say."""
+    ends = float(((pixels == 0) | (pixels == 255)).mean())
+    clipped = head.window is not None and ends > _CLIPPED
+    return replace(head, colourless=bool(colourless_images(pixels[None])[0]), clipped=clipped)
+
+
 def byte_stream(data: bytes | Path) -> BinaryIO:
     """The bytes of a file, or those given; a `BadImage` where there are none, or too many."""
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
@@ -249,7 +262,19 @@ def _opened(data: bytes | Path) -> Iterator[Image.Image]:
                 )
             if width == 0 or height == 0:
                 raise BadImage(f"is {width} x {height}: no pixels")
+            if _is_misread(image):
+                raise BadImage(
+                    "is an uncompressed TIFF of 16 bits with a plane for each colour, whose values "
+                    "would be mixed up: save it compressed, in 8 bits, or without planes"
+                )
             yield image
+
+
+def _is_misread(image: Image.Image) -> bool:
+    """Whether Pillow takes each byte of a plane of 16 bits for a pixel."""
+    tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
+    bits = tags.get(_BITS, ())
+    return (tags.get(_PLANES), tags.get(_COMPRESSION)) == (2, 1) and len(bits) > 1 and max(bits) > 8
 
 
 def _orientation(image: Image.Image) -> int:
@@ -301,15 +326,21 @@ def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:
         values = np.asarray(image)
         if not np.isfinite(values).all():
             raise BadImage("holds values that are no numbers")
-        return Image.fromarray(reading.window.eight_bits(values))
+        return _positive(image, reading.window.eight_bits(values))
     if mode == "F":
-        return Image.fromarray(_scale_floats(np.asarray(image)))
+        return _positive(image, _scale_floats(np.asarray(image)))
     if mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         grey = image.mode in _GREY
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("L" if grey else "RGB")
     return image.convert("RGB")
+
+
+def _positive(image: Image.Image, pixels: NDArray[np.uint8]) -> Image.Image:
+    """Pixels with white as 255, also of a TIFF whose zero is white: Pillow turns 8 bits only."""
+    white_is_zero = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == 0
+    return Image.fromarray(255 - pixels if white_is_zero else pixels)
 
 
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -327,7 +358,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         return f"has over {MAX_PIXELS:,} pixels (decompression bomb?)"
     if isinstance(error, UnidentifiedImageError):
-        return "is not a JPEG, PNG, WebP, TIFF, BMP or GIF image, or its header is damaged"
+        return (
+            "is not a JPEG, PNG, WebP, TIFF, BMP or GIF image, its header is damaged, or it is a "
+            "TIFF of numbers that are not read: save those in 8, 16 or 32 bits"
+        )
     if isinstance(error, FileNotFoundError):
         return "does not exist"
     if isinstance(error, PermissionError):

@@ -32,6 +32,7 @@ class Inspection:
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     grey: int = 0  # records of one channel
     colourless: int = 0  # records of three channels that are equal
+    clipped: int = 0  # records of which a window leaves hardly anything but black and white
     # the units of records, where they have one
     units: set[str] = field(default_factory=set, repr=False)
     # those of each class, and how many of its records are theirs
@@ -51,6 +52,7 @@ class Inspection:
         self.sizes[head.height, head.width] += 1
         self.grey += head.grey
         self.colourless += head.colourless
+        self.clipped += head.clipped
         self.dicom += is_dicom_file(record)
         if record.unit is not None:
             self._count_unit(record.unit, record.label or "all")
@@ -134,6 +136,17 @@ def source_notes(source: Source) -> Iterator[str]:
     if source.lost_classes:
         yield lost_class_words(source)
     yield from stretch_notes(source)
+
+
+def clipped_words(inspection: Inspection) -> str | None:
+    """What is said where a window leaves of most images little but black and white."""
+    if 2 * inspection.clipped <= (images := inspection.classes.total()):
+        return None
+    return (
+        f"{inspection.clipped:,} of {images:,} images are black or white nearly all over by the "
+        "window that is declared, or their own: say another with '?window='; without any, the "
+        "values that an image has are named"
+    )
 
 
 def stray_words(source: RecordSource) -> str:

@@ -35,6 +35,7 @@ from understudy.evaluation.inputs import (
     Inputs,
     evaluated_place,
     other_records,
+    other_windows,
 )
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.evaluation.time_estimate import announced, estimated_seconds
@@ -123,7 +124,11 @@ def evaluate(
         if release is None or inputs is None:
             return cast(Evaluation, of_model)
         seconds = estimated_seconds(inputs, options)
-        note = other_records(release, records, inputs.real)
+        notes = (
+            other_records(release, records, inputs.real),
+            other_windows(release, (inputs.real, inputs.test)),
+        )
+        note = "; ".join(one for one in notes if one)
         for sentence in (note, announced(seconds)):
             if sentence:
                 events.warning(sentence)

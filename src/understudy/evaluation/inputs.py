@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from understudy.data.captions import Captioned, open_captioned
 from understudy.data.encoded_images import Options
 from understudy.data.holdout import split
 from understudy.data.names import UNLABELLED_NAME
+from understudy.data.reading_options import OF_EACH_FILE, window_premise
 from understudy.data.units import rule_of, unit_column
 from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
@@ -291,6 +292,21 @@ def other_records(path: Path, name: str, real: Source) -> str | None:
     return (
         f"the run read {run.dataset}, and --real is {name}, of another size: what is measured of "
         "copies and attacks says something only of the records that the run read"
+    )
+
+
+def other_windows(path: Path, sources: Iterable[Source]) -> str | None:
+    """What is said where another intensity window is declared than that of the run."""
+    premises = _facts(path).get("premises", ()) if (path / "privacy.json").is_file() else ()
+    own = [one["value"] for one in premises if one["name"] == "intensity window"]
+    windows = {one.name: window_premise(one) for one in sources}
+    others = [name for name, one in windows.items() if one and one[1] and list(one[0]) not in own]
+    if not others or not own or own == [OF_EACH_FILE]:
+        return None
+    centre, width = own[0]
+    return (
+        f"the run read its images by window={centre:g},{width:g}, and {' and '.join(others)} is of "
+        "another contrast: what is measured goes by that, too"
     )
 
 

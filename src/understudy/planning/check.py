@@ -22,6 +22,7 @@ from understudy.data.image_decoding import WINDOW_WORDS
 from understudy.data.inspection import (
     FIRST,
     Inspection,
+    clipped_words,
     lost_class_words,
     stray_words,
     unread_words,
@@ -52,8 +53,7 @@ EPSILONS = (1.0, 3.0)
 
 _MOST_NAMED = 200  # classes in a suggested command
 _SHEET_IMAGES = 12  # of a class on a contact sheet
-_LONE = "one-image class"
-_DEEP = "16-bit images"
+_LONE, _DEEP = "one-image class", "16-bit images"
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
 
@@ -355,6 +355,8 @@ def _counted(
             f"{geometry.side}"
         )
         yield Problem("large images", message, blocking=True, count=sizes.total())
+    if words := clipped_words(inspection):
+        yield Problem("window", words, count=inspection.clipped)
     yield from _colours(config, inspection, geometry)
     if inspection.equal_count:
         equal = count_words(inspection.equal_count, "file is", "files are")

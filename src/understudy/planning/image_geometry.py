@@ -133,6 +133,8 @@ class ImageGeometry:
 
         ``codec``: The rule by which the encoder of the run was chosen; None: it was named.
         """
+        if not self.sizes:
+            return
         if side is not None:
             yield "size", self._of_size(side, fit, codec)
             if any(height != width for height, width in self.sizes):
@@ -192,9 +194,10 @@ class ImageGeometry:
             return f"nothing is cut off, and {black} (with crop {cut})"
         if fit == "crop":
             return f"{cut} (with pad nothing is, and {black})"
-        effect = f"images are distorted, one side by up to {ratio:.2g} times"
+        times = f"{ratio:.1f}".removesuffix(".0")
+        effect = f"images are distorted, one side by up to {times} times"
         if self._one_ratio:
-            effect = f"all images are distorted alike, one side {ratio:.2g} times, and none is cut"
+            effect = f"all images are distorted alike, one side {times} times, and none is cut"
         return f"{effect} (with crop {cut}; with pad {black})"
 
 

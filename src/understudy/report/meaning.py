@@ -130,6 +130,22 @@ def unit_in_words(unit: str, samples: str = "images") -> str:
     return f"all records{unit[4:]}" if unit.startswith("rows ") else f"one {unit}"
 
 
+def guarantee_words(receipt: Receipt) -> str:
+    """The guarantee of a release in a line."""
+    if is_unprotected(receipt):
+        return "no guarantee: private images steered this without noise; no epsilon stands for it"
+    if is_public(receipt):
+        return "no private data was used"
+    inherited = sum(bool(stage.origin) for stage in receipt.stages)
+    words = (
+        f"epsilon {stated(receipt.epsilon)}, delta {receipt.delta:g}, "
+        f"unit: {unit_in_words(receipt.unit)}, adjacency: {receipt.adjacency}"
+    )
+    if not inherited:
+        return words
+    return f"{words}; {inherited} of {len(receipt.stages)} stages were paid for by other releases"
+
+
 def people_in_words(unit: str) -> str | None:
     """What units of several images are called, such as ``"patients"``; None: images."""
     match = re.fullmatch(r"rows sharing '(.*)'", unit)

@@ -367,7 +367,7 @@ def _bar() -> Progress:
         Rate(""),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(stderr=True, emoji=False),
     )
 
 

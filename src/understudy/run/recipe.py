@@ -17,7 +17,15 @@ from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import home_path, write_whole
 from understudy.core.option import list_of_names
 from understudy.data.open_source import paths_of
-from understudy.run.config import make_config, parse_settings, read_config, require_known, unknown
+from understudy.run.config import (
+    make_config,
+    make_params,
+    parse_settings,
+    read_config,
+    require_known,
+    unknown,
+)
+from understudy.run.methods import method
 from understudy.run.select_config import make_select_config
 from understudy.run.yaml_files import read_yaml
 
@@ -86,10 +94,11 @@ def carry_out(
             continue
         say(step.name)
         resume = ["--resume"] if step.command in _RESUMED and step.begun else []
+        command, words = commands[step.command], [*step.words, *resume]
         try:
-            commands[step.command].main(
-                [*step.words, *resume], f"understudy {step.command}", standalone_mode=False
-            )
+            # not by its `main`, which would return where the step was stopped
+            with command.make_context(f"understudy {step.command}", words) as context:
+                command.invoke(context)
             ran = True
         except RunComplete:  # killed after its last word, before that was recorded here
             say(f"{step.name}: done before")
@@ -203,7 +212,8 @@ def _check_line(step: RecipeStep, command: Any) -> None:
             file = arguments.pop("config", None)
             options = {} if file is None else read_config(file)
             settings = {**(options.get("settings") or {}), **settings}
-            make_config({**options, **arguments, "settings": settings})
+            config = make_config({**options, **arguments, "settings": settings})
+            make_params(method(config.models.method).params, settings)
         elif step.command == "sample" and "classes" not in arguments:
             raise ConfigError("a recipe draws a release: say classes, and no prompt")
     except ConfigError as error:

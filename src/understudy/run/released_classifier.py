@@ -19,7 +19,7 @@ from understudy.methods.base import Resampling
 from understudy.metrics.discriminant import EncodedClassifier, classifier_operations
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.report import RunRecord, read_record
-from understudy.report.meaning import budget
+from understudy.report.meaning import guarantee_words
 from understudy.run.codec_rules import ENERGIES
 from understudy.run.models import front_end
 from understudy.run.resample import open_run
@@ -110,7 +110,7 @@ def file_facts(record: RunRecord, classes: tuple[str, ...], encoder: str | None)
     """What a file of a classifier says of itself."""
     facts = {
         "classes": json.dumps(list(classes), ensure_ascii=False),
-        "guarantee": budget(record.receipt),
+        "guarantee": guarantee_words(record.receipt),
         "licence": record.licence,
         "made with": f"Understudy {record.version}",
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,7 +66,7 @@ _UNMEASURED = (
 
 
 def select(
-    candidates: str | Path,
+    candidates: str | PathLike[str],
     *,
     out: str | Path,
     keep: float | str,

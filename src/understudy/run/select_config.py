@@ -8,7 +8,6 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from understudy.core.entry_points import SELECTION_METHOD
@@ -185,11 +184,7 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     for name in ("candidates", "out", "keep"):
         if options.get(name) is None:
             raise ConfigError(f"{name} is missing: understudy select CANDIDATES --keep 50% --out D")
-    values: dict[str, Any] = {
-        name: str(value) if isinstance(value, Path) and name != "out" else value
-        for name, value in options.items()
-        if value is not None
-    }
+    values = {name: value for name, value in options.items() if value is not None}
     own = {
         name: read_value(name, values.pop(name), annotations[name])
         for name in _own_options()
