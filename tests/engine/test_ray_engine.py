@@ -140,6 +140,34 @@ def test_a_cluster_on_other_machines_is_refused_unless_it_is_vouched_for(monkeyp
     ray_engine.require_this_machine()
 
 
+LOCAL_CLUSTER = """
+import os, sys
+from pathlib import Path
+from understudy.engine.ray_engine import ray, ray_engine
+
+with ray_engine():
+    session = Path(ray._private.worker._global_node.get_session_dir_path())
+    print(session, [oct(one.stat().st_mode & 0o777) for one in (session, *session.parents)])
+"""
+
+
+@pytest.mark.slow
+def test_other_accounts_cannot_look_into_a_cluster_that_is_started_here():
+    """Ray opens its own folders to everybody; and another cluster's address is not looked at."""
+    pytest.importorskip("understudy.engine.ray_engine")
+    done = subprocess.run(
+        [sys.executable, "-c", LOCAL_CLUSTER],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "RAY_ADDRESS": "203.0.113.7:6379"},
+    )
+    assert done.returncode == 0, done.stderr
+    session, modes = done.stdout.strip().split(" ", 1)
+    assert "'0o700'" in modes, (session, modes)
+    assert not Path(session).exists()
+
+
 SIZES = {"dog": 230, "person": 170}
 METHODS = {
     "clustering": {"settings": {"clusters": 2, "components": 12}, "quality_share": "5%"},

@@ -456,7 +456,7 @@ def _connected(address: str | None) -> Iterator[None]:
             include_dashboard=False,
             object_store_memory=_STORE_BYTES,
             object_spilling_directory=f"{folder}/spill",
-            _temp_dir=folder,
+            _temp_dir=f"{folder}/r",  # which Ray opens to everybody
             **quiet,
         )
         yield
