@@ -1,9 +1,11 @@
 """Ray: the same sums bit for bit, each block once, whatever is lost; no record is left in it."""
 
 import os
+import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -140,23 +142,37 @@ def test_a_cluster_on_other_machines_is_refused_unless_it_is_vouched_for(monkeyp
     ray_engine.require_this_machine()
 
 
+def test_an_address_where_no_cluster_is_is_said_at_once(monkeypatch):
+    """Ray itself asks again for minutes."""
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    monkeypatch.setattr(ray_engine.ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        for place in (address, "[::1]:1", "127.0.0.1:99999"):
+            match = f"no Ray cluster answers at {re.escape(place)}"
+            with pytest.raises(RunError, match=match), ray_engine.ray_engine(place):
+                pass
+
+
 LOCAL_CLUSTER = """
 import os, sys
 from pathlib import Path
 from understudy.engine.ray_engine import ray, ray_engine
 
-with ray_engine():
+with ray_engine(*sys.argv[1:]):
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     print(session, [oct(one.stat().st_mode & 0o777) for one in (session, *session.parents)])
 """
 
 
 @pytest.mark.slow
-def test_other_accounts_cannot_look_into_a_cluster_that_is_started_here():
+@pytest.mark.parametrize("address", [[], ["local"]])
+def test_other_accounts_cannot_look_into_a_cluster_that_is_started_here(address):
     """Ray opens its own folders to everybody; and another cluster's address is not looked at."""
     pytest.importorskip("understudy.engine.ray_engine")
     done = subprocess.run(
-        [sys.executable, "-c", LOCAL_CLUSTER],
+        [sys.executable, "-c", LOCAL_CLUSTER, *address],
         capture_output=True,
         text=True,
         check=False,

@@ -21,6 +21,7 @@ import io
 import itertools
 import os
 import pickle
+import re
 import secrets
 import shutil
 import socket
@@ -68,6 +69,7 @@ _UNSENT = (
 )
 _AHEAD = 2  # items that a worker has at a time, so that it never waits for the next
 _START_SECONDS = 120.0  # for a worker to start: it imports this package
+_ANSWER_SECONDS = 10.0  # for a cluster to answer at its address
 _STORE_BYTES = 80 << 20  # of the object store, which stays empty; Ray takes no less
 _OF_IMAGES = {"decode": (0,), "match": (0, 4)}  # arguments of a decoder that have a row an image
 
@@ -428,10 +430,12 @@ def _connected(address: str | None) -> Iterator[None]:
     if ray.is_initialized():  # a notebook's own
         yield
         return
-    if address is not None:
+    if address not in (None, "local"):  # as Ray calls what is started below
         try:
+            if place := re.fullmatch(r"\[?([^/\[\]]+)\]?:(\d+)", address):  # Ray asks for minutes
+                socket.create_connection((place[1], int(place[2])), _ANSWER_SECONDS).close()
             ray.init(address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, OverflowError, ValueError, RuntimeError) as error:
             raise RunError(
                 f"no Ray cluster answers at {address} ({type(error).__name__}): see `ray status`"
             ) from error
