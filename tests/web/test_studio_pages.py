@@ -267,7 +267,7 @@ def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
     [
         ("ann:se%40?#cret@host", "ann@host"),
         ("ann@host?password=se%40?#cret", "ann@host"),
-        # libpq takes ? and # in a password as they are, a plus for a plus, and %20 alone for a space.
+        # libpq takes ?, # and a plus for what they are, and %20 alone for a space.
         (
             "ann@host/db?options=-c%20a%3D1+2&password=se%40?#cret&sslmode=require",
             "ann@host/db?options=-c%20a%3D1+2&sslmode=require",

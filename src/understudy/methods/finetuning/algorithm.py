@@ -266,8 +266,8 @@ def _explain(
     spread = noise(_plan(params, context).training)
     return Explanation(
         notes=(
-            f"a step of DP-SGD sees {batch:,.0f} units and adds noise of {spread:.2f} of the "
-            f"longest gradient to each of the network's parameters, {params.steps} times",
+            f"a step of DP-SGD sees {batch:,.0f} units (owner only) and adds noise of {spread:.2f} "
+            f"of the longest gradient to each of the network's parameters, {params.steps} times",
         )
     )
 
