@@ -101,6 +101,21 @@ def test_a_choice_that_was_interrupted_is_not_said_to_go_on(tmp_path, monkeypatc
     assert (run.state, "not gone on with" in str(run.problem)) == ("stopped", True)
 
 
+def test_a_choice_that_was_interrupted_before_its_charge_goes_on(tmp_path, monkeypatch):
+    def interrupted(account):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CandidateAccount, "reserve", interrupted)
+        with pytest.raises(KeyboardInterrupt) as stop:
+            synthesize(**options(tmp_path))
+    assert "Nothing was charged. --resume goes on" in stop.value.__notes__[0]
+    assert [run.state for run in list_runs(tmp_path)] == ["unfinished"]
+    monkeypatch.setattr(prepare, "EXPECTED_RUNS", 1.01)
+    synthesize(**options(tmp_path, resume=True))
+    assert len(charges(tmp_path)) == 1
+
+
 def test_of_the_runs_not_chosen_nothing_is_left_wherever_a_tuning_ends(tmp_path, monkeypatch):
     """After an error, and once a run is resumed whose process was killed after the choice."""
     owner, choose = tmp_path / "out" / "owner", TunedSession._choose

@@ -126,10 +126,10 @@ class TunedSession(Session):
         return super()._fitted(None, dataset)
 
     def _clear(self) -> None:
-        """Leave nothing of the runs; until the choice an empty folder, by which a run is known."""
+        """Leave nothing of the runs; from charge to choice an empty folder, which tells of it."""
         scratch = self.folder.owner / TUNING
         shutil.rmtree(scratch, ignore_errors=True)
-        if not self.folder.tuned.exists():
+        if self.charged and not self.folder.tuned.exists():
             scratch.mkdir(mode=0o700)
 
     def _choose(self, dataset: Dataset) -> None:
