@@ -427,6 +427,15 @@ def test_workers_that_search_images_release_those_of_here(cluster, tmp_path, mon
 
 
 @pytest.mark.slow
+def test_the_cluster_is_not_told_the_command_of_a_run(cluster):
+    """The password of a ledger may be among its words."""
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    with ray_engine.ray_engine(cluster(1).address):
+        jobs = ray_engine.ray._private.state.state.job_table()
+        assert [job["Entrypoint"] for job in jobs] == ["understudy"]
+
+
+@pytest.mark.slow
 def test_no_image_and_no_path_is_in_the_folders_of_ray(cluster, tmp_path):
     rng = np.random.default_rng(0)
     mark = rng.integers(0, 256, (1, 16, 16, 1), dtype=np.uint8)  # a quarter kilobyte of its own

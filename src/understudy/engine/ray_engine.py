@@ -430,6 +430,8 @@ def _connected(address: str | None) -> Iterator[None]:
     if ray.is_initialized():  # a notebook's own
         yield
         return
+    # Ray would tell the cluster this command, in which a ledger's password may stand.
+    ray._private.utils.get_entrypoint_name = lambda: "understudy"
     if address not in (None, "local"):  # as Ray calls what is started below
         try:
             if place := re.fullmatch(r"\[?([^/\[\]]+)\]?:(\d+)", address):  # Ray asks for minutes
