@@ -155,6 +155,32 @@ def test_an_address_where_no_cluster_is_is_said_at_once(monkeypatch):
                 pass
 
 
+OPEN_CLUSTER = """
+import subprocess, sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster()
+cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+driver = "import sys; from understudy.engine.ray_engine import ray_engine\\n"
+driver += "with ray_engine(sys.argv[1]): pass"
+print(cluster.head_node.get_session_dir_path())
+subprocess.run([sys.executable, "-c", driver, cluster.address])
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_was_started_without_the_token_is_told_from_one_that_is_lost():
+    """Its workers cannot reach this process, which asks for the token."""
+    pytest.importorskip("understudy.engine.ray_engine")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_CLUSTER], capture_output=True, text=True, check=False, env=bare
+    )
+    shutil.rmtree(done.stdout.strip().splitlines()[-1], ignore_errors=True)
+    assert "without this process's token" in done.stderr
+
+
 LOCAL_CLUSTER = """
 import os, sys
 from pathlib import Path

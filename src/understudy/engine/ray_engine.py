@@ -30,7 +30,7 @@ import tempfile
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -415,9 +415,18 @@ def ray_engine(address: str | None = None, *, trusted: bool = False) -> Iterator
             ready, _ = ray.wait(
                 list(entered), num_returns=count, timeout=_START_SECONDS, fetch_local=False
             )
-            if not ready:
-                raise RunError(f"the Ray cluster started no worker in {_START_SECONDS:.0f} seconds")
-            yield RayEngine([entered[ref] for ref in ready])
+            started = []
+            for ref in ready:
+                with suppress(ray.exceptions.RayError):
+                    ray.get(ref)
+                    started.append(entered[ref])
+            if not started:
+                raise RunError(
+                    f"the Ray cluster started no worker in {_START_SECONDS:.0f} seconds, or it was "
+                    f"started without this process's token: set {_AUTHENTICATION} and "
+                    "RAY_AUTH_TOKEN_PATH here as there (docs/scale.md)"
+                )
+            yield RayEngine(started)
         finally:
             for handle in handles:
                 ray.kill(handle)
