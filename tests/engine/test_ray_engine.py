@@ -1,9 +1,11 @@
 """Ray: the same sums bit for bit, each block once, whatever is lost; no record is left in it."""
 
 import os
+import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -140,6 +142,74 @@ def test_a_cluster_on_other_machines_is_refused_unless_it_is_vouched_for(monkeyp
     ray_engine.require_this_machine()
 
 
+def test_an_address_where_no_cluster_is_is_said_at_once(monkeypatch):
+    """Ray itself asks again for minutes."""
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    monkeypatch.setattr(ray_engine.ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        for place in (address, "[::1]:1", "127.0.0.1:99999"):
+            match = f"no Ray cluster answers at {re.escape(place)}"
+            with pytest.raises(RunError, match=match), ray_engine.ray_engine(place):
+                pass
+
+
+OPEN_CLUSTER = """
+import subprocess, sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster()
+cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+driver = "import sys; from understudy.engine.ray_engine import ray_engine\\n"
+driver += "with ray_engine(sys.argv[1]): pass"
+print(cluster.head_node.get_session_dir_path())
+subprocess.run([sys.executable, "-c", driver, cluster.address])
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_was_started_without_the_token_is_told_from_one_that_is_lost():
+    """Its workers cannot reach this process, which asks for the token."""
+    pytest.importorskip("understudy.engine.ray_engine")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_CLUSTER], capture_output=True, text=True, check=False, env=bare
+    )
+    shutil.rmtree(done.stdout.strip().splitlines()[-1], ignore_errors=True)
+    assert "without this process's token" in done.stderr
+
+
+LOCAL_CLUSTER = """
+import os, sys
+from pathlib import Path
+from understudy.engine.ray_engine import ray, ray_engine
+
+with ray_engine(*sys.argv[1:]):
+    session = Path(ray._private.worker._global_node.get_session_dir_path())
+    print(session, [oct(one.stat().st_mode & 0o777) for one in (session, *session.parents)])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", [[], ["local"]])
+def test_other_accounts_cannot_look_into_a_cluster_that_is_started_here(address):
+    """Ray opens its own folders to everybody; and another cluster's address is not looked at."""
+    pytest.importorskip("understudy.engine.ray_engine")
+    done = subprocess.run(
+        [sys.executable, "-c", LOCAL_CLUSTER, *address],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "RAY_ADDRESS": "203.0.113.7:6379"},
+    )
+    assert done.returncode == 0, done.stderr
+    session, modes = done.stdout.strip().split(" ", 1)
+    assert "'0o700'" in modes, (session, modes)
+    assert not Path(session).exists()
+
+
 SIZES = {"dog": 230, "person": 170}
 METHODS = {
     "clustering": {"settings": {"clusters": 2, "components": 12}, "quality_share": "5%"},
@@ -267,6 +337,25 @@ def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(
             assert len(maps[-1].alive) == 2
 
 
+@pytest.mark.slow
+def test_a_network_is_trained_by_workers_and_the_run_is_gone_on_with_here(cluster, tmp_path):
+    """What maps records was sent with the vault in it, which no worker may have."""
+    source = class_folders(tmp_path / "scans", {"dog": 40, "person": 30}, seed=1)
+    settings = {"steps": 2, "pretraining": 2, "solver_steps": 2, "multiplicity": 1}
+    options = {"method": "finetuning", "settings": settings, "epsilon": 4.0, "progress": "none"}
+    options |= {"denoiser": "embedded:denoiser?width=16&depth=1", "count": 6, "out": tmp_path / "o"}
+    options["public"] = class_folders(tmp_path / "public", {"cat": 60, "car": 60}, seed=2)
+    options["ledger"] = str(tmp_path / "ledger.db")
+    synthesize(source, engine="ray", ray_address=cluster(1).address, **options)
+    first = {path.name: path.read_bytes() for path in tmp_path.glob("o/release/**/*.png")}
+    shutil.rmtree(tmp_path / "o" / "release")
+    (tmp_path / "o" / "owner" / "run.json").unlink()
+    synthesize(source, resume=True, **options)
+    again = {path.name: path.read_bytes() for path in tmp_path.glob("o/release/**/*.png")}
+    assert len(first) == 6
+    assert again == first
+
+
 class Painter:
     """A decoder of one pixel: its embedding, its seed, and the size of its block."""
 
@@ -361,6 +450,15 @@ def test_workers_that_search_images_release_those_of_here(cluster, tmp_path, mon
     assert len(names) > 150
     for name in names:
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_cluster_is_not_told_the_command_of_a_run(cluster):
+    """The password of a ledger may be among its words."""
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    with ray_engine.ray_engine(cluster(1).address):
+        jobs = ray_engine.ray._private.state.state.job_table()
+        assert [job["Entrypoint"] for job in jobs] == ["understudy"]
 
 
 @pytest.mark.slow

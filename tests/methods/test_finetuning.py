@@ -101,6 +101,8 @@ def test_adam_finds_a_minimum_and_its_average_follows():
         ({"training_share": 1.0}, 120, 256, "no budget for the warm start"),
         ({}, 20, 256, "too few to learn from"),
         ({"rate": 1.5}, 120, 256, "rate"),
+        ({"rate": 1e-6, "steps": 2}, 120, 256, "delta.*without noise"),
+        ({"rate": 1e-300}, 120, 256, "delta.*without noise"),
         ({}, 120, 1, "all alike"),
     ],
 )

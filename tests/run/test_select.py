@@ -26,8 +26,9 @@ from understudy.release.runs import list_runs
 from understudy.report import ModelRecord, RunRecord, public_documents, read_record
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
 from understudy.run.report import load
+from understudy.run.run_plan import RunPlan
 from understudy.run.run_result import Result
-from understudy.run.select import TABLE, select
+from understudy.run.select import TABLE, run_selection, select
 from understudy.run.select_config import make_select_config, share_or_number
 from understudy.run.synthesize import synthesize
 
@@ -437,6 +438,22 @@ def test_a_private_selection_of_public_candidates_spends_its_epsilon(site: Path)
     }
     assert content["data"]["facts"]["candidates_guarantee"] == "no private data"
     assert content["attacks"] == []
+
+
+def test_who_pays_for_a_selection_of_everything_is_told_before(site: Path) -> None:
+    usual = {"private": site / "private.npz", "epsilon": 1.0, "settings": QUICK_DP}
+    usual |= {"ledger": str(site / "ledger.db"), "candidates_public": True, "out": site / "out"}
+
+    def refuse(plan: RunPlan) -> None:
+        raise ConfigError("; ".join(plan.notes))
+
+    for keep, told in ((1, True), ("100%", True), ("99%", False)):
+        given = {**usual, "candidates": site / "candidates.npz", "keep": keep}
+        with pytest.raises(ConfigError) as error:
+            run_selection(make_select_config(given), refuse, progress="none")
+        assert ("selects every candidate" in str(error.value)) == told, keep
+    with Ledger(str(site / "ledger.db")) as ledger:
+        assert [ledger.spent(one.id).events for one in ledger.datasets()] == [0]
 
 
 def test_candidates_of_a_private_release_add_to_the_epsilon(

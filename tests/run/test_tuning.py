@@ -8,7 +8,7 @@ import pytest
 from tests.run.samples import embeddings
 
 from understudy import synthesize
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, UnderstudyError
 from understudy.planning.dry import dry_run
 from understudy.privacy.account import CandidateAccount
 from understudy.privacy.accounting import Selected, epsilon_of
@@ -99,6 +99,56 @@ def test_a_choice_that_was_interrupted_is_not_said_to_go_on(tmp_path, monkeypatc
         assert "--resume" not in note
     (run,) = list_runs(tmp_path)
     assert (run.state, "not gone on with" in str(run.problem)) == ("stopped", True)
+
+
+def test_a_choice_that_was_interrupted_before_its_charge_goes_on(tmp_path, monkeypatch):
+    def interrupted(account):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CandidateAccount, "reserve", interrupted)
+        with pytest.raises(KeyboardInterrupt) as stop:
+            synthesize(**options(tmp_path))
+    assert "Nothing was charged. --resume goes on" in stop.value.__notes__[0]
+    assert [run.state for run in list_runs(tmp_path)] == ["unfinished"]
+    monkeypatch.setattr(prepare, "EXPECTED_RUNS", 1.01)
+    synthesize(**options(tmp_path, resume=True))
+    assert len(charges(tmp_path)) == 1
+
+
+def test_of_the_runs_not_chosen_nothing_is_left_wherever_a_tuning_ends(tmp_path, monkeypatch):
+    """After an error, and once a run is resumed whose process was killed after the choice."""
+    owner, choose = tmp_path / "out" / "owner", TunedSession._choose
+
+    def full(runs, run, score):
+        run(), run()
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "best_of", full)
+        with pytest.raises(UnderstudyError, match="no space left"):
+            synthesize(**options(tmp_path))
+    assert list(owner.rglob("*.npz")) == []
+    (owner / "tuning" / "0").mkdir()  # as a process leaves it that is killed at once
+    with pytest.raises(RunError, match="choose among more runs"):
+        synthesize(**options(tmp_path, resume=True))
+    assert list((owner / "tuning").iterdir()) == []
+    assert [run.state for run in list_runs(tmp_path)] == ["stopped"]
+
+    def killed(session, dataset):
+        choose(session, dataset)
+        (session.folder.owner / "tuning" / "0").mkdir(parents=True, exist_ok=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepare, "EXPECTED_RUNS", 1.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(TunedSession, "_choose", killed)
+        patch.setattr(TunedSession, "_clear", lambda session: None)
+        with pytest.raises(KeyboardInterrupt):
+            synthesize(**options(tmp_path, out=tmp_path / "killed"))
+    assert (tmp_path / "killed" / "owner" / "tuning" / "0").exists()
+    synthesize(**options(tmp_path, out=tmp_path / "killed", resume=True))
+    assert not (tmp_path / "killed" / "owner" / "tuning").exists()
 
 
 def test_of_two_copies_of_an_uncharged_run_one_is_charged_and_chooses(tmp_path, monkeypatch):

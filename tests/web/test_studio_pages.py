@@ -265,11 +265,11 @@ def test_no_password_of_a_ledger_is_copied(ledger: str) -> None:
 @pytest.mark.parametrize(
     ("given", "left"),
     [
-        ("ann:se%40cret@host", "ann@host"),
-        ("ann@host?password=se%40cret", "ann@host"),
-        # libpq takes a plus for a plus, and %20 alone for a space.
+        ("ann:se%40?#cret@host", "ann@host"),
+        ("ann@host?password=se%40?#cret", "ann@host"),
+        # libpq takes ?, # and a plus for what they are, and %20 alone for a space.
         (
-            "ann@host/db?options=-c%20a%3D1+2&password=se%40cret&sslmode=require",
+            "ann@host/db?options=-c%20a%3D1+2&password=se%40?#cret&sslmode=require",
             "ann@host/db?options=-c%20a%3D1+2&sslmode=require",
         ),
     ],
@@ -285,7 +285,7 @@ def test_no_job_of_a_studio_holds_the_password_of_its_ledger(
     )
     assert studio.ledger_words() == [f"--ledger=postgresql://{left}"]
     assert studio.ledger_queue == f"ledger postgresql://{left}"
-    assert os.environ["PGPASSWORD"] == "se@cret"
+    assert os.environ["PGPASSWORD"] == "se@?#cret"
 
 
 def test_a_release_is_exported_in_other_formats(story: Story, tmp_path: Path) -> None:

@@ -443,8 +443,15 @@ def sampled_gaussian(
         slack: Of the steps.
 
     Raises:
-        ConfigError: The other releases use up all of epsilon.
+        ConfigError: The other releases use up all of epsilon; or the rate is so low that delta
+            alone would allow steps without noise.
     """
+    if rate * steps <= delta:
+        raise ConfigError(
+            f"at a sampling rate of {rate:g}, a unit is in any of {steps} steps with a probability "
+            f"below delta ({delta:g}), which alone would cover that it is shown without noise: "
+            "take a higher rate. Nothing was spent"
+        )
     left = mu_of(epsilon, delta) ** 2 - gaussian.mu**2
     middle = math.sqrt(math.log1p(max(left, 1e-12) / (rate * rate * steps)))
 

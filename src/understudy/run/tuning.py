@@ -108,6 +108,7 @@ class TunedSession(Session):
 
     def _fitted(self, stop: MethodStopped | None, dataset: Dataset) -> Release:
         tuning, record = self.account, self.folder.tuned
+        self._clear()  # what a killed process left, after the choice too
         if not record.exists():
             if self.ledger.attempts(self.folder.run, TUNING):
                 raise RunError(
@@ -115,16 +116,25 @@ class TunedSession(Session):
                     "gone on with: drawn again, it would choose among more runs than were charged. "
                     "What was charged stays spent. Start a new run in another folder"
                 )
-            self._choose(dataset)
+            try:
+                self._choose(dataset)
+            finally:
+                self._clear()
         settings = read_json(record)["settings"]
         self.prepared = _alternative(self.prepared, settings)
         self.account = CandidateAccount(tuning, self.prepared.plan, self.folder.stages, final=True)
         return super()._fitted(None, dataset)
 
+    def _clear(self) -> None:
+        """Leave nothing of the runs; from charge to choice an empty folder, which tells of it."""
+        scratch = self.folder.owner / TUNING
+        shutil.rmtree(scratch, ignore_errors=True)
+        if self.charged and not self.folder.tuned.exists():
+            scratch.mkdir(mode=0o700)
+
     def _choose(self, dataset: Dataset) -> None:
         """Make the runs, and store the answers and the settings of the best."""
         alternatives, scratch = alternatives_of(self.prepared), self.folder.owner / TUNING
-        shutil.rmtree(scratch, ignore_errors=True)
         numbers, best = itertools.count(), ""
         step = self.events.step("choosing settings by a secret number of runs", owner_only=True)
 
@@ -154,4 +164,3 @@ class TunedSession(Session):
                 other.rename(mine)
         tuned = prepared.config.models.settings
         write_json(self.folder.tuned, {"settings": dict(tuned), "kind": "public"})
-        shutil.rmtree(scratch)

@@ -7,7 +7,7 @@ docs/methods/finetuning.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -109,7 +109,7 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     public = _public_images(materials, grid)
     prior = public_gaussian(public)
     # 1: the released statistics of each class, as a denoiser in closed form.
-    vault = materials.vault.map(partial(_vectors, materials, grid))
+    vault = materials.vault.map(partial(_vectors, materials.resized, grid))
     along = (public - prior.means[0]) @ prior.axes / np.sqrt(prior.variances[0])
     gaussians, sizes, units = released_gaussians(
         vault, prior, np.linalg.norm(along, axis=1).astype(np.float64), classes, plan.warm_start
@@ -200,9 +200,9 @@ def grid_of(context: Context) -> Shape:
     return (*(max(side, round(n * scale / side) * side) for n in (height, width)), channels)
 
 
-def _vectors(materials: Materials, grid: Shape, images: Images) -> ImageRows:
+def _vectors(resized: Callable[[Images, Shape], Images], grid: Shape, images: Images) -> ImageRows:
     """Images (n, height, width, c) as small ones of -1 to 1, (n, d)."""
-    small = materials.resized(images, grid)
+    small = resized(images, grid)
     return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
 
 
@@ -213,7 +213,7 @@ def _public_images(materials: Materials, grid: Shape) -> ImageRows:
     batches = spread_batches(
         materials.public, _PUBLIC_IMAGES, materials.progress, "reading public images"
     )
-    parts = [_vectors(materials, grid, materials.fit(batch)) for batch in batches]
+    parts = [_vectors(materials.resized, grid, materials.fit(batch)) for batch in batches]
     public = np.concatenate([np.empty((0, int(np.prod(grid))), np.float32), *parts])
     if len(public) < _FEWEST_PUBLIC:
         raise ConfigError(
@@ -266,8 +266,8 @@ def _explain(
     spread = noise(_plan(params, context).training)
     return Explanation(
         notes=(
-            f"a step of DP-SGD sees {batch:,.0f} units and adds noise of {spread:.2f} of the "
-            f"longest gradient to each of the network's parameters, {params.steps} times",
+            f"a step of DP-SGD sees {batch:,.0f} units (owner only) and adds noise of {spread:.2f} "
+            f"of the longest gradient to each of the network's parameters, {params.steps} times",
         )
     )
 

@@ -20,14 +20,16 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option
-from understudy.core.types import Labels, Release, Stage, Vector
+from understudy.core.types import Labels, Release, Stage, UnitCounts, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     Arrays,
     Context,
+    Explanation,
     Make,
     Materials,
     Method,
+    NoiseOfStage,
     stages_of,
 )
 from understudy.methods.open_selection import (
@@ -328,6 +330,19 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     return candidates.release(materials.classes, result.indices, METHOD.name, facts)
 
 
+def _explain(
+    params: SelectionParams, context: Context, noise: NoiseOfStage, units: UnitCounts | None
+) -> Explanation:
+    """As `Method.explain`: that a selection of everything asks for nothing."""
+    if params.keep != 1 or context.count is not None:
+        return Explanation()
+    words = (
+        "keep=100% selects every candidate, whatever private records answer, so epsilon is spent "
+        "for nothing: keep less (--keep 20%; 1 is a share, too)"
+    )
+    return Explanation(notes=(words,))
+
+
 def _share(count: int | None, keep: float, candidates: int) -> float:
     """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is."""
     if count is None:
@@ -407,6 +422,7 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     run=selection,
+    explain=_explain,
     roles=lambda params, named: {"encoder": "embedded:dct", "public": None, "candidates": None},
     open_selection=OpenSelection(
         SteeredSettings, _settled_openly, _sizes, open_selection, "--set reconstruction=0"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from understudy.core.errors import CommitInDoubt, LedgerError
 from understudy.privacy.ledger import chain
@@ -280,18 +280,21 @@ def with_password_in_environment(url: str) -> str:
 
     Other accounts of a machine see the words of a process, and not its environment.
     """
-    if "://" not in url:
+    scheme, is_url, rest = url.partition("://")
+    if not is_url:
         return url
-    parts = urlsplit(url)
-    options = parts.query.split("&")
-    passwords = [one.partition("=")[2] for one in options if one.startswith("password=")]
-    account, at, place = parts.netloc.rpartition("@")
+    account, at, place = rest.partition("@")  # as libpq does: ? and # are letters before it
+    if "/" in account or not at:
+        account, at, place = "", "", rest
+    place, question, query = place.partition("?")
+    options = [one.partition("=") for one in query.split("&")]
+    passwords = [value for name, _, value in options if unquote(name) == "password"]
     user, colon, password = account.partition(":")
     if not (colon or passwords):
         return url
     os.environ["PGPASSWORD"] = unquote(passwords[-1] if passwords else password)
-    query = "&".join(one for one in options if not one.startswith("password="))
-    return urlunsplit(parts._replace(netloc=user + at + place, query=query))
+    others = ["".join(one) for one in options if unquote(one[0]) != "password"]
+    return scheme + is_url + user + at + place + question * bool(others) + "&".join(others)
 
 
 def data_folder() -> Path:
