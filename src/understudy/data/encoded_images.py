@@ -424,7 +424,7 @@ class RecordSource:
             self.classes, self._index = UNLABELLED_NAME, {}
             return
         names = sorted_names(name for name in counts if name is not None)
-        sizes = {**counts, **{name: len(units) for name, units in self.class_units.items()}}
+        sizes = counts | {name: len(units) for name, units in self.class_units.items()}
         self.lone_classes = tuple(name for name in names if sizes[name] == 1)
         self.classes = settled_classes(
             names, declared, allow_empty, self._options, self._pass_over, self.bad

@@ -81,7 +81,7 @@ def likely_sizes(counts: Vector, sd: float) -> Vector:
     total = max(float(counts.sum()), np.sqrt(len(counts)) * sd, float(len(counts)))
     spare = np.sort(counts - 1.0)[::-1]
     excess = (np.cumsum(spare) - total + len(counts)) / np.arange(1, len(counts) + 1)
-    return 1.0 + np.maximum(counts - 1.0 - excess.max(), 0.0)
+    return np.asarray(1.0 + np.maximum(counts - 1.0 - excess.max(), 0.0))
 
 
 def units(vault: Vault, sizes: Vector, dim: int, stage: Stage | None) -> float:
