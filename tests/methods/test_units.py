@@ -120,3 +120,25 @@ def test_the_reference_of_a_selection(vaults: tuple[ExactVault, ExactVault]) -> 
     np.testing.assert_allclose(units.weights, alone.weights, rtol=0.05)
     spreads = [one.features[one.labels == 0].std(axis=0).mean() for one in (alone, units)]
     assert spreads[1] == pytest.approx(spreads[0], rel=0.05)
+
+
+def test_many_small_classes_hold_no_more_together_than_was_counted() -> None:
+    """Each noisy size is 1 or more, and yet they come to the total that is known far better."""
+    rng = np.random.default_rng(4)
+    counts = rng.integers(1, 3, 150) + rng.normal(0, 3.0, 150)
+    sizes = dp_estimators.likely_sizes(counts, 3.0)
+    assert sizes.min() == 1.0
+    assert sizes.sum() == pytest.approx(counts.sum())
+    large = 100 + counts
+    np.testing.assert_allclose(dp_estimators.likely_sizes(large, 3.0), large)
+    # A total that its noise hides is none to divide by.
+    assert dp_estimators.likely_sizes(-counts, 30.0).sum() == pytest.approx(30.0 * 150**0.5)
+
+
+def test_the_tied_gaussian_of_classes_of_two_records() -> None:
+    values = np.random.default_rng(5).normal(0.5, 0.5, (200, 30)).astype(np.float32)
+    vault = ExactVault(values, np.repeat(np.arange(100), 2))
+    gaussian = measured(vault, Blocks(), 100, 1.0, TiedGaussianStages())  # type: ignore[arg-type]
+    assert gaussian.units == pytest.approx(200)
+    np.testing.assert_allclose(gaussian.sizes, 2, rtol=1e-5)
+    assert gaussian.means.mean() == pytest.approx(0.5, abs=0.02)

@@ -361,6 +361,17 @@ def test_rows_beyond_a_units_cap_are_not_used(tmp_path):
     assert answer.ravel() == pytest.approx(np.bincount(world.y[first]), abs=0.4)
 
 
+def test_the_rows_that_are_used_are_of_all_classes_of_a_unit(tmp_path):
+    """Though records come class after class, as those of class folders do."""
+    world = World(tmp_path, unit=Unit("unit", max_rows=10), per_unit=50)
+    rows = {"embeddings": world.x, "labels": np.sort(world.y), "unit": world.owner}
+    np.savez(tmp_path / "sorted.npz", **rows)
+    world.source = open_source(tmp_path / "sorted.npz", unit="unit")
+    answer = world.vault({"c": 1.0}, epsilon=1e6).release(Counts(CELLS), stage="c")
+    # of 4 people of 50 images, about half of them in each class
+    assert answer.ravel() == pytest.approx([4 / 2**0.5] * 2, abs=0.8)
+
+
 def test_the_sum_over_units_does_not_depend_on_threads_or_blocks(tmp_path, monkeypatch):
     from understudy.privacy import rows
 

@@ -1,12 +1,20 @@
 """The images of a run's pages: the first few, and the worst of those that were looked at."""
 
+import io
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 from tests.run.samples import class_folders
 
 from understudy.data import open_source
-from understudy.release.galleries import farthest, read_gallery, sheets, write_gallery
+from understudy.release.galleries import (
+    contact_sheet_of,
+    farthest,
+    read_gallery,
+    sheets,
+    write_gallery,
+)
 
 
 def test_the_farthest_are_those_that_no_image_is_like():
@@ -37,3 +45,11 @@ def test_a_gallery_is_read_back_with_its_worst(tmp_path: Path):
         assert one.name == other.name
         for side in ("real", "synthetic", "worst"):
             np.testing.assert_array_equal(getattr(one, side), getattr(other, side))
+
+
+def test_a_class_of_one_sample_leaves_the_others_theirs_on_a_contact_sheet():
+    images = np.full((20, 4, 4, 3), 7, dtype=np.uint8)
+    file = io.BytesIO(contact_sheet_of({0: images, 1: images[:1]}))
+    sheet = np.asarray(Image.open(file))[..., 0]
+    assert [np.sum(sheet[row] == 7) for row in (0, -1)] == [16 * 4, 4]
+    assert np.sum(sheet[-1] == 255) == 15 * 4

@@ -104,19 +104,32 @@ def test_check_and_plan_say_how_many_people_there_are(kind, tmp_path):
     assert facts["class sizes"].endswith(people)
 
 
-@pytest.mark.slow
-def test_what_a_class_carries_goes_by_people_and_not_by_images(tmp_path):
-    """600 images of ten patients carry no mean of their own."""
-    (tmp_path / "scans").mkdir()
-    with (tmp_path / "scans" / "manifest.csv").open("w", newline="") as file:
+def as_many_of_few(folder):
+    """600 images of ten patients, five in each class."""
+    (folder / "scans").mkdir()
+    with (folder / "scans" / "manifest.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["path", "label", "patient"])
         rng = np.random.default_rng(0)
         for number in range(600):
             image = rng.integers(0, 256, (4, 4, 1), dtype=np.uint8)
-            save(image, tmp_path / "scans" / f"{number}.png")
+            save(image, folder / "scans" / f"{number}.png")
             table.writerow([f"{number}.png", "ab"[number % 2], f"p{number % 10}"])
-    scans = tmp_path / "scans"
+    return folder / "scans"
+
+
+def few_arrays(folder):
+    """As `as_many_of_few`, as arrays."""
+    images = np.random.default_rng(0).integers(0, 256, (600, 4, 4, 1), dtype=np.uint8)
+    patients, labels = np.arange(600) % 10, np.tile(["a", "b"], 300)
+    np.savez(folder / "d.npz", images=images, labels=labels, patient=patients)
+    return folder / "d.npz"
+
+
+@pytest.mark.slow
+def test_what_a_class_carries_goes_by_people_and_not_by_images(tmp_path):
+    """600 images of ten patients carry no mean of their own."""
+    scans = as_many_of_few(tmp_path)
     checked = understudy.check(scans, progress="none", unit="patient")
     assert checked.class_units == {"a": 5, "b": 5}
     assert {carried.size for carried in checked.carried[1.0].values()} == {5}
@@ -132,6 +145,25 @@ def test_a_run_says_before_its_charge_that_patients_are_not_protected(tmp_path):
     options["unit"] = "patient"
     plan = understudy.dry_run(scans, out=tmp_path / "out", **options)
     assert not any("whose an image is" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("make", [as_many_of_few, few_arrays])
+def test_a_run_counts_persons_before_its_charge(make, tmp_path):
+    """600 images of ten patients: what serves little is said of persons, as `plan` says it."""
+    options = {"epsilon": 8.0, "ledger": str(tmp_path / "l.db"), "size": 16, "unit": "patient"}
+    source = make(tmp_path)
+    dry = understudy.dry_run(source, out=tmp_path / "out", **options)
+    plan = understudy.plan(source, progress="none", **options).plan
+    assert dry.expectations == plan.expectations
+    assert any(note.startswith("images of these classes serve little") for note in dry.notes)
+    alone = understudy.dry_run(source, out=tmp_path / "out", **options | {"unit": None})
+    assert not any("serve little" in note for note in alone.notes)
+    options |= {"epsilon": 1.0, "hold_out": "50%", "delta": 1e-3}
+    dry = understudy.dry_run(source, out=tmp_path / "out", **options)
+    assert any("known of a, b at" in note and "20 patients" in note for note in dry.notes)
+    assert "a class of 2 at" in next(note for note in dry.notes if "serve little" in note)
+    # of a delta, too, there are ten and not 600
+    assert not any(note.startswith("delta") for note in dry.notes)
 
 
 def test_no_repeats_no_values_no_persons(tmp_path):

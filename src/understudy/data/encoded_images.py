@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -165,6 +166,7 @@ class RecordSource:
         self.skipped = self.stray = 0  # bad files; notes and litter
         self.tables, self.hidden = list[str](), list[str]()  # of the notes, what may be meant
         self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
+        self.class_units: dict[str, Counter[str]] = {}  # of each class; and their rows of it
         self.grouping: Grouping | None = None  # a sign that images share a person
         self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
         self._options = options
@@ -313,8 +315,7 @@ class RecordSource:
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         names: list[str] = []
         grey, parts, data, windows = True, False, None, set[bool]()
-        first_units: dict[str | None, str | int] = {}  # of each label
-        shared, opened = set[str | None](), set[str | None]()  # labels: of several units; of files
+        opened = set[str | None]()  # labels of files
         for row, (record, look) in enumerate(self._looks()):
             self._count += 1
             if record.stray:
@@ -338,9 +339,9 @@ class RecordSource:
                 sizes.setdefault((head.height, head.width), record.location)
             if record.name is not None and len(names) < _NAMES_READ:
                 names.append(record.name)
-            unit = row if record.unit is None else record.unit
-            if first_units.setdefault(record.label, unit) != unit:
-                shared.add(record.label)
+            if record.unit is not None:
+                units = self.class_units.setdefault(record.label or UNLABELLED_NAME[0], Counter())
+                units[record.unit] += 1
             if self._options.observer is not None:
                 self._options.observer(record, head)
             parts, data = parts or record.data is data, record.data
@@ -352,7 +353,7 @@ class RecordSource:
         self.lost_classes = sorted_names(name for name in opened - counts.keys() if name)
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)
-        elif len(set(first_units.values())) == 1 and not shared and self._rows > 1 and self._keyed:
+        elif self._rows > 1 and self._keyed and len(set().union(*self.class_units.values())) == 1:
             raise SourceError(
                 f"every image is of one unit ({self._options.unit}), so there is nothing to learn "
                 "of any other. Say whose image it is in another way: --unit, --unit-from or "
@@ -362,7 +363,7 @@ class RecordSource:
         if windows:
             window = self._options.reading.window
             self.window_premise = (OF_EACH_FILE, False) if window is None else (list(window), True)
-        self._set_classes(counts, shared, declared, allow_empty)
+        self._set_classes(counts, declared, allow_empty)
         self.shape = (*self._common_size(sizes), self._options.channels or (1 if grey else 3))
 
     def _check(self, record: Record, counts: dict[str | None, int]) -> None:
@@ -413,7 +414,6 @@ class RecordSource:
     def _set_classes(
         self,
         counts: dict[str | None, int],
-        shared: set[str | None],
         declared: tuple[str, ...] | None,
         allow_empty: bool,
     ) -> None:
@@ -424,7 +424,8 @@ class RecordSource:
             self.classes, self._index = UNLABELLED_NAME, {}
             return
         names = sorted_names(name for name in counts if name is not None)
-        self.lone_classes = tuple(name for name in names if name not in shared)
+        sizes = counts | {name: len(units) for name, units in self.class_units.items()}
+        self.lone_classes = tuple(name for name in names if sizes[name] == 1)
         self.classes = settled_classes(
             names, declared, allow_empty, self._options, self._pass_over, self.bad
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -159,19 +160,19 @@ def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, i
     return dict(sorted(counts.items()))
 
 
-def of_one_unit(labels: StoredArray, units: StoredArray, dropped: NDArray[np.int64]) -> list[Any]:
-    """The labels of which all rows are of one unit; rows in ``dropped`` do not count."""
-    first_units: dict[Any, Any] = {}
-    shared: set[Any] = set()
+def units_of_labels(
+    labels: StoredArray, units: StoredArray, dropped: NDArray[np.int64]
+) -> dict[Any, Counter[str]]:
+    """The units of each label, and how many of its rows are theirs, but for ``dropped`` ones."""
+    counts: dict[Any, Counter[str]] = {}
     first, rows = 0, min(labels.block_rows, units.block_rows)
     for block, owners in zip(labels.blocks(rows), units.blocks(rows), strict=True):
         keep = keep_mask(dropped, first, len(block))
         first += len(block)
-        pairs = zip(as_column(block)[keep].tolist(), as_column(owners)[keep].tolist(), strict=True)
-        for label, unit in set(pairs):
-            if first_units.setdefault(label, unit) != unit:
-                shared.add(label)
-    return sorted(first_units.keys() - shared)
+        names = as_column(owners)[keep].astype(np.str_).tolist()
+        for label, unit in zip(as_column(block)[keep].tolist(), names, strict=True):
+            counts.setdefault(label, Counter())[unit] += 1
+    return counts
 
 
 def keep_mask(dropped: NDArray[np.int64], first: int, count: int) -> NDArray[np.bool_]:

@@ -38,7 +38,7 @@ from understudy.data.stored import (
     keep_mask,
     learn_labels,
     not_finite,
-    of_one_unit,
+    units_of_labels,
 )
 from understudy.data.units import is_missing, person_columns
 
@@ -76,6 +76,7 @@ class ArraySource:
     person_columns: tuple[str, ...] = ()
     lone_classes: tuple[str, ...] = ()
     class_sizes: Mapping[str | None, int]
+    class_units: dict[str, Counter[str]]  # units of each class, and their rows of it
     shape: Shape
     classes: tuple[str, ...]
 
@@ -284,6 +285,7 @@ class ArraySource:
         if self._labels is None:
             require_labels(self._options, self.name)
             self.classes, self.class_sizes = UNLABELLED_NAME, {}
+            self.class_units = {self.classes[0]: Counter(self.units())} if self.has_units else {}
             return
         location = self._labels.location
         names = None if names is None else tuple(map(class_name, names))
@@ -297,9 +299,12 @@ class ArraySource:
         for value, count in counts.items():
             sizes[by_value[value]] += count
         self.class_sizes = sizes
-        lone = [value for value in counts if counts[value] == 1]
+        lone, self.class_units = [value for value in counts if counts[value] == 1], {}
         if self._units is not None:
-            lone = of_one_unit(self._labels, self._units, self._dropped)
+            units = units_of_labels(self._labels, self._units, self._dropped)
+            for value in units:
+                self.class_units.setdefault(by_value[value], Counter()).update(units[value])
+            lone = sorted(value for value in units if len(units[value]) == 1)
         self.lone_classes = tuple(by_value[value] for value in lone)
         used = sorted_names(by_value.values())
         self.classes = settled_classes(

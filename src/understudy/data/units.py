@@ -11,7 +11,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -118,6 +118,20 @@ def is_missing(unit: str | None) -> bool:
     People without a name are not one person: taken for one, each is protected less.
     """
     return (unit or "").casefold() in _NONE
+
+
+def unit_shares(class_units: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
+    """Units of each class as sums count them (`understudy.privacy.sums.unit_weights`).
+
+    ``class_units``: The units of each class, and how many of its records are theirs.
+    """
+    norms: Counter[str] = Counter()
+    for numbers in class_units.values():
+        norms.update({unit: number**2 for unit, number in numbers.items()})
+    return {
+        name: sum(number / norms[unit] ** 0.5 for unit, number in numbers.items())
+        for name, numbers in class_units.items()
+    }
 
 
 def alike_words(units: Iterable[str], column: str | None) -> str | None:

@@ -68,7 +68,20 @@ def class_sizes(vault: Vault, classes: int, dim: int, stage: Stage) -> tuple[Vec
     """Noisy class sizes, (classes,), at least 1, and the standard deviation of their noise."""
     query = Counts(Cells(np.zeros((classes, 1, dim))))
     answer = vault.release(query, stage=stage.name)
-    return np.maximum(answer[:, 0], 1.0), vault.noise_sd(query, stage=stage.name)
+    sd = vault.noise_sd(query, stage=stage.name)
+    return likely_sizes(answer[:, 0], sd), sd
+
+
+def likely_sizes(counts: Vector, sd: float) -> Vector:
+    """The sizes nearest to noisy counts that are 1 or more and come to the total of the counts.
+
+    Each taken for 1 or more by itself, many small classes would hold far more than there is. A
+    total that does not stand out of its noise, of ``sd`` in each count, is taken for as much.
+    """
+    total = max(float(counts.sum()), np.sqrt(len(counts)) * sd, float(len(counts)))
+    spare = np.sort(counts - 1.0)[::-1]
+    excess = (np.cumsum(spare) - total + len(counts)) / np.arange(1, len(counts) + 1)
+    return np.asarray(1.0 + np.maximum(counts - 1.0 - excess.max(), 0.0))
 
 
 def units(vault: Vault, sizes: Vector, dim: int, stage: Stage | None) -> float:

@@ -29,7 +29,7 @@ from understudy.data.inspection import (
 )
 from understudy.data.names import UNLABELLED_NAME, like_persons, lone_class_words, person_words
 from understudy.data.open_source import reading_of
-from understudy.data.units import alike_words
+from understudy.data.units import alike_words, unit_shares
 from understudy.methods.base import ClassCapacity
 from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
@@ -205,7 +205,7 @@ def check_source(config: RunConfig) -> SourceCheck:
     if source is not None and source.kind == "images":
         source.shape = _shape_of(run, source.shape)
     units = len(by_unit.units) or inspection.classes.total()
-    shares = _unit_shares(by_unit)
+    shares = dict(sorted(by_unit.classes.items())) | unit_shares(by_unit.class_units)
     return SourceCheck(
         source=config.data.source,
         images=inspection.classes.total(),
@@ -234,17 +234,6 @@ def _class_units(inspection: Inspection) -> dict[str, int]:
     counts = dict(inspection.classes)
     counts |= {name: len(units) for name, units in inspection.class_units.items()}
     return dict(sorted(counts.items()))
-
-
-def _unit_shares(inspection: Inspection) -> dict[str, float]:
-    """Units of each class as sums count them (`understudy.privacy.sums.unit_weights`)."""
-    norms: Counter[str] = Counter()
-    for numbers in inspection.class_units.values():
-        norms.update({unit: number**2 for unit, number in numbers.items()})
-    shares: dict[str, float] = dict(sorted(inspection.classes.items()))
-    for name, numbers in inspection.class_units.items():
-        shares[name] = sum(number / norms[unit] ** 0.5 for unit, number in numbers.items())
-    return shares
 
 
 def _persons(

@@ -189,7 +189,8 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
     said = {*poor_notes(rules)}  # elsewhere, and with what serves better
-    said |= {*small_class_notes(check.classes, epsilon, 1.0)}
+    sizes = check.class_units or check.classes
+    said |= {*small_class_notes(sizes, epsilon, 1.0, check.people)}
     said |= set() if prepared is None else {*stretch_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
     result = Recommendation(
@@ -209,7 +210,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
                 for option, loss in check.losses.items()
                 if option not in proposed
             ],
-            *small_class_notes(check.class_units or check.classes, epsilon, _FEW, check.people),
+            *small_class_notes(sizes, epsilon, _FEW, check.people),
         ),
         instead=_instead(config, options, rules),
     )

@@ -93,11 +93,17 @@ def poisson_sample(block: Block, rate: float) -> Block:
 def _by_unit(
     units: NDArray[np.int64], max_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The records that are used, unit after unit, and the unit of each."""
+    """The records that are used, unit after unit, and the unit of each.
+
+    Of a unit with more of them they are spread evenly over its own: a source is often in the order
+    of its classes, and the first ones would be of the first class.
+    """
     order = np.argsort(units, kind="stable")
     grouped = units[order]
-    rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
-    return order[rank < max_rows], grouped[rank < max_rows]
+    first = np.searchsorted(grouped, grouped)
+    rank, count = np.arange(len(order)) - first, np.searchsorted(grouped, grouped, "right") - first
+    used = rank * max_rows // count > (rank - 1) * max_rows // count
+    return order[used], grouped[used]
 
 
 def _whole_units(count: int, units: NDArray[np.int64] | None, rows: int) -> Iterator[slice]:
@@ -138,7 +144,7 @@ class CachedRecords(Sealed):
         dim: d.
         labels: (n,) int64.
         units: (n,) int64 unit of each record, or None.
-        max_rows: How many records of a unit are used.
+        max_rows: How many records of a unit are used at most.
     """
 
     __slots__ = ("_dim", "_labels", "_order", "_path", "_units")

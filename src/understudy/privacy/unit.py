@@ -17,9 +17,9 @@ class Unit:
     Attributes:
         column: The column of the source that names the unit of a record; None: every image is a
             unit of its own.
-        max_rows: Contribution bounding: of a unit's records, in the source's order, only the first
-            ``max_rows`` are used. Whatever is left still counts no more than one unit, because the
-            vault clips the unit's whole contribution; the cap limits work, not privacy.
+        max_rows: Contribution bounding: of a unit's records at most so many are used, spread evenly
+            over them in the source's order. Whatever is left still counts no more than one unit,
+            because the vault clips the unit's whole contribution; the cap limits work, not privacy.
         adjacency: ``"add-remove"`` (neighbours differ by one unit's records being there or not, so
             class sizes and n are private) or ``"replace-one"`` (n is public).
 

@@ -59,9 +59,11 @@ def source_pools(source: Source) -> dict[int, Images]:
 
 
 def contact_sheet_of(synthetic: Pools) -> bytes:
-    """A contact sheet as a PNG, a row a class."""
-    columns = min(_SHOWN, min(len(images) for images in synthetic.values()))
-    images = np.concatenate([synthetic[label][:columns] for label in sorted(synthetic)])
+    """A contact sheet as a PNG, a row a class; white where a class has no more."""
+    columns = min(_SHOWN, max(len(images) for images in synthetic.values()))
+    rows = [synthetic[label][:columns] for label in sorted(synthetic)]
+    blank = np.full((columns, *rows[0].shape[1:]), 255, dtype=np.uint8)
+    images = np.concatenate([part for row in rows for part in (row, blank[len(row) :])])
     return contact_sheet(images, columns)
 
 

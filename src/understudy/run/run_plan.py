@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.phrases import people_of
 from understudy.core.ports import Source, StepwiseModel
 from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt, UnitCounts
 from understudy.data.inspection import people_notes, source_notes
 from understudy.data.names import like_persons, person_words
+from understudy.data.units import unit_shares
 from understudy.methods.base import ClassCapacity, Expectation, Explanation
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.ledger.ledger import Dataset, Ledger
@@ -158,12 +160,10 @@ def plan_of(
 ) -> RunPlan:
     """The plan of a run that is ready to start.
 
-    ``units``: How many there are; None: no more than there are records.
+    ``units``: How many there are; None: as many as opening the dataset found.
     """
     config, plan = prepared.config, prepared.plan
-    records = left_of(len(prepared.source), config.privacy.hold_out)
-    classes = max(1, len(prepared.context.classes))
-    explained = explanation(prepared, units or UnitCounts(records, records / classes))
+    explained = explanation(prepared, units or _unit_counts(prepared))
     whole, unit = claim(prepared), config.privacy.privacy_unit
     calls, fit = calls_of(prepared), words_fit(prepared)
     fits = () if fit is None else (fit,)
@@ -206,6 +206,25 @@ def plan_of(
             if isinstance(model, StepwiseModel)
         },
     )
+
+
+def _class_units(prepared: Prepared) -> Mapping[str, Mapping[str, int]]:
+    """The units of each class, and their records of it; {} where each record is its own."""
+    units: Mapping[str, Mapping[str, int]] = getattr(prepared.source, "class_units", {})
+    return units
+
+
+def _units_in_all(prepared: Prepared) -> int:
+    return len(set().union(*_class_units(prepared).values())) or max(1, len(prepared.source))
+
+
+def _unit_counts(prepared: Prepared) -> UnitCounts:
+    """How many units a run reads, on average, where some are held out."""
+    records = max(1, len(prepared.source))
+    part = left_of(records, prepared.config.privacy.hold_out) / records
+    in_classes = sum(unit_shares(_class_units(prepared)).values()) or records
+    classes = max(1, len(prepared.context.classes))
+    return UnitCounts(part * _units_in_all(prepared), part * in_classes / classes)
 
 
 NO_IMAGES = (
@@ -253,8 +272,11 @@ def _notes(
     if prepared.candidates is None:
         counts: Mapping[str | None, int] = getattr(prepared.source, "class_sizes", {})
         sizes = {name: size for name, size in counts.items() if name}
-        epsilon = prepared.config.privacy.budget.epsilon
-        yield from small_class_notes(sizes, epsilon, 1.0, prepared.source.kind)
+        sizes |= {name: len(units) for name, units in _class_units(prepared).items()}
+        privacy = prepared.config.privacy
+        column = privacy.unit_column
+        counted = prepared.source.kind if column is None else people_of(column)
+        yield from small_class_notes(sizes, privacy.budget.epsilon, 1.0, counted)
         yield from _norm_notes(prepared.source)
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
@@ -318,8 +340,9 @@ def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
             "data may become nearly certain. 1 to 3 is usual, "
             f"{NOTED_EPSILON:g} is much"
         )
-    if delta > 1 / (10 * max(len(prepared.source), 1)):
-        fitting = 10.0 ** -math.ceil(math.log10(10 * len(prepared.source)))
+    units = _units_in_all(prepared)
+    if delta > 1 / (10 * units):
+        fitting = 10.0 ** -math.ceil(math.log10(10 * units))
         yield (
             f"delta {delta:g} is above 1/(10 n) for this dataset (owner only): a run may "
             f"then expose a few records outright. Consider --delta {fitting:g}"

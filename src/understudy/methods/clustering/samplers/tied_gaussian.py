@@ -60,7 +60,7 @@ _USUAL_VARIANCE, _ITS_DEVIATION = 0.05, 0.05  # of the logarithm of a record's w
 _MOST_VARIANCE = 0.5  # of the same
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
-_LEAST_CLASS = 8.0  # records that a class is taken to have at least
+_LEAST_CLASS = 8.0  # what sums of a class are divided by at least
 _MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averaged
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
@@ -173,9 +173,9 @@ def measured(
     vault: Vault, encoder: BlockEncoder, classes: int, mu: float, stages: TiedGaussianStages
 ) -> TiedGaussian:
     """Release the statistics of whole embeddings, and make of them what they say."""
-    sizes, size_sd, colour = _class_sizes(vault, encoder, classes, stages.class_sizes)
-    sizes = np.maximum(sizes, _LEAST_CLASS)
-    units = dp_estimators.units(vault, sizes, encoder.dim, stages.units)
+    released, size_sd, colour = _class_sizes(vault, encoder, classes, stages.class_sizes)
+    units = dp_estimators.units(vault, released, encoder.dim, stages.units)
+    sizes = np.maximum(released, _LEAST_CLASS)
     layout = encoder.layout(dimensions(mu, units, float(sizes.mean())), colour=colour)
     numbers = vault.view(lambda rows: rows[:, layout.columns])
     centre, centre_variance = _centre(numbers, layout, units, stages.centre)
@@ -205,7 +205,7 @@ def measured(
     return TiedGaussian(
         layout,
         units,
-        sizes,
+        released,
         size_sd,
         means,
         block_sizes * usual,
@@ -239,9 +239,9 @@ def _class_sizes(
     totals = counts.sum(axis=0)
     counted = totals > dp_estimators.CLEAR * np.sqrt(classes) * size_sd
     counted |= totals == totals.max()
-    sizes = np.maximum(counts[:, counted].sum(axis=1), 1.0)
-    colour = bool(totals[1] >= _LEAST_COLOURED * sizes.sum())
-    return sizes, float(np.sqrt(counted.sum())) * size_sd, colour
+    size_sd *= float(np.sqrt(counted.sum()))
+    sizes = dp_estimators.likely_sizes(counts[:, counted].sum(axis=1), size_sd)
+    return sizes, size_sd, bool(totals[1] >= _LEAST_COLOURED * sizes.sum())
 
 
 def _centre(
