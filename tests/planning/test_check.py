@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.data.samples import png_of_16_bits
 from tests.run.samples import class_folders, embeddings, quick_run, save, tree, with_manifest
 from typer.testing import CliRunner
 
@@ -135,9 +136,27 @@ def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: 
     white = checked(f"{folder}?window=-1000,400")  # ready, and every sample would be white
     (problem,) = (one for one in white.problems if one.kind == "window")
     assert problem.message.startswith("60 of 60 images are black or white nearly all over")
+    run = make_config({"source": f"{folder}?window=-1000,400", "out": tmp_path / "o", "epsilon": 1})
+    assert sum("black or white nearly all over" in note for note in dry_run(run).notes) == 1
     nothing = checked(folder, size=8, channels=1)  # was a traceback
     assert [one.kind for one in nothing.problems] == ["cannot be opened"]
     assert nothing.losses == {}
+
+
+def test_colours_of_12_bits_in_16_are_said_to_be_nearly_black(tmp_path: Path) -> None:
+    """Before the charge, too: nobody saw it until the samples were black."""
+    folder = class_folders(tmp_path / "x", {"cat": 30, "dog": 30}, (8, 8, 3))
+    for path in folder.glob("*/*"):
+        path.write_bytes(png_of_16_bits(np.asarray(Image.open(path)).astype(np.uint16) * 16))
+    (problem,) = (one for one in checked(folder).problems if one.kind == "window")
+    assert problem.message.startswith("60 of 60 images have colours of 16 bits that stay below")
+    options = {"out": tmp_path / "o", "epsilon": 1.0, "ledger": str(tmp_path / "l.db")}
+    notes = dry_run(make_config({"source": str(folder), **options})).notes
+    assert f"{problem.message} (owner only)" in notes
+    windowed = f"{folder}?window=2048,4096"
+    assert "window" not in kinds(checked(windowed))
+    plan = dry_run(make_config({"source": windowed, **options}))
+    assert not any("nearly black" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
