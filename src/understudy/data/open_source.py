@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from understudy.core.entry_points import SOURCES, registration_of
 from understudy.core.errors import ConfigError, InputError, SourceError, UnderstudyError
-from understudy.core.files import home_path
+from understudy.core.files import folder_name, home_path
 from understudy.core.ports import Source
 from understudy.data.adapted import as_declared
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
@@ -100,7 +100,7 @@ def open_source(
     declared = None if classes is None else names_of_classes(classes)
     reading = AS_STORED if window is None else Reading(window_of(window))
     fields = (split, _size(size), unit, skip_bad, label, declared, channels, fit, reading, observer)
-    return _opened(Options(str(name), *fields))
+    return _opened(Options(folder_name(str(name)), *fields))
 
 
 def _opened(options: Options) -> Source:
