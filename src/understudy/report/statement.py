@@ -247,12 +247,20 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
     if hosts:
         exempt = f"{_EVERY_ATTACKER.removesuffix('.')}; but {hosts}."
         covered = tuple(exempt if line == _EVERY_ATTACKER else line for line in covered)
-    return _of_kind(
+    lists = _of_kind(
         record,
         (covered, remote + not_covered, ASSUMPTIONS),
         (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
         (UNPROTECTED_COVERED, remote + UNPROTECTED_NOT_COVERED, ()),
     )
+    return tuple(tuple(in_words_of(record, line) for line in lines) for lines in lists)
+
+
+def in_words_of(record: RunRecord, line: str) -> str:
+    """A line of these lists, of private images or embeddings; models have learnt from images."""
+    if record.private_samples == "images" or "pretrained models" in line:
+        return line
+    return line.replace("image size and colours", "their length").replace("image", "embedding")
 
 
 def _of_kind(record: RunRecord, private: T, public: T, unprotected: T) -> T:

@@ -114,7 +114,7 @@ def file_facts(
     facts = {
         "input": _input_words(record, shape),
         "classes": json.dumps(list(classes), ensure_ascii=False),
-        "guarantee": guarantee_words(record.receipt),
+        "guarantee": guarantee_words(record.receipt, record.private_samples),
         "licence": record.licence,
         "made with": f"Understudy {record.version}",
     }

@@ -21,6 +21,8 @@ from understudy.methods.base import ClassCapacity, Expectation, Explanation
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
+from understudy.report.meaning import unit_in_words
+from understudy.report.record import private_samples
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
 from understudy.run.held_out import left_of
@@ -127,6 +129,11 @@ class RunPlan:
         """A line, for a notebook; the attributes have the rest."""
         after = f"{self.after:.4g}" + ("" if self.refused is None else "; refused")
         return f"<RunPlan {self.method}: epsilon {self.epsilon:g}, after it {after}>"
+
+    @property
+    def unit_words(self) -> str:
+        """The unit of protection, in words."""
+        return unit_in_words(self.unit, private_samples(self.premises))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""

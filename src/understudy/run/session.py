@@ -341,6 +341,7 @@ class Session:
             record.copies,
             record.quality,
             owner.spending,
+            record.private_samples,
         )
 
     def _warnings(self) -> Iterator[str]:
