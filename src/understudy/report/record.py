@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -63,12 +63,6 @@ class Premise:
     def of(cls, name: str, value: Any, *, declared: bool) -> Premise:
         """A premise that was declared or, if not, inferred."""
         return cls(name, value, "declared" if declared else "inferred")
-
-
-def private_samples(premises: Iterable[Premise]) -> str:
-    """What private records are of which that is taken for public, in the plural."""
-    own = any(premise.name == "embedding length" for premise in premises)
-    return "embeddings" if own else "images"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +182,8 @@ class RunRecord:
     @property
     def private_samples(self) -> str:
         """What the private records are, in the plural."""
-        return private_samples(self.premises)
+        own = any(premise.name == "embedding length" for premise in self.premises)
+        return "embeddings" if own else "images"
 
     @property
     def unit(self) -> str:

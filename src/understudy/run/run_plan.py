@@ -22,7 +22,6 @@ from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
 from understudy.report.meaning import unit_in_words
-from understudy.report.record import private_samples
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
 from understudy.run.held_out import left_of
@@ -77,6 +76,7 @@ class RunPlan:
 
     Attributes:
         settings: Its parameters.
+        unit_words: The unit of protection as people say it.
         adjacency: What makes two datasets adjacent.
         mu: Gaussian-DP parameter of the run; None where none says what it costs, of steps on
             samples of the units.
@@ -103,6 +103,7 @@ class RunPlan:
     method: str
     settings: dict[str, object]
     unit: str
+    unit_words: str
     adjacency: str
     epsilon: float
     delta: float
@@ -129,11 +130,6 @@ class RunPlan:
         """A line, for a notebook; the attributes have the rest."""
         after = f"{self.after:.4g}" + ("" if self.refused is None else "; refused")
         return f"<RunPlan {self.method}: epsilon {self.epsilon:g}, after it {after}>"
-
-    @property
-    def unit_words(self) -> str:
-        """The unit of protection, in words."""
-        return unit_in_words(self.unit, private_samples(self.premises))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; of what classes can carry, the words."""
@@ -186,6 +182,7 @@ def plan_of(
         method=prepared.method.name,
         settings=dict(vars(prepared.params)),
         unit=unit.name,
+        unit_words=unit_in_words(unit.name, prepared.source.kind),
         adjacency=unit.adjacency,
         epsilon=config.privacy.budget.epsilon,
         delta=config.privacy.delta,
