@@ -22,7 +22,7 @@ from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from understudy.core.errors import MissingExtra
 from understudy.core.types import Images
-from understudy.data.reading_options import AS_STORED, ImageFit, Reading, bytes_of
+from understudy.data.reading_options import AS_STORED, ImageFit, Reading, Window, bytes_of
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 """File names that count as images."""
@@ -133,10 +133,10 @@ def decode(
             _check_frames(image, reading)
             if frame:
                 image.seek(frame)
-            deep = reading.window is not None and _has_deep_colours(image)
+            window = reading.window if _has_deep_colours(image) else None
             turned = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-            if deep:
-                turned = _windowed_colours(turned, data, reading, frame)
+            if window is not None:
+                turned = _windowed_colours(turned, data, window, frame)
             pixels = fitted(_eight_bits(turned, reading), channels, size, fit)
     except _DAMAGE as error:
         raise BadImage(_reason(error)) from error
@@ -328,7 +328,12 @@ def _is_windowed(image: Image.Image, reading: Reading) -> bool:
 
 def _has_deep_colours(image: Image.Image) -> bool:
     """Whether an image that is not decoded yet has colours, or grey with alpha, of 16 bits."""
-    return image.mode in ("RGB", "RGBA") and any(";16" in _raw_mode(tile) for tile in image.tile)
+    return image.mode in ("RGB", "RGBA") and any(";16" in _raw_mode(one) for one in _tiles(image))
+
+
+def _tiles(image: Image.Image) -> list[ImageFile._Tile]:
+    """Where the parts of an image that is not decoded yet are, and how they are stored."""
+    return list(getattr(image, "tile", ()))
 
 
 def _raw_mode(tile: ImageFile._Tile) -> str:
@@ -337,15 +342,16 @@ def _raw_mode(tile: ImageFile._Tile) -> str:
 
 
 def _windowed_colours(
-    image: Image.Image, data: bytes | Path, reading: Reading, frame: int
+    image: Image.Image, data: bytes | Path, window: Window, frame: int
 ) -> Image.Image:
-    """An image of 16 bits by the declared window.
+    """An image of 16 bits by a declared window.
 
     Pillow gives the high bytes only; the low ones are read as if stored the other way round.
     """
     with _opened(data) as low:
         low.seek(frame)
-        for place, tile in enumerate(low.tile):
+        swapped = []
+        for tile in _tiles(low):
             kind, bits = _raw_mode(tile).split(";")
             if kind == "RGBa" or getattr(low, "tag_v2", {}).get(_PLANES) == 2:
                 raise BadImage(
@@ -354,13 +360,14 @@ def _windowed_colours(
                 )
             # the two values of grey with alpha are four bytes of a pixel
             mode = "RGBA" if kind == "LA" else f"{kind};{_LOW_BYTES[bits]}"
-            args = mode if isinstance(tile.args, str) else (mode, *tile.args[1:])
-            low.tile[place] = tile._replace(args=args)
+            args = mode if isinstance(tile.args, str) else (mode, *(tile.args or ())[1:])
+            swapped.append(tile._replace(args=args))
+        low.tile = swapped  # type: ignore[attr-defined]
         bytes_ = np.asarray(ImageOps.exif_transpose(low) if _orientation(low) != 1 else low)
     high = np.array(image)
     lows = np.repeat(bytes_[:, :, 1:2], 4, axis=2) if kind == "LA" else bytes_
     values = high[:, :, :3].astype(np.uint16) * 256 + lows[:, :, :3]
-    high[:, :, :3] = reading.window.eight_bits(values)
+    high[:, :, :3] = window.eight_bits(values)
     return Image.fromarray(high)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -247,13 +248,14 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
     if hosts:
         exempt = f"{_EVERY_ATTACKER.removesuffix('.')}; but {hosts}."
         covered = tuple(exempt if line == _EVERY_ATTACKER else line for line in covered)
-    lists = _of_kind(
+    covered, not_covered, assumed = _of_kind(
         record,
         (covered, remote + not_covered, ASSUMPTIONS),
         (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
         (UNPROTECTED_COVERED, remote + UNPROTECTED_NOT_COVERED, ()),
     )
-    return tuple(tuple(in_words_of(record, line) for line in lines) for lines in lists)
+    said = partial(in_words_of, record)
+    return tuple(map(said, covered)), tuple(map(said, not_covered)), tuple(map(said, assumed))
 
 
 def in_words_of(record: RunRecord, line: str) -> str:
