@@ -139,7 +139,6 @@ def source_notes(source: Source) -> Iterator[str]:
     if source.lost_classes:
         yield lost_class_words(source)
     yield from stretch_notes(source)
-    yield from window_notes(source)
 
 
 def window_notes(source: Source) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from understudy.core.ports import Source, StepwiseModel
 from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt, UnitCounts
-from understudy.data.inspection import people_notes, source_notes
+from understudy.data.inspection import people_notes, source_notes, window_notes
 from understudy.data.names import like_persons, person_words
 from understudy.methods.base import ClassCapacity, Expectation, Explanation
 from understudy.privacy.accounting import epsilon_of_mu
@@ -243,6 +243,7 @@ def _notes(
     ]
     yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
+    yield from window_notes(prepared.source)
     yield from (fit.warning for fit in fits if fit.warning is not None)
     of_images = prepared.source.kind == "images" and prepared.candidates is None
     if of_images and not (prepared.released_shape or prepared.config.models.roles.get("decoder")):
