@@ -17,6 +17,7 @@ import understudy
 from tests.run.samples import class_folders
 from understudy.cli.main import app
 from understudy.cli.program import COMMAND_TABLE
+from understudy.core.errors import ConfigError
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
@@ -203,6 +204,8 @@ def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: 
     assert (more.folder, more.facts["rows"]) == (tmp_path / "more", 4)
     report, both = understudy.report(result), understudy.compare([result, more])
     assert report.folder == result.folder
+    with pytest.raises(ConfigError, match="two or more different releases, found 1"):
+        understudy.compare(result)  # type: ignore[arg-type]  # was a TypeError
     assert [one.name for one in both.releases] == ["run", "more"]
     plan = understudy.dry_run(result.folder.parent / "scans", epsilon=1.0, size=8)
     assert max(len(repr(one)) for one in (report, both, plan)) < 60 + len(str(result.folder))

@@ -93,6 +93,24 @@ def test_what_a_plugin_gives_is_checked_and_takes_over_no_family(
         model(f"{family}:mean", shape=(2, 2, 1))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("rest, shape, **options", "rest", r"Toy\.encoder of .*mean, \(2, 2, 1\), scale=2, which"),
+        ("rest, shape, **options", "rest, shape", "unexpected keyword argument 'scale'"),
+        ("encode(self, images)", "encode(self, images, batch)", r"Mean\.encode of .*with IMAGES"),
+    ],
+)
+def test_a_plugin_that_takes_no_such_call_is_named(
+    site: Path, right: str, wrong: str, words: str
+) -> None:
+    """It was a TypeError in a traceback."""
+    install(site, "toy", "toy_plugin", PLUGIN.replace(right, wrong, 1))
+    with pytest.raises(BackendError, match=words) as refusal:
+        load_encoder("toy:mean?scale=2", shape=(2, 2, 1))
+    assert "of the package toy_plugin (toy_plugin:backend)" in str(refusal.value)
+
+
 @pytest.mark.parametrize("stated", ["nan, 'none', 1", "-1.0, 'none', 1", "1.0, 'none', 0"])
 def test_an_encoder_without_a_size_or_with_a_bound_that_is_none_is_refused(
     site: Path, stated: str

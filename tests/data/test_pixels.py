@@ -2,6 +2,7 @@ import struct
 import zlib
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
-from tests.data.samples import encode, picture
+from tests.data.samples import encode, picture, png_of_16_bits
 
 from understudy.data.image_decoding import (
     BadImage,
@@ -17,6 +18,7 @@ from understudy.data.image_decoding import (
     decode,
     frame_count,
     header,
+    header_of_pixels,
     resize_pixels,
 )
 from understudy.data.reading_options import Reading, Window
@@ -139,6 +141,55 @@ def test_planes_of_16_bits_are_never_mixed_up(bits: int, compressed: bool, tmp_p
                 read(tmp_path / "x.tif")
     else:
         np.testing.assert_array_equal(decode(tmp_path / "x.tif"), np.moveaxis(pixels, 0, 2))
+
+
+def tiff_of_16_bits(values: np.ndarray, **options: Any) -> bytes:
+    tifffile = pytest.importorskip("tifffile")
+    file = BytesIO()
+    tifffile.imwrite(file, values, photometric="rgb", **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "channels"),  # no TIFF of grey with alpha of 16 bits is read
+    [("PNG", 2), *((form, channels) for form in ("PNG", "<", ">", "zlib") for channels in (3, 4))],
+)
+def test_a_window_reads_colours_of_16_bits(form: str, channels: int) -> None:
+    """They were scaled by all of 16 bits, window or not: those of 12 bits were nearly black."""
+    values = np.random.default_rng(0).integers(0, 4096, (5, 7, channels), dtype=np.uint16)
+    window = Window(2048, 4096)
+    expected = window.eight_bits(values)
+    if channels != 3:
+        values[:, :, -1] = 65_535
+        expected = expected[:, :, :-1]
+    if form == "PNG":
+        data = png_of_16_bits(values)
+    elif form == "zlib":
+        data = tiff_of_16_bits(
+            values, compression="zlib", extrasamples=["unassalpha"] * (channels - 3)
+        )
+    else:
+        data = tiff_of_16_bits(values, byteorder=form, extrasamples=["unassalpha"] * (channels - 3))
+    reading = Reading(window)
+    pixels = decode(data, reading=reading)
+    np.testing.assert_array_equal(pixels, np.broadcast_to(expected, pixels.shape))
+    assert header(data, reading).window is True
+    plain = header(data)
+    assert (plain.window, plain.deep) == (None, True)
+    assert not header(data, reading).deep
+    assert header_of_pixels(plain, decode(data)).dim
+    assert not header_of_pixels(plain, decode(data) * 10).dim
+
+
+def test_what_no_window_reads_is_refused() -> None:
+    values = np.full((8, 8, 4), 4095, np.uint16)
+    planes = np.moveaxis(values[:, :, :3], 2, 0)
+    for data in (
+        tiff_of_16_bits(planes, planarconfig="separate", compression="zlib"),
+        tiff_of_16_bits(values, extrasamples=["assocalpha"]),
+    ):
+        with pytest.raises(BadImage, match="which no window reads: save it"):
+            decode(data, reading=Reading(Window(2048, 4096)))
 
 
 def test_whole_numbers_of_32_bits() -> None:

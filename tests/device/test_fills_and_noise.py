@@ -245,6 +245,9 @@ def test_the_secret_of_the_noise_is_the_owners_and_is_never_drawn_anew(paired: D
     key.unlink()
     with pytest.raises(RunError, match="could be averaged"):
         paired.show({"dog": "noise"})
+    for level in ("edges", "text"):  # which have no noise, and were refused, too
+        assert paired.show({"dog": level}).parcel.digest
+    assert not key.exists()
     paired.home.path("sent.json").unlink()
     with pytest.raises(RunError, match="could be averaged"):  # the outbox and the ledger know
         paired.show({"dog": "noise"})

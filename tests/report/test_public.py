@@ -22,6 +22,7 @@ from understudy.report import (
     statement_text,
 )
 from understudy.report import record as record_module
+from understudy.report.verdict_table import guarantee_card
 
 HOSTILE = '<script>alert("x")</script> | `code` [a](http://evil) {{ 7*7 }}\n# heading: *b*'
 
@@ -108,7 +109,13 @@ def test_what_is_made_of_embeddings_protects_one_embedding(record: RunRecord) ->
     for text in (dataset_card(own), statement_text(own)):
         assert "for one embedding" in text
         assert "one image" not in text
-        assert "private images" not in text.partition("## Covered")[0]
+        assert "private images" not in text
+    assert "whatever the embeddings are: class names, their length, options" in " ".join(
+        statement_text(own).split()
+    )
+    assert "The images that pretrained models were trained on" in statement_text(own)
+    card = guarantee_card(own.receipt, (), own.private_samples)
+    assert "a guess about one embedding is right" in card.sentence
     assert "one embedding added or removed. The number of embeddings" in statement_text(own)
     encoded = replace(own, premises=())
     assert "for one image" in statement_text(encoded)  # embeddings of private images

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.run.samples import class_folders
 
 from understudy.core.errors import ConfigError
 from understudy.core.roles import ROLES
+from understudy.data import open_source
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.run.config import make_config, make_params, read_config, run_options
 
@@ -192,3 +194,21 @@ def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
             other = make_config({"source": "a", "out": "b", "epsilon": 1.0, "size": 8, name: value})
             same = one.as_options()[name] == value
             assert (other.identity() == one.identity()) == same, name
+
+
+def test_the_name_of_a_dataset_says_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Datasets given as ``.`` were all called ``.`` in ledger and report."""
+    class_folders(tmp_path / "owls", {"cat": 2, "dog": 2}, (8, 8, 1))
+    (tmp_path / "link").symlink_to(tmp_path / "owls" / "cat")
+    for place, name, expected in (
+        ("owls", ".", "../owls"),
+        ("owls/cat", "..?folders=all", "../../owls?folders=all"),
+        (".", "owls/.", "owls"),
+        (".", "owls", "owls"),
+        (".", "link/..", "link/.."),  # which is not beside the link
+    ):
+        monkeypatch.chdir(tmp_path / place)
+        run = make_config({"source": name, "epsilon": 1.0, "out": tmp_path / "out"})
+        assert (open_source(name).name, run.data.source) == (expected, expected)

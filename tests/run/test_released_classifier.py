@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,18 @@ pytest.importorskip("onnx")
 from understudy.backends.embedded.energies import energy_models  # noqa: E402
 from understudy.cli.main import app  # noqa: E402
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
+from understudy.data.reading_options import OF_EACH_FILE  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
 from understudy.metrics.discriminant import image_discriminant  # noqa: E402
 from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
 from understudy.metrics.verdicts import sampling_loss  # noqa: E402
 from understudy.release.checksums import write_checksums  # noqa: E402
 from understudy.release.outputs import open_release, read_json  # noqa: E402
-from understudy.report import read_record  # noqa: E402
+from understudy.report import Premise, read_record  # noqa: E402
 from understudy.run.accuracy import RELEASED_WORDS, collect, evaluation_of_scores  # noqa: E402
 from understudy.run.models import front_end, measured_columns  # noqa: E402
 from understudy.run.progress import reporting  # noqa: E402
-from understudy.run.released_classifier import released_classifier  # noqa: E402
+from understudy.run.released_classifier import file_facts, released_classifier  # noqa: E402
 from understudy.run.report import load  # noqa: E402
 from understudy.run.resample import resample  # noqa: E402
 from understudy.run.run_result import Result  # noqa: E402
@@ -103,6 +105,21 @@ def test_the_file_says_what_it_is_of(result: Result, tmp_path: Path) -> None:
     assert facts["guarantee"] == words
     assert facts["encoder"] == "embedded:energies"
     assert "statistics that the run released" in facts["trained on"]
+    words = "(height x width), 3 channels (red, green, blue), each value from 0 (black) to 255"
+    assert words in facts["input"]
+
+
+@pytest.mark.parametrize(
+    ("window", "words"), [([40.0, 400.0], "40,400 (centre, width)"), (OF_EACH_FILE, OF_EACH_FILE)]
+)
+def test_the_file_says_by_which_window_images_were_read(
+    result: Result, window: object, words: str
+) -> None:
+    record = read_record(read_json(result.release / "privacy.json"))
+    premise = Premise("intensity window", window, "declared")
+    facts = file_facts(replace(record, premises=(premise,)), CLASSES, (32, 24, 1), None)
+    assert facts["input"].startswith("float32 images of 32 x 24 pixels (height x width), 1 channel")
+    assert facts["input"].endswith(f"; real ones were read by the intensity window {words}")
 
 
 def test_who_trains_on_samples_is_told_of_the_statistics_where_they_are_at_hand(

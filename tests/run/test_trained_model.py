@@ -50,8 +50,9 @@ def test_a_model_of_embeddings_finds_the_classes_of_real_ones(site: Path, tmp_pa
     facts = session.get_modelmeta().custom_metadata_map
     classes = json.loads(facts["classes"])
     assert (np.array(classes)[scores.argmax(axis=1)] == labels).mean() > 0.8
-    words = "epsilon 50, delta 1e-05, unit: one image, adjacency: add-remove"
+    words = "epsilon 50, delta 1e-05, unit: one embedding, adjacency: add-remove"
     assert facts["guarantee"] == words
+    assert facts["input"] == f"float32 embeddings of {values.shape[1]} numbers"
 
 
 def test_no_model_carries_the_guarantee_of_a_release_that_was_changed(

@@ -10,9 +10,10 @@ plug-in needs an installed package and no change here.
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -36,6 +37,7 @@ def load_model(port: type[P], name: str, **options: Any) -> P:
     kind = cast(Kind, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", port.__name__).lower())
     if not isinstance(backend, ModelBackend):
         raise _has_no(backend, name, kind)
+    _require_takes(name, backend.model, kind, location, **settings)
     model = backend.model(kind, location, **settings)
     if not isinstance(model, port):
         raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
@@ -48,9 +50,11 @@ def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     _check_shape(shape, name)
     if not isinstance(backend, EncoderBackend):
         raise _has_no(backend, name, "encoder")
+    _require_takes(name, backend.encoder, location, shape, **settings)
     encoder = backend.encoder(location, shape, **settings)
     if not isinstance(encoder, Encoder):
         raise _lacks(name, encoder, Encoder, "encode")
+    _require_takes(name, encoder.encode, "IMAGES")
     bound = encoder.norm_bound
     if not (isinstance(encoder.dim, Integral) and encoder.dim > 0) or not (
         bound is None or 0 < bound < math.inf
@@ -73,9 +77,11 @@ def load_decoder(
     _check_shape(shape, name)
     if not isinstance(backend, DecoderBackend):
         raise _has_no(backend, name, "decoder")
+    _require_takes(name, backend.decoder, location, shape, encoder, **settings)
     decoder = backend.decoder(location, shape, encoder, **settings)
     if not isinstance(decoder, Decoder):
         raise _lacks(name, decoder, Decoder, "decode")
+    _require_takes(name, decoder.decode, "EMBEDDINGS", seeds="SEEDS")
     _check_shape(decoder.shape, name)
     if encoder is not None and decoder.dim != encoder.dim:
         raise BackendError(
@@ -154,6 +160,20 @@ def _load(family: str) -> Backend:
             "what it offers"
         )
     return backend
+
+
+def _require_takes(name: str, call: Callable[..., Any], *values: Any, **settings: Any) -> None:
+    """Refuse what takes no such call, before it is called: a plug-in's, or an unknown option."""
+    try:
+        inspect.signature(call).bind(*values, **settings)
+    except TypeError as error:
+        registration = registration_of(BACKENDS, name.partition(":")[0], "backend", BackendError)
+        given = [*map(str, values), *(f"{key}={value}" for key, value in settings.items())]
+        raise BackendError(
+            f"{name}: {call.__qualname__} of the package {registration and registration.package} "
+            f"({registration and registration.value}) is called with {', '.join(given)}, which it "
+            f"does not take: {error}"
+        ) from error
 
 
 def _has_no(backend: Backend, name: str, port: str) -> BackendError:

@@ -74,7 +74,9 @@ def _show(checked: Verification) -> None:
     if checked.sound and record is not None:
         _console.print(f"files:      {checked.files:,}, each as its hash says")
         computed = "" if not record.receipt.stages else ", computed anew from its stages"
-        _console.print(f"guarantee:  {guarantee_words(record.receipt)}{computed}")
+        _console.print(
+            f"guarantee:  {guarantee_words(record.receipt, record.private_samples)}{computed}"
+        )
         _console.print(f"licence:    {record.licence}")
         _console.print(f"contact:    {record.contact or 'not stated'}")
         if record.total is not None:

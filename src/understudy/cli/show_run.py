@@ -76,7 +76,9 @@ class RunPrinter:
         elsewhere = any(stage.origin for stage in result.receipt.stages)
         uncharged = result.spending is None or elsewhere or is_unprotected(result.receipt)
         label = "guarantee:" if uncharged else "charged:  "
-        self._print(f"{label} {guarantee_words(result.receipt)}{_remaining(result)}")
+        self._print(
+            f"{label} {guarantee_words(result.receipt, result.private_samples)}{_remaining(result)}"
+        )
         sampler = f", drawn from {words}" if (words := result.facts.get("sampler")) else ""
         kind = "embeddings" if result.contact_sheet is None else "images"
         rows = result.facts.get("rows", 0)
@@ -206,11 +208,9 @@ def _all_calls(calls: Sequence[PlannedCalls]) -> str:
 
 
 def _budget_words(dry: RunPlan) -> str:
-    from understudy.report.meaning import unit_in_words
-
     return (
         f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, "
-        f"unit: {unit_in_words(dry.unit)}, adjacency: {dry.adjacency}"
+        f"unit: {dry.unit_words}, adjacency: {dry.adjacency}"
     )
 
 
@@ -266,7 +266,7 @@ def whole_result(result: Result) -> None:
     """All that is known of what a run made."""
     from understudy.report.meaning import guarantee_words
 
-    _console.print(guarantee_words(result.receipt) + _remaining(result))
+    _console.print(guarantee_words(result.receipt, result.private_samples) + _remaining(result))
     for line in _selection_lines(result):
         _console.print(line)
     _class_table(result.facts)

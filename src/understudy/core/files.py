@@ -71,6 +71,16 @@ def _last_part(path: str) -> str:
     return re.split(r"[/\\]", unquote(path).rstrip("/\\"))[-1]
 
 
+def folder_name(name: str) -> str:
+    """A dataset's name that says which folder it is: ``.`` in ``photos`` becomes ``../photos``."""
+    place, question, options = name.partition("?")
+    if os.path.basename(place.rstrip("/")) not in (".", "..") or not os.path.isdir(place):
+        return name
+    folder = os.path.normpath(os.path.join(place, "..", os.path.basename(os.path.realpath(place))))
+    same = os.path.isdir(folder) and os.path.samefile(folder, place)  # not beside a link
+    return f"{folder}{question}{options}" if same else name
+
+
 def home_path(path: os.PathLike[str] | str) -> Path:
     """A path with the home folder for a ``~``; that of a user whom nobody knows stays as it is."""
     return Path(os.path.expanduser(path))

@@ -11,10 +11,10 @@ from understudy.core.errors import SourceError
 from understudy.core.image_identity import Values, originals_of
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
-from understudy.data.encoded_images import Options, require_declared, require_labels
+from understudy.data.encoded_images import Options, require_labels
 from understudy.data.image_decoding import converted_channels
 from understudy.data.labels import require_no_column
-from understudy.data.names import UNLABELLED_NAME
+from understudy.data.names import UNLABELLED_NAME, require_declared
 
 
 def as_declared(source: Source, options: Options) -> Source:

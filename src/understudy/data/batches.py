@@ -19,12 +19,17 @@ def batch_size(source: Source) -> int:
     return max(1, min(_BATCH, _BATCH_BYTES // max(1, int(np.prod(source.shape)))))
 
 
+EMPTY_CLASS = "is an empty class"
+"""How the reason begins of what is bad and no record."""
+
+
 def nothing_left(bad: Sequence[tuple[str, str]], records: str) -> str:
     """What is said of a dataset without usable records; each bad one: (location, reason)."""
     if not bad:
         return f"has no {records}"
     location, reason = bad[0]
-    return f"none of its {records} can be used ({len(bad):,} bad). {location} {reason}"
+    count = sum(not reason.startswith(EMPTY_CLASS) for _, reason in bad)
+    return f"none of its {records} can be used ({count:,} bad). {location} {reason}"
 
 
 def one_class(name: str, bad: Sequence[tuple[str, str]]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -37,6 +37,7 @@ from understudy.data.names import (
     MAX_CLASSES,
     UNLABELLED_NAME,
     class_name,
+    require_declared,
     sorted_names,
     too_many,
 )
@@ -167,6 +168,7 @@ class RecordSource:
         self.tables, self.hidden = list[str](), list[str]()  # of the notes, what may be meant
         self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
         self.class_units: dict[str, Counter[str]] = {}  # of each class; and their rows of it
+        self.deep = False  # whether there are colours of 16 bits without a window
         self.grouping: Grouping | None = None  # a sign that images share a person
         self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
         self._options = options
@@ -244,6 +246,14 @@ class RecordSource:
                 yield pixels()
             except BadImage as error:
                 raise SourceError(f"{error}. {SKIP}", record.location) from error
+
+    def headers(self, most: int) -> Iterator[Header]:
+        """Of up to ``most`` records, spread over all: with what their pixels say."""
+        rows = set(np.linspace(0, self._rows - 1, most).astype(int).tolist())
+        for row, record in enumerate(self._usable()):
+            if row in rows:
+                head = image_header(record.data, self._options.reading, upright=False)
+                yield header_of_pixels(head, image_pixels(record, self._options, whole=True))
 
     def locations(self) -> list[str]:
         """What an error calls each row: its file, or its table and row there."""
@@ -348,6 +358,7 @@ class RecordSource:
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in
+            self.deep |= head.deep
             self.distorted += self._is_distorted(head)
         self._rows, self.class_sizes = sum(counts.values()), counts
         self.lost_classes = sorted_names(name for name in opened - counts.keys() if name)
@@ -453,19 +464,6 @@ def require_labels(options: Options, location: str) -> None:
         raise SourceError(
             f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
             "leave out --classes, or say which column holds the class with --label",
-            location,
-        )
-
-
-def require_declared(names: Iterable[str], declared: Sequence[str], location: str) -> None:
-    """Refuse images of classes that the owner did not declare. The message is the owner's."""
-    undeclared = [name for name in names if name not in set(declared)]
-    if undeclared:
-        examples = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
-        raise SourceError(
-            f"has images of classes that --classes does not declare: {examples} "
-            f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
-            "Nothing was spent",
             location,
         )
 

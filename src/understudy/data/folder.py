@@ -10,9 +10,16 @@ from pathlib import Path
 
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError, count_words
+from understudy.data.batches import EMPTY_CLASS
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.image_decoding import SUFFIXES
-from understudy.data.image_files import begins_as_dicom, is_image_name, is_litter, is_note
+from understudy.data.image_files import (
+    begins_as_dicom,
+    is_image_name,
+    is_litter,
+    is_note,
+    is_other_image,
+    name_fault,
+)
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import ImageNames, Manifest
 from understudy.data.names import UNLABELLED_NAME
@@ -66,7 +73,9 @@ def open_flat_folder(folder: Path, options: Options, root: Path) -> RecordSource
     def records() -> Iterator[Record]:
         for entry in _entries(folder):
             path = Path(entry.path)
-            if is_litter(entry.name) or not is_image(entry):
+            if is_other_image(entry.name) and not is_litter(entry.name):
+                yield Record(entry.path, path, fault=name_fault(entry.name), name=entry.name)
+            elif is_litter(entry.name) or not is_image(entry):
                 yield _stray(path)
             else:
                 fault = _fault(path, root, linked=entry.is_symlink())
@@ -183,7 +192,7 @@ class _ClassFolder:
                 images += record.fault is None or (not entry.is_dir() and is_image(entry))
                 yield record
         if not images and not may_be_empty:
-            fault = "is an empty class: the folder has no image"
+            fault = f"{EMPTY_CLASS}: the folder has no image"
             yield Record(str(folder), b"", self.label, fault=fault)
 
     def _record(self, entry: os.DirEntry[str], name: str) -> Record:
@@ -191,7 +200,7 @@ class _ClassFolder:
         if entry.is_dir():
             fault: str | None = _inner_folder(path, linked=entry.is_symlink())
         elif not is_image(entry):
-            fault = f"is not an image by its name ({', '.join(sorted(SUFFIXES))}, .dcm, .nii)"
+            fault = name_fault(entry.name)
         else:
             plain = entry.is_file(follow_symlinks=False)
             fault = None if plain else _fault(path, self.root, linked=entry.is_symlink())

@@ -33,6 +33,12 @@ _NOTES = frozenset(
         *(".jsonl", ".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
     }
 )
+_OTHERS = frozenset(
+    {
+        *(".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".psd", ".svg", ".eps", ".exr"),
+        *(".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2"),
+    }
+)
 _LITTER = frozenset({"thumbs.db", "desktop.ini", "__macosx", "dicomdir", "readme", "licence"})
 
 
@@ -51,6 +57,19 @@ def is_image_name(name: str) -> bool:
     lowered = name.lower()
     suffix = os.path.splitext(lowered)[1]
     return suffix in SUFFIXES | dicom.DICOM_SUFFIXES or lowered.endswith(nifti.NIFTI_SUFFIXES)
+
+
+def name_fault(name: str) -> str:
+    """Why a file is no image by its name, as `Record.fault`."""
+    if is_other_image(name):
+        form = os.path.splitext(name)[1][1:].upper()
+        return f"is {form}, a format that is not read: convert such files to JPEG or PNG"
+    return f"is not an image by its name ({', '.join(sorted(SUFFIXES))}, .dcm, .nii)"
+
+
+def is_other_image(name: str) -> bool:
+    """Whether a file is an image of a format that is not read, by its name."""
+    return os.path.splitext(name)[1].lower() in _OTHERS
 
 
 def begins_as_dicom(path: Path) -> bool:

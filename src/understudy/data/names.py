@@ -189,3 +189,16 @@ def _safe(name: str) -> str:
     if _RESERVED.fullmatch(text):
         text += "_"
     return _SPLIT_WORD.sub(r"\1~", text)
+
+
+def require_declared(names: Iterable[str], declared: Sequence[str], location: str) -> None:
+    """Refuse images of classes that the owner did not declare. The message is the owner's."""
+    undeclared = [name for name in names if name not in set(declared)]
+    if undeclared:
+        examples = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
+        raise SourceError(
+            f"has images of classes that --classes does not declare: {examples} "
+            f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
+            "Nothing was spent",
+            location,
+        )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from understudy.core.entry_points import SOURCES, registration_of
 from understudy.core.errors import ConfigError, InputError, SourceError, UnderstudyError
-from understudy.core.files import home_path
+from understudy.core.files import folder_name, home_path
 from understudy.core.ports import Source
 from understudy.data.adapted import as_declared
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
@@ -26,6 +26,7 @@ from understudy.data.folder import (
 )
 from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
+from understudy.data.image_files import is_other_image, name_fault
 from understudy.data.manifest import Manifest, path_column, read_manifest
 from understudy.data.names import SPLITS, folder_of_half, further_parts, names_of_classes
 from understudy.data.npz import GENERATED, open_npy, open_npz
@@ -100,7 +101,7 @@ def open_source(
     declared = None if classes is None else names_of_classes(classes)
     reading = AS_STORED if window is None else Reading(window_of(window))
     fields = (split, _size(size), unit, skip_bad, label, declared, channels, fit, reading, observer)
-    return _opened(Options(str(name), *fields))
+    return _opened(Options(folder_name(str(name)), *fields))
 
 
 def _opened(options: Options) -> Source:
@@ -271,6 +272,10 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
     if len(arrays) == 1 and not folders and not images:
         _require_inside(arrays, root)
         return _open_file(arrays[0], options)
+    if others := [path.name for path in files if is_other_image(path.name)]:
+        raise SourceError(
+            f"holds no image that is read, and {others[0]} {name_fault(others[0])}", folder
+        )
     hidden = sorted({one.name for one in folder.iterdir()} - {entry.name for entry in entries})
     passed = f" (hidden ones such as {hidden[0]} are passed over)" if hidden else ""
     raise SourceError(

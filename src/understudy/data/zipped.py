@@ -19,7 +19,13 @@ from understudy.data.folder import (
     require_no_unit_column,
 )
 from understudy.data.image_decoding import MAX_BYTES
-from understudy.data.image_files import is_image_name, is_litter, is_note
+from understudy.data.image_files import (
+    is_image_name,
+    is_litter,
+    is_note,
+    is_other_image,
+    name_fault,
+)
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import ImageNames, path_column, read_manifest
 from understudy.data.names import SPLITS, UNLABELLED_NAME, folder_of_half, further_parts
@@ -50,7 +56,9 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     require_no_unit_column(options, path, "there is no manifest that could have the")
     require_no_column(options.label, path, "an archive without a manifest has")
     if not images:
-        raise SourceError(f"holds no image among {len(archive.members)} files", path)
+        other = next(filter(is_other_image, archive.members), None)
+        why = "" if other is None else f". {other} {name_fault(other)}"
+        raise SourceError(f"holds no image among {len(archive.members)} files{why}", path)
     if flat and any("/" in name for name in images):
         raise SourceError("holds images beside folders of images, which is no known layout", path)
 
@@ -76,7 +84,7 @@ def open_zip(path: Path, options: Options) -> RecordSource:
                 if depth and not lenient and name.count("/") > 1:
                     fault = _INNER_FOLDER
                 elif not archive.is_image(name):
-                    fault = "is not an image by its name"
+                    fault = name_fault(name)
                 yield Record(location, content, label, None, fault, name, depth)
 
     classes: tuple[str, ...] | None = None if depth else UNLABELLED_NAME

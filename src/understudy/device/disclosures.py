@@ -6,7 +6,7 @@ The rows are known by the device's id, not by the dataset's: that one changes wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.installed_models import model_index
 from understudy.device.paired_servers import SERVER_DIGITS, paired_servers
 from understudy.device.parcel import CODE_DIGITS, OUTBOX, consent_digest
+from understudy.methods.sanitize.sanitizers import EVEN_SANITIZERS, Sanitizer
 from understudy.methods.sanitize.wire import JobState
 from understudy.privacy.ledger.ledger import LedgerRow
 
@@ -90,12 +91,16 @@ def device_disclosures(
     return attempts
 
 
-def noise_key(home: DeviceHome) -> bytes:
+def noise_key(home: DeviceHome, sanitizers: Iterable[Sanitizer]) -> bytes:
     """The secret that the noise of photos is derived from, made at its first use.
+
+    For sanitizers that draw nothing at random it is any secret.
 
     Raises:
         RunError: It was damaged, or it was removed and something was sent.
     """
+    if all(isinstance(one, EVEN_SANITIZERS) for one in sanitizers):
+        return secrets.token_bytes(_KEY_BYTES)
     path = home.path("noise.key")
     with home.locked():
         if not path.exists():
@@ -103,8 +108,9 @@ def noise_key(home: DeviceHome) -> bytes:
             if sent or device_disclosures(home):
                 raise RunError(
                     f"{path} is missing, and noise that is drawn anew could be averaged with "
-                    "what was sent: restore it from a copy of the folder, or begin another one "
-                    "(--home), whose previews say that this one disclosed something"
+                    "what was sent: choose levels without noise, restore it from a copy of the "
+                    "folder, or begin another one (--home), whose previews say that this one "
+                    "disclosed something"
                 )
             write_file(path, secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()

@@ -176,7 +176,7 @@ def _of_photos(
     if (problem := review.domain_problem()) is not None:
         raise ConfigError(problem)
     ids = [review.photos.ids[number - 1] for number in references.numbers]
-    seeds = noise_seeds(review.photos.images, noise_key(home))
+    seeds = noise_seeds(review.photos.images, noise_key(home, sanitizers.values()))
     used_seeds = [seeds[number - 1] for number in references.numbers]
     # Copies of a photo have one seed, and what was hidden in one stays hidden in all.
     copies = [

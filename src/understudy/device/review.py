@@ -220,8 +220,8 @@ def level_picture(
         images = backgrounds(images, hidden, (), unsearched, settings=HoleSettings()).images
     number, at = usable.numbers[rows[0]], slice(rows[0], rows[0] + 1)
     photo = PhotoPart(images[at], mask[at], preferences.request.parts[part].noun)
-    seed = noise_seeds(reviewed.photos.images, noise_key(home))[number - 1]
     level = replace(preferences, sanitizers=tuple(names)).sanitizer(part)
+    seed = noise_seeds(reviewed.photos.images, noise_key(home, [level]))[number - 1]
     data = encode_item(items_of(level.sanitize(photo, seed=seed), photo, part)[0])
     lines = level.skeleton if isinstance(level, PoseSanitizer) else None
     return LevelPicture(number, drawn_item(decode_item(data), lines), len(data))

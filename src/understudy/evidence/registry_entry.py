@@ -17,7 +17,7 @@ import yaml
 from understudy.core.errors import ConfigError
 from understudy.evidence.owner_facts import CURATOR_TYPES, SECTORS, SLOT, OwnerFacts
 from understudy.report import RunRecord, privacy_json
-from understudy.report.statement import NOT_COVERED
+from understudy.report.statement import NOT_COVERED, in_words_of
 
 _STATUS = ("Converted", "Draft", "Pending", "Changes Required", "Approved")
 _PRODUCTS = ("Summary statistics", "Machine learning model", "Dataset", "Synthetic data",
@@ -95,7 +95,7 @@ def registry_entry(record: RunRecord, facts: OwnerFacts) -> dict[str, Any]:
                 "trust_assumptions": " ".join(statement["assumptions"]),
                 "actors": "; ".join(actors),
                 "release_type": "One release",
-                "release_type_details": NOT_COVERED[0],
+                "release_type_details": in_words_of(record, NOT_COVERED[0]),
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },

@@ -18,7 +18,7 @@ from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.core.types import UnitCounts
 from understudy.data import open_source
-from understudy.data.inspection import stretch_notes
+from understudy.data.inspection import stretch_notes, window_notes
 from understudy.methods.base import AUTO, Expectation, Inventory
 from understudy.planning.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.planning.check import Problem, SourceCheck, check_source
@@ -191,7 +191,8 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     said = {*poor_notes(rules)}  # elsewhere, and with what serves better
     sizes = check.class_units or check.classes
     said |= {*small_class_notes(sizes, epsilon, 1.0, check.people)}
-    said |= set() if prepared is None else {*stretch_notes(prepared.source)}
+    if prepared is not None:
+        said |= {*stretch_notes(prepared.source), *window_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
     result = Recommendation(
         source=check.source,

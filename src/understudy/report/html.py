@@ -141,7 +141,10 @@ def public_report(
         "public.html",
         record,
         scatter=scatter,
-        cards=[verdict_table.guarantee_card(record.receipt), verdict_table.quality_card(record)],
+        cards=[
+            verdict_table.guarantee_card(record.receipt, (), record.private_samples),
+            verdict_table.quality_card(record),
+        ],
         samples=images.sample_strips(tuple(samples)),
         groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],
     )

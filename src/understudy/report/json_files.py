@@ -23,7 +23,7 @@ def public_json(record: RunRecord) -> dict[str, Any]:
         "schema": REPORT_SCHEMA,
         "kind": "public",
         "verdicts": [
-            asdict(verdict_table.guarantee_card(record.receipt)),
+            asdict(verdict_table.guarantee_card(record.receipt, (), record.private_samples)),
             asdict(verdict_table.quality_card(record)),
         ],
         "privacy": privacy_json(record),

@@ -130,16 +130,18 @@ def unit_in_words(unit: str, samples: str = "images") -> str:
     return f"all records{unit[4:]}" if unit.startswith("rows ") else f"one {unit}"
 
 
-def guarantee_words(receipt: Receipt) -> str:
-    """The guarantee of a release in a line."""
+def guarantee_words(receipt: Receipt, samples: str = "images") -> str:
+    """The guarantee of a release in a line; ``samples`` as for `unit_in_words`."""
     if is_unprotected(receipt):
-        return "no guarantee: private images steered this without noise; no epsilon stands for it"
+        return (
+            f"no guarantee: private {samples} steered this without noise; no epsilon stands for it"
+        )
     if is_public(receipt):
         return "no private data was used"
     inherited = sum(bool(stage.origin) for stage in receipt.stages)
     words = (
         f"epsilon {stated(receipt.epsilon)}, delta {receipt.delta:g}, "
-        f"unit: {unit_in_words(receipt.unit)}, adjacency: {receipt.adjacency}"
+        f"unit: {unit_in_words(receipt.unit, samples)}, adjacency: {receipt.adjacency}"
     )
     if not inherited:
         return words

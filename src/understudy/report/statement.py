@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -247,12 +248,21 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
     if hosts:
         exempt = f"{_EVERY_ATTACKER.removesuffix('.')}; but {hosts}."
         covered = tuple(exempt if line == _EVERY_ATTACKER else line for line in covered)
-    return _of_kind(
+    covered, not_covered, assumed = _of_kind(
         record,
         (covered, remote + not_covered, ASSUMPTIONS),
         (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
         (UNPROTECTED_COVERED, remote + UNPROTECTED_NOT_COVERED, ()),
     )
+    said = partial(in_words_of, record)
+    return tuple(map(said, covered)), tuple(map(said, not_covered)), tuple(map(said, assumed))
+
+
+def in_words_of(record: RunRecord, line: str) -> str:
+    """A line of these lists, of private images or embeddings; models have learnt from images."""
+    if record.private_samples == "images" or "pretrained models" in line:
+        return line
+    return line.replace("image size and colours", "their length").replace("image", "embedding")
 
 
 def _of_kind(record: RunRecord, private: T, public: T, unprotected: T) -> T:

@@ -95,13 +95,13 @@ def guarantee_sentence(record: RunRecord) -> str:
     sentence = _UNPROTECTED if record.unprotected else _bound_sentence(record)
     if record.conditional_on:
         sentence += (
-            " This is conditional on what was inferred from the private images, which itself is "
-            f"outside of the guarantee: {', '.join(record.conditional_on)}."
+            f" This is conditional on what was inferred from the private {record.private_samples}, "
+            f"which itself is outside of the guarantee: {', '.join(record.conditional_on)}."
         )
     if hosts := " and ".join(record.disclosed_to):
         sentence += (
-            f" No guarantee holds towards {hosts}: private images, or what was said of them, were "
-            "sent there without noise, to run a model."
+            f" No guarantee holds towards {hosts}: private {record.private_samples}, or what was "
+            "said of them, were sent there without noise, to run a model."
         )
     return sentence
 
@@ -120,7 +120,7 @@ def _bound_sentence(record: RunRecord) -> str:
     )
 
 
-def guarantee_card(receipt: Receipt, faults: Sequence[str] = ()) -> Card:
+def guarantee_card(receipt: Receipt, faults: Sequence[str] = (), samples: str = "images") -> Card:
     """The verdict on the guarantee, from the receipt alone. Public, where nothing is at fault."""
     if faults:
         words = f"What the release states is unverified: {faults[0]} (understudy verify)."
@@ -135,8 +135,8 @@ def guarantee_card(receipt: Receipt, faults: Sequence[str] = ()) -> Card:
     return _card(
         "guarantee",
         grade,
-        f"Epsilon {budget}: a guess about {meaning.unit_in_words(receipt.unit)} is right at most "
-        f"{meaning.percent(bound)} of the time (50 % is a coin flip).",
+        f"Epsilon {budget}: a guess about {meaning.unit_in_words(receipt.unit, samples)} is right "
+        f"at most {meaning.percent(bound)} of the time (50 % is a coin flip).",
         f"Strong: at most {STRONG:.0%}. Moderate: at most {MODERATE:.0%}. Weak: above.",
         "public",
     )
@@ -181,7 +181,7 @@ def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
     if owner.utility is not None:  # models that the run itself trained, where nobody trained more
         verdicts.setdefault("utility", owner.utility)
     verdicts = {one.group: one for one in results} | verdicts
-    verdict_cards = [guarantee_card(record.receipt, owner.faults)]
+    verdict_cards = [guarantee_card(record.receipt, owner.faults, record.private_samples)]
     missing = _NOT_YET if owner.held_out else f"{_NOT_YET} --test SOURCE"
     if record.quality is not None:
         verdict_cards.append(quality_card(record))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
-from understudy.core.files import ReleaseFormat, home_path
+from understudy.core.files import ReleaseFormat, folder_name, home_path
 from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget, part_of_budget
@@ -77,6 +77,7 @@ class DataOptions:
         from understudy.data.reading_options import require_size
 
         require_size(self.fit, self.size)
+        object.__setattr__(self, "source", folder_name(self.source))
         if self.classes is not None:
             object.__setattr__(self, "classes", names_of_classes(self.classes))
             if self.label == NO_LABELS:

@@ -15,6 +15,7 @@ from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.core.matching import NUMBERS_MEASURED
 from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Events
+from understudy.core.types import Shape
 from understudy.methods.base import Resampling
 from understudy.metrics.discriminant import EncodedClassifier, classifier_operations
 from understudy.release.outputs import RunPaths, read_json, release_folder
@@ -106,12 +107,32 @@ def written_classifier(classifier: EncodedClassifier, path: Path, facts: dict[st
     return written(operations, classifier.shape, len(linear.bias), facts)
 
 
-def file_facts(record: RunRecord, classes: tuple[str, ...], encoder: str | None) -> dict[str, str]:
-    """What a file of a classifier says of itself."""
+def file_facts(
+    record: RunRecord, classes: tuple[str, ...], shape: Shape, encoder: str | None
+) -> dict[str, str]:
+    """What a file of a classifier says of itself; of an input of a shape, as records have it."""
     facts = {
+        "input": _input_words(record, shape),
         "classes": json.dumps(list(classes), ensure_ascii=False),
-        "guarantee": guarantee_words(record.receipt),
+        "guarantee": guarantee_words(record.receipt, record.private_samples),
         "licence": record.licence,
         "made with": f"Understudy {record.version}",
     }
     return facts if encoder is None else {**facts, "encoder": encoder}
+
+
+def _input_words(record: RunRecord, shape: Shape) -> str:
+    """What a classifier takes, and how the private images of its release were read."""
+    if len(shape) == 1:
+        return f"float32 embeddings of {shape[0]} numbers"
+    height, width, channels = shape
+    words = (
+        f"float32 images of {height} x {width} pixels (height x width), "
+        f"{'1 channel (grey)' if channels == 1 else '3 channels (red, green, blue)'}, each value "
+        "from 0 (black) to 255 (white)"
+    )
+    window = next((one.value for one in record.premises if one.name == "intensity window"), None)
+    if window is None:
+        return words
+    read = window if isinstance(window, str) else "{:g},{:g} (centre, width)".format(*window)
+    return f"{words}; real ones were read by the intensity window {read}"

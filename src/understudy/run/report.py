@@ -284,8 +284,8 @@ def _siblings(root: Path, run: RunFile) -> list[Path]:
 
 
 def different_folders(folders: Sequence[str | PathLike[str]]) -> list[Path]:
-    """Each folder once, in their order; a string is one folder, and no sequence of its letters."""
-    folders = [folders] if isinstance(folders, str) else folders
+    """Each folder once, in their order; a single one may stand for itself."""
+    folders = [folders] if isinstance(folders, str | PathLike) else folders
     return list(dict.fromkeys(Path(folder).resolve() for folder in folders))
 
 

@@ -286,4 +286,5 @@ def _documents(
         record.facts,
         seconds=seconds,
         contact_sheet=None if images is None else folder.out / CONTACT_SHEET,
+        private_samples=record.private_samples,
     )

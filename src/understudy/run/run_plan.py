@@ -16,13 +16,14 @@ from understudy.core.phrases import people_of
 from understudy.core.ports import Source, StepwiseModel
 from understudy.core.remote_models import PlannedCalls
 from understudy.core.types import Fit, Receipt, UnitCounts
-from understudy.data.inspection import people_notes, source_notes
+from understudy.data.inspection import people_notes, source_notes, window_notes
 from understudy.data.names import like_persons, person_words
 from understudy.data.units import unit_shares
 from understudy.methods.base import ClassCapacity, Expectation, Explanation
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
+from understudy.report.meaning import unit_in_words
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON
 from understudy.run.held_out import left_of
@@ -77,6 +78,7 @@ class RunPlan:
 
     Attributes:
         settings: Its parameters.
+        unit_words: The unit of protection as people say it.
         adjacency: What makes two datasets adjacent.
         mu: Gaussian-DP parameter of the run; None where none says what it costs, of steps on
             samples of the units.
@@ -103,6 +105,7 @@ class RunPlan:
     method: str
     settings: dict[str, object]
     unit: str
+    unit_words: str
     adjacency: str
     epsilon: float
     delta: float
@@ -179,6 +182,7 @@ def plan_of(
         method=prepared.method.name,
         settings=dict(vars(prepared.params)),
         unit=unit.name,
+        unit_words=unit_in_words(unit.name, prepared.source.kind),
         adjacency=unit.adjacency,
         epsilon=config.privacy.budget.epsilon,
         delta=config.privacy.delta,
@@ -258,6 +262,7 @@ def _notes(
     ]
     yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
+    yield from window_notes(prepared.source)
     yield from (fit.warning for fit in fits if fit.warning is not None)
     of_images = prepared.source.kind == "images" and prepared.candidates is None
     if of_images and not (prepared.released_shape or prepared.config.models.roles.get("decoder")):

@@ -30,6 +30,7 @@ class Result:
         copies: How many of its samples are copies of private records; None: not counted.
         quality: What was measured of its quality and published; None: nothing.
         spending: The dataset's budget and what is left of it; owner-only. None: none was asked.
+        private_samples: What the private records are, ``"images"`` or ``"embeddings"``.
     """
 
     release: Path
@@ -44,6 +45,7 @@ class Result:
     copies: StatedCopies | None = None
     quality: PublicQuality | None = None
     spending: BudgetState | None = None
+    private_samples: str = "images"
 
     @property
     def folder(self) -> Path:

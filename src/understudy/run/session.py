@@ -302,13 +302,12 @@ class Session:
                 )
         dataset, ledger = self.dataset, self.ledger
         notes = (*self._warnings(), *release.facts.get("notes", ()), *self.notes)
-        scores = tuple(one.score for one in accuracies)
         owner = OwnerRecord(
             dataset=prepared.dataset,
             rows=len(source) if prepared.private else 0,
             skipped=source.skipped,
             spending=None if dataset is None else spending(ledger, dataset.id),
-            scores=scores,
+            scores=(scores := tuple(one.score for one in accuracies)),
             utility=utility_of_scores(scores),
             held_out=is_test_held_out(folder.owner, unprotected=record.unprotected),
             sheets=sheets(source, images) if prepared.private and images is not None else (),
@@ -341,6 +340,7 @@ class Session:
             record.copies,
             record.quality,
             owner.spending,
+            record.private_samples,
         )
 
     def _warnings(self) -> Iterator[str]:

@@ -152,7 +152,7 @@ def _of_statistics(folder: str | Path, path: Path, events: Events) -> ExportedCl
     """The classifier of what a run released, written."""
     statistics = released_classifier(folder, events)
     classifier, record = statistics.classifier, statistics.record
-    facts = file_facts(record, record.classes, classifier.encoder.name)
+    facts = file_facts(record, record.classes, classifier.shape, classifier.encoder.name)
     facts["trained on"] = "nothing: these are the statistics that the run released"
     path.write_bytes(written_classifier(classifier, path, facts))
     return ExportedClassifier(path, DISCRIMINANT, record.classes, None, "images", classifier.shape)
@@ -208,7 +208,7 @@ def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
     classifier = image_discriminant(
         encoder, rows.values, rows.labels, len(rows.classes), columns=columns
     )
-    facts = file_facts(record, rows.classes, encoder.name)
+    facts = file_facts(record, rows.classes, classifier.shape, encoder.name)
     return written_classifier(classifier, path, {**facts, "trained on": "samples"})
 
 
@@ -235,6 +235,7 @@ def _onnx(
         classifier = train(network, x, rows.labels, classes=classes, **training)
     encoders = [model.name for model in record.models if model.role == "encoder"]
     embedded = rows.values.ndim == 2 and encoders
-    facts = file_facts(record, rows.classes, encoders[0] if embedded else None)
+    encoder = encoders[0] if embedded else None
+    facts = file_facts(record, rows.classes, classifier.shape, encoder)
     mean, gain = classifier.mean.numpy(), classifier.gain.numpy()
     return onnx_bytes(classifier.model, classifier.shape, mean, gain, facts)

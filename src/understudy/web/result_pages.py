@@ -93,7 +93,9 @@ class ResultPages(StudioPages):
             record=record,
             budget=budget(record.receipt),
             owned=owned,
-            cards=cards(record, owner) if owner else [guarantee_card(record.receipt, faults)],
+            cards=cards(record, owner)
+            if owner
+            else [guarantee_card(record.receipt, faults, record.private_samples)],
             gallery=gallery(owner.sheets) if owner else [],
             pairs=nearest_pairs(owner.pairs)[0] if owner else [],
             real=self._real(owner.dataset) if owner else "",
@@ -212,7 +214,9 @@ class ResultPages(StudioPages):
             file=file,
             checked=checked,
             # of a release that is not sound, what it states is no guarantee
-            guarantee=None if record is None else guarantee_card(record.receipt),
+            guarantee=None
+            if record is None
+            else guarantee_card(record.receipt, (), record.private_samples),
             command_words=command_line_of(["verify", name]),
         )
 

@@ -17,7 +17,6 @@ import yaml
 
 from understudy.core.errors import ConfigError, escaped, packages_for
 from understudy.privacy.ledger.database import default_path, public_address
-from understudy.report.meaning import unit_in_words
 from understudy.report.rendering import environment as report_environment
 from understudy.report.tables import shown
 from understudy.run.books import ledger_rows
@@ -88,7 +87,6 @@ def page_environment() -> Environment:
         "line": progress_line,
         "shown": shown,
         "time_left": time_left,
-        "unit_words": unit_in_words,
         "visible": escaped,
     }
     jinja.globals = {**jinja.globals, "t": strings()}

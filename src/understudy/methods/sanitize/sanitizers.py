@@ -338,6 +338,16 @@ class NoiseSanitizer:
         return noise.reshape(shape)
 
 
+EVEN_SANITIZERS = (
+    TextSanitizer,
+    BoxSanitizer,
+    EdgesSanitizer,
+    PoseSanitizer,
+    SegmentSanitizer,
+)
+"""Those that draw nothing at random: their seed is of no account."""
+
+
 def _none(part: PhotoPart) -> NDArray[np.bool_]:
     return np.asarray(~part.mask.any(axis=(1, 2)))
 
