@@ -404,7 +404,9 @@ def test_a_damaged_stage_is_named(go, tmp_path):
     interrupt(tmp_path / "out")
     path = tmp_path / "out" / "owner" / "stages" / "spread.npz"
     np.savez(without := tmp_path / "note.npz", noisy=np.zeros(3, np.int64), note=np.array("[]"))
-    for content in (path.read_bytes()[:-40], b"\x80\x04N.", without.read_bytes()):
+    encrypted = bytearray(path.read_bytes())
+    encrypted[encrypted.index(b"PK\1\2") + 8] |= 1  # or so a bit says
+    for content in (path.read_bytes()[:-40], b"\x80\x04N.", without.read_bytes(), encrypted):
         path.write_bytes(content)
         with pytest.raises(RunError, match=r"spread\.npz: not a stored release"):
             go(resume=True)

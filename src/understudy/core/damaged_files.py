@@ -17,12 +17,15 @@ ZIP_DAMAGE = (
     zlib.error,
     lzma.LZMAError,
     zipfile.BadZipFile,
-    NotImplementedError,
+    RuntimeError,
 )
-"""What ``zipfile`` raises on damaged archives."""
+"""What ``zipfile`` raises on archives that are damaged, or say that they are encrypted."""
 
-NO_HEADER = (SyntaxError, TokenError, RecursionError, MemoryError)
+NO_LITERAL = (SyntaxError, TokenError, RecursionError)
 """What NumPy's reader of headers, a parser of Python's literals, raises besides."""
+
+NO_HEADER = (*NO_LITERAL, MemoryError)
+"""The same of a header alone, which no sound one makes large."""
 
 
 _MOST_VALUES = 1_000_000  # of a YAML text, each as often as aliases repeat it

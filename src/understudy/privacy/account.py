@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.damaged_files import NO_LITERAL, ZIP_DAMAGE
 from understudy.core.errors import ConfigError, RunError, SecondRelease
 from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
@@ -478,7 +478,7 @@ def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[
     return noisy
 
 
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError)
+_UNREADABLE = (*ZIP_DAMAGE, *NO_LITERAL, KeyError, TypeError)
 
 
 def _read_whole(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:

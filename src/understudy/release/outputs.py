@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.damaged_files import from_json
+from understudy.core.damaged_files import NO_LITERAL, ZIP_DAMAGE, from_json
 from understudy.core.errors import CommitInDoubt, RunError, UnderstudyError
 from understudy.core.files import HALF_WRITTEN, ReleaseFormat, close_to_others, owner_file
 from understudy.core.types import Release, Shape, SyntheticBatch
@@ -83,7 +82,7 @@ def read_arrays(path: Path) -> NamedArrays:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except (OSError, ValueError, BadZipFile) as error:
+    except (*ZIP_DAMAGE, *NO_LITERAL) as error:
         raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
 
