@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from understudy.core.damaged_files import from_yaml
+from understudy.backends.yaml_files import from_yaml
 from understudy.core.errors import ConfigError
 
 SLOT = "[to be filled in]"

@@ -33,7 +33,7 @@ from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from understudy.core.damaged_files import from_yaml
+from understudy.backends.yaml_files import from_yaml
 from understudy.core.errors import BackendError
 
 Messages = list[dict[str, str]]
