@@ -399,6 +399,20 @@ def test_a_run_of_a_dataset_that_has_changed_is_not_told_to_go_on(tmp_path):
     assert "--resume" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda noisy: noisy * 1.5, np.ravel, lambda noisy: noisy[:, :1]]
+)
+def test_a_stage_that_holds_no_answer_to_its_query_is_refused(go, tmp_path, change):
+    """Real numbers were cut to whole ones, and another shape ended in a traceback."""
+    go()
+    interrupt(tmp_path / "out")
+    path = tmp_path / "out" / "owner" / "stages" / "means.npz"
+    stored = dict(np.load(path))
+    np.savez(path, noisy=change(stored["noisy"]), note=stored["note"])
+    with pytest.raises(RunError, match=r"means\.npz: holds .*, and no answer to its query"):
+        go(resume=True)
+
+
 def test_a_damaged_stage_is_named(go, tmp_path):
     go()
     interrupt(tmp_path / "out")
