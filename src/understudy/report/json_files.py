@@ -147,7 +147,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             seconds=content["seconds"],
             notes=tuple(content.get("notes", ())),
         )
-    except (KeyError, TypeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error
 
 
