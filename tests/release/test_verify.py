@@ -29,7 +29,7 @@ from understudy.release.outputs import read_json
 from understudy.release.verify import verify
 from understudy.report import read_record
 from understudy.report.verdict_table import guarantee_card
-from understudy.run.report import compare_folders
+from understudy.run.report import compare_folders, load
 from understudy.run.resample import resample
 from understudy.run.select import select
 
@@ -220,6 +220,31 @@ def test_stages_without_a_share_of_the_budget_are_refused(site: Path) -> None:
     receipt = replace(record.receipt, stages=stages, epsilon=record.receipt.slack)
     write_release_documents(release, replace(record, receipt=receipt))
     assert "a share that no stage has" in faults(release)[0]
+
+
+@pytest.mark.parametrize("name", ["privacy.json", CHECKSUMS, SIGNATURE])
+@pytest.mark.parametrize("kind", ["sparse", "pipe"])
+def test_a_file_that_would_fill_the_memory_or_never_ends_is_a_fault(
+    site: Path, name: str, kind: str
+) -> None:
+    """Gigabytes of nothing take no room in an archive."""
+    place = site / "images" / "release" / name
+    place.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.touch()
+        os.truncate(place, 1 << 28)
+    if (name, kind) == ("privacy.json", "pipe"):
+        with pytest.raises(RunError, match="holds no release"):
+            verify(site / "images")
+    else:
+        assert faults(site / "images")
+    for other in ("owner/run.json", "owner/evaluation.json"):
+        neighbour = site / "pipes" / other
+        neighbour.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(neighbour)
+    assert "pipes" not in [one.name for one in load(site / "embeddings").owner.releases]
 
 
 def sampled_stages(**numbers: float) -> Callable[[Content], None]:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError, packages_for
+from understudy.core.files import read_bounded
 from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
 
@@ -100,7 +101,7 @@ class Table:
 
     def _json(self) -> dict[str, Any]:
         try:
-            content = self.path.read_bytes() if self.content is None else self.content
+            content = read_bounded(self.path, 1 << 30) if self.content is None else self.content
             values = from_json(content)
         except (OSError, ValueError) as error:
             raise SourceError(f"cannot be read as JSON: {error}", self.path) from error
