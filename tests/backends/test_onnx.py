@@ -208,3 +208,46 @@ def test_a_crash_of_the_runtime_is_an_error_and_not_the_end(
     file = shared_data / "models" / "squeezenet1_1_features.onnx"
     with pytest.raises(BackendError, match=r"squeezenet.*8 x 8 pixels.*too small.*\?size=128"):
         load_encoder(f"onnx:{file}", shape=(8, 8, 3))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([("Cast", ["flat"], ["out"], {"to": 11}), ("Mul", ["out", "huge"], ["y"], {})], "finite"),
+        ([("SequenceConstruct", ["flat", "images"], ["y"], {})], "cannot run"),
+        (
+            [
+                ("ReduceMax", ["images"], ["top"], {"keepdims": 0}),  # 1 where any pixel is white
+                ("Cast", ["top"], ["count"], {"to": 7}),
+                ("Mul", ["count", "second"], ["more"], {}),
+                ("Add", ["more", "ones"], ["shape"], {}),
+                ("Tile", ["flat", "shape"], ["y"], {}),
+            ],
+            "gave outputs of the shapes",
+        ),
+    ],
+)
+def test_outputs_of_other_kinds_and_shapes_are_refused(
+    tmp_path: Path, nodes: list[tuple[str, list[str], list[str], dict[str, object]]], words: str
+) -> None:
+    """Too large for float32, of no one shape, and of a shape that follows the pixels."""
+    onnx_package = pytest.importorskip("onnx")
+    helper = onnx_package.helper
+    made = [helper.make_node(op, i, o, **more) for op, i, o, more in nodes]
+    weights = {"huge": np.array(1e300), "ones": np.array([1, 1]), "second": np.array([0, 1])}
+    used = {name for _, inputs, _, _ in nodes for name in inputs}
+    graph = helper.make_graph(
+        [helper.make_node("Flatten", ["images"], ["flat"]), *made],
+        "hostile",
+        [helper.make_tensor_value_info("images", 1, ["n", 3, 8, 8])],
+        [helper.make_empty_tensor_value_info("y")],
+        [onnx_package.numpy_helper.from_array(weights[n], n) for n in sorted(used & {*weights})],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx_package.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8), str(tmp_path / "x.onnx")
+    )
+    with pytest.raises(BackendError, match=words):
+        load_encoder(f"onnx:{tmp_path}/x.onnx", shape=(8, 8, 3)).encode(
+            np.full((2, 8, 8, 3), 255, np.uint8)
+        )

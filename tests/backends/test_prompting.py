@@ -62,10 +62,13 @@ def test_a_class_is_refused_where_the_templates_mention_none(tmp_path: Path) -> 
 
 
 def test_templates_reach_nothing_but_their_variables(tmp_path: Path) -> None:
-    reach = "{{ text.__class__.__mro__[1].__subclasses__() }}"
-    prompts = load_prompts(written(tmp_path, f'write: a\nrephrase: "{reach}"\n'))
-    with pytest.raises(BackendError, match="unsafe"):
-        prompts.vary("a", 0.5, "rephrase", rng())
+    for reach, words in (
+        ("text.__class__.__mro__[1]", "unsafe"),
+        ("text | length / 0", "filled in"),
+    ):
+        prompts = load_prompts(written(tmp_path, f'write: a\nrephrase: "{{{{ {reach} }}}}"\n'))
+        with pytest.raises(BackendError, match=words):
+            prompts.vary("a", 0.5, "rephrase", rng())
 
 
 @pytest.mark.parametrize(("share", "blanks"), [(0.0, 1), (0.1, 1), (0.5, 5), (0.55, 6), (1.0, 10)])

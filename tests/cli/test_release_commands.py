@@ -1,11 +1,14 @@
 """``resample``, ``verify``, ``sign`` and ``train`` on the command line: words and exit codes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.cli.processes import Commands
 from tests.run.samples import embeddings
+
+from understudy.release.checksums import write_checksums
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,28 @@ def test_verify_exits_with_0_where_all_is_sound_and_with_1_where_not(
     card.write_text(text)
     missing = understudy.run("verify", out.parent)
     assert (missing.code, "holds no release" in missing.err) == (2, True)
+
+
+def test_a_release_of_others_says_nothing_to_the_terminal(
+    understudy: Commands, out: Path, tmp_path: Path
+) -> None:
+    """Codes that colour, clear or turn the text, and a line that looks like a verdict."""
+    forged = Path(shutil.copytree(out, tmp_path / "out"))
+    statement = forged / "release" / "privacy.json"
+    content = json.loads(statement.read_text())
+    hostile = "x\x1b[2J\u202e\nall is sound"
+    content["data"] |= {"method": hostile, "licence": hostile, "contact": hostile}
+    content["guarantee"]["unit"] = hostile
+    statement.write_text(json.dumps(content))
+    write_checksums(forged / "release")
+    shown = ""
+    for words in (["verify"], ["compare", out], ["runs"], ["evidence", "--to", tmp_path / "pack"]):
+        ended = understudy.run(*words[:1], forged, *words[1:])
+        assert "Traceback" not in ended.err
+        shown += ended.out + ended.err
+    assert "x\\x1b[2J\\u202e" in shown
+    assert not {"\x1b", "\u202e"} & {*shown}
+    assert "\nall is sound" not in understudy.run("verify", forged).out
 
 
 def test_sign_and_train_refuse_what_they_cannot_do(understudy: Commands, out: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import io
+import json
 import struct
 import tarfile
 import zipfile
@@ -18,9 +19,9 @@ import pytest
 from safetensors.numpy import save_file
 from tests.data.samples import class_folders, encode, picture, read_all
 
+from understudy.backends.yaml_files import read_yaml
 from understudy.core.errors import ConfigError, InputError
 from understudy.data import open_source
-from understudy.run.yaml_files import read_yaml
 
 Break = Callable[[Path], str | Path | None]
 """Makes a dataset of two classes in a folder bad; gives its name, if that is another one."""
@@ -81,6 +82,33 @@ def dicom_file(
     def broken(folder: Path) -> None:
         pytest.importorskip("pydicom")
         (folder / "cat" / name).write_bytes(change(dicom_bytes(**elements)))
+
+    return broken
+
+
+def endless_frames(folder: Path) -> str:
+    """A DICOM file of 30 pixels that says it has as many frames as would take years."""
+    dicom_file(NumberOfFrames=2_000_000_000)(folder)
+    return f"{folder}?frames=all"
+
+
+def endless_tar(folder: Path) -> Path:
+    """A tar that says its one member has a petabyte."""
+    member = tarfile.TarInfo("a.png")
+    member.size = 10**15
+    (folder / "x.tar").write_bytes(member.tobuf())
+    return folder / "x.tar"
+
+
+def noted_names(names: Any) -> Break:
+    """A Parquet file that notes these as the names of its classes."""
+
+    def broken(folder: Path) -> Path:
+        kinds = {"label": {"_type": "ClassLabel", "names": names}}
+        table = pa.table({"image": [PNG] * 2, "label": [0, 1]})
+        noted = {"huggingface": json.dumps({"info": {"features": kinds}})}
+        pq.write_table(table.replace_schema_metadata(noted), folder / "x.parquet")
+        return folder / "x.parquet"
 
     return broken
 
@@ -147,6 +175,7 @@ CASES: dict[str, Break] = {
     "no representation": dicom_file(PixelRepresentation=None),
     "a window of width zero": dicom_file(WindowCenter=1, WindowWidth=0),
     "many frames in no pixels": dicom_file(NumberOfFrames=90),
+    "frames without end": endless_frames,
     "deflated": dicom_file(lambda data: data.replace(PLAIN, PLAIN[:-1] + b".99", 1)),
     "an unknown compression": dicom_file(lambda data: data.replace(PLAIN, PLAIN[:-2] + b"77", 1)),
     "bytes turned over": dicom_file(lambda data: data[:200] + data[200:][::-1]),
@@ -164,6 +193,9 @@ CASES: dict[str, Break] = {
     "half of UTF-16": manifest(PATHS.encode("utf-16")[:-1]),
     "zeros in a manifest": manifest("path,label\n\0\0,a\n"),
     "quotes that never end": manifest('path,label\n"' + "x" * 200_000),
+    "a line without end": manifest(b"path,label" + bytes(1 << 22)),
+    "class names that are numbers": noted_names([None, 7]),
+    "class names that are a number": noted_names(7),
     "a folder for a path": manifest(PATHS + "cat,a\n"),
     "an old workbook": manifest(b"\xd0\xcf\x11\xe0", "list.xls", "/list.xls"),
     "Parquet that is none": manifest(b"PAR1 hello", "manifest.parquet"),
@@ -171,6 +203,7 @@ CASES: dict[str, Break] = {
     "an archive that is none": archive(damage=lambda _: b"hello"),
     "an empty archive": archive(),
     "half an archive": archive(("a/x.png", PNG), damage=lambda data: data[: len(data) // 2]),
+    "a member of a petabyte": endless_tar,
     "notes alone": archive(("readme.txt", b"hello")),
     "an archive in an archive": archive(("a/x.png", PNG), ("b/x.zip", b"PK")),
     "images beside folders": archive(("x.png", PNG), ("a/y.png", PNG)),

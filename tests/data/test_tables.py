@@ -8,6 +8,7 @@ from tests.data.samples import check_source, claiming, encode, picture, read_all
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.data.table_files import Table
 
 ROWS = [["path", "label", "patient"], ["b.png", "dög", "p1"], ["a.png", "cat", "p2"]]
 
@@ -81,6 +82,19 @@ def test_an_excel_workbook(folder: Path) -> None:
     assert labels.tolist() == [1, 0]
     assert units_of(source) == ["17", "18"]
     assert len(open_source(folder / "list.xlsx")) == 2
+
+
+def test_a_stray_cell_at_the_far_end_of_a_workbook_makes_no_row_longer(folder: Path) -> None:
+    """With a thousand columns about a row of two, a million rows would take hours."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in ROWS:
+        book.active.append(row)
+    book.active["XFD5"] = "x"
+    book.save(folder / "manifest.xlsx")
+    assert open_source(folder).classes == ("cat", "dög")
+    with Table(folder / "manifest.xlsx")._lines() as rows:
+        assert {len(row) for row in rows} == {3}
 
 
 def test_what_is_no_workbook(folder: Path) -> None:

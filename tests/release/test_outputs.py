@@ -158,9 +158,13 @@ def test_a_kept_file_is_whole_or_not_there(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         folder.keep("round 1", interrupted)
     assert folder.keep("round 1", lambda: {"a": np.ones(2)})["a"].tolist() == [1.0, 1.0]
-    (folder.owner / "kept" / "round-1.npz").write_bytes(b"PK half")
-    with pytest.raises(RunError, match=r"round-1\.npz: damaged"):
-        folder.keep("round 1", interrupted)
+    stored = folder.owner / "kept" / "round-1.npz"
+    encrypted = bytearray(stored.read_bytes())
+    encrypted[encrypted.index(b"PK\1\2") + 8] |= 1  # or so a bit says
+    for content in (b"PK half", encrypted):
+        stored.write_bytes(content)
+        with pytest.raises(RunError, match=r"round-1\.npz: damaged"):
+            folder.keep("round 1", interrupted)
 
 
 def test_nothing_that_runs_code_is_kept_or_read(tmp_path):

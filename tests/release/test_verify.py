@@ -15,6 +15,7 @@ from tests.run.samples import class_folders, embeddings, quick_run
 import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import files_below
+from understudy.evidence.pack import evidence
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.release.checksums import (
     CHECKSUMS,
@@ -28,6 +29,7 @@ from understudy.release.outputs import read_json
 from understudy.release.verify import verify
 from understudy.report import read_record
 from understudy.report.verdict_table import guarantee_card
+from understudy.run.report import compare_folders, load
 from understudy.run.resample import resample
 from understudy.run.select import select
 
@@ -218,6 +220,73 @@ def test_stages_without_a_share_of_the_budget_are_refused(site: Path) -> None:
     receipt = replace(record.receipt, stages=stages, epsilon=record.receipt.slack)
     write_release_documents(release, replace(record, receipt=receipt))
     assert "a share that no stage has" in faults(release)[0]
+
+
+@pytest.mark.parametrize("name", ["privacy.json", CHECKSUMS, SIGNATURE])
+@pytest.mark.parametrize("kind", ["sparse", "pipe"])
+def test_a_file_that_would_fill_the_memory_or_never_ends_is_a_fault(
+    site: Path, name: str, kind: str
+) -> None:
+    """Gigabytes of nothing take no room in an archive."""
+    place = site / "images" / "release" / name
+    place.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.touch()
+        os.truncate(place, 1 << 28)
+    if (name, kind) == ("privacy.json", "pipe"):
+        with pytest.raises(RunError, match="holds no release"):
+            verify(site / "images")
+    else:
+        assert faults(site / "images")
+    for other in ("owner/run.json", "owner/evaluation.json"):
+        neighbour = site / "pipes" / other
+        neighbour.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(neighbour)
+    assert "pipes" not in [one.name for one in load(site / "embeddings").owner.releases]
+
+
+def sampled_stages(**numbers: float) -> Callable[[Content], None]:
+    """A first stage of samples of units with these numbers."""
+
+    def change(content: Content) -> None:
+        content["stages"][0].update(numbers)
+        content["guarantee"]["mu"] = None
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        sampled_stages(rate=1e-6, steps=10**12),  # composed for hours
+        sampled_stages(rate=0.5, steps=1000, mu=1000.0),  # composed in gigabytes
+        lambda content: content["stages"][0].update(mu=1e300),
+        lambda content: content["guarantee"].update(runs=float("nan"), mu=None),
+        lambda content: content["guarantee"].update(epsilon=float("nan")),
+        lambda content: content["data"].update(image_shape=[16]),
+        lambda content: content["data"].update(image_shape=None),
+        lambda content: content["data"].update(count=-5),
+        lambda content: content["data"].update(title="\ud800"),
+        lambda content: content.update(date="9999-12-31"),
+    ],
+)
+def test_a_statement_that_cannot_be_true_is_refused_wherever_it_is_read(
+    site: Path, change: Callable[[Content], None]
+) -> None:
+    """At once, and by a message: by `verify`, and by what reads a release without it."""
+    release = site / "images" / "release"
+    forge(release, change)
+    checked = verify(release)
+    assert checked.record is None
+    assert len(checked.faults) == 1
+    for use in (
+        lambda: compare_folders([site / "images", site / "embeddings"]),
+        lambda: evidence(release, to=site / "pack", progress="none"),
+    ):
+        with pytest.raises(RunError, match=r"privacy\.json"):
+            use()
 
 
 def test_another_guarantee_in_the_documents_is_noticed(site: Path) -> None:

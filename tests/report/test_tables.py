@@ -45,6 +45,13 @@ def test_the_table_for_programs_comes_back_as_it_was(evaluation: Evaluation) -> 
     assert as_csv([]) == ",".join(FIELDS) + "\n"
 
 
+def test_a_class_is_no_formula_of_a_spreadsheet() -> None:
+    names = ["=cmd|' /C calc'!A0", "@SUM(1)", "-1", "cat"]
+    values = tuple(metric_value("utility", "a", 0.5, label=name) for name in names)
+    rows = csv.DictReader(io.StringIO(as_csv(Evaluation(values, (), (), {}, {}).rows())))
+    assert [row["label"] for row in rows] == [f"'{names[0]}", "'@SUM(1)", "-1", "cat"]
+
+
 def test_a_metric_is_explained_once_and_by_its_own_words() -> None:
     values = [
         RECALL.value(0.5),

@@ -6,9 +6,11 @@ import pytest
 import yaml
 from tests.run.samples import class_folders
 
-from understudy.core.errors import ConfigError
+from understudy.backends.chat.prompt_templates import load_prompts
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.roles import ROLES
 from understudy.data import open_source
+from understudy.evidence.owner_facts import read_facts
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.run.config import make_config, make_params, read_config, run_options
 
@@ -97,6 +99,42 @@ def test_a_name_that_comes_twice_is_refused(tmp_path, names):
     (tmp_path / "run.yaml").write_text("source: a\n{}: 1\n{}: 10\n".format(*names))
     with pytest.raises(ConfigError, match=f"{names[1]} comes twice in what begins in line 1"):
         read_config(tmp_path / "run.yaml")
+
+
+LAUGHS = "[&a0 [x, x, x, x, x, x, x, x, x, x]" + "".join(
+    f", &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)
+)
+"""A list that is ten thousand million values long, by its aliases."""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"source: x\nepsilon: {LAUGHS}]", "its aliases .* make over 1,000,000 values"),
+        ("settings: &a\n  all: [*a]", "its aliases"),
+        ("epsilon: !!int abc", "invalid literal"),
+        ("epsilon: !!bool abc", "no such value"),
+        ("epsilon: !!timestamp 9999", "no such value"),
+        ("source: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+    ],
+)
+def test_a_hostile_file_is_refused(tmp_path, text, words):
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=f"run.yaml: .*{words}"):
+        read_config(tmp_path / "run.yaml")
+    (tmp_path / "facts.yaml").write_text(text.replace("source", "author"))
+    with pytest.raises(ConfigError, match=f"facts.yaml: .*{words}"):
+        read_facts(tmp_path / "facts.yaml")
+    (tmp_path / "prompts.yaml").write_text(text)
+    with pytest.raises(BackendError, match=f"prompts.yaml: .*{words}"):
+        load_prompts(str(tmp_path / "prompts.yaml"))
+
+
+def test_aliases_of_usual_size_are_read(tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        "source: &here photos\nout: *here\nsettings: {a: &b [1], c: *b}"
+    )
+    assert read_config(tmp_path / "run.yaml")["out"] == "photos"
 
 
 def test_text_becomes_the_type_that_is_wanted():

@@ -238,6 +238,9 @@ def test_runs_on_the_same_dataset_make_a_curve(runs: Path, marked: NDArray[np.ui
     found = report.load(runs / "run-1")
     assert [one.name for one in found.owner.releases] == ["run-1", "run-4", "run-8"]
     assert "accuracy over epsilon" in found.write().read_text()
+    for name, damage in (("run-4", "owner/run.json"), ("run-8", "release/privacy.json")):
+        (runs / name / damage).write_text("{")  # a neighbour's damage is no matter of this report
+    assert report.load(runs / "run-1").owner.releases == ()
     only = report.load(runs / "run-1", other_runs=[stranger])
     assert [one.name for one in only.owner.releases] == ["run-1", "stranger"]
 
@@ -277,6 +280,15 @@ def test_a_folder_alone_is_not_compared_with_itself(runs: Path) -> None:
     for folders in (one, [one], [one, Path(one)]):
         with pytest.raises(ConfigError, match="two or more different releases, found 1"):
             report.compare_folders(folders)
+
+
+def test_accuracies_of_no_seed_are_named(runs: Path) -> None:
+    place = runs / "run-1" / "owner" / "run.json"
+    run = json.loads(place.read_text())
+    empty = {"model": "cnn", "synthetic": [], "real": []}
+    place.write_text(json.dumps({**run, "accuracy": [empty]}))
+    with pytest.raises(RunError, match=r"run\.json is not whole"):
+        report.load(runs / "run-1")
 
 
 @pytest.mark.parametrize("name", ["run.json", "evaluation.json", "pairs.npz", "gallery.npz"])

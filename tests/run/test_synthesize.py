@@ -399,12 +399,28 @@ def test_a_run_of_a_dataset_that_has_changed_is_not_told_to_go_on(tmp_path):
     assert "--resume" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda noisy: noisy * 1.5, np.ravel, lambda noisy: noisy[:, :1]]
+)
+def test_a_stage_that_holds_no_answer_to_its_query_is_refused(go, tmp_path, change):
+    """Real numbers were cut to whole ones, and another shape ended in a traceback."""
+    go()
+    interrupt(tmp_path / "out")
+    path = tmp_path / "out" / "owner" / "stages" / "means.npz"
+    stored = dict(np.load(path))
+    np.savez(path, noisy=change(stored["noisy"]), note=stored["note"])
+    with pytest.raises(RunError, match=r"means\.npz: holds .*, and no answer to its query"):
+        go(resume=True)
+
+
 def test_a_damaged_stage_is_named(go, tmp_path):
     go()
     interrupt(tmp_path / "out")
     path = tmp_path / "out" / "owner" / "stages" / "spread.npz"
     np.savez(without := tmp_path / "note.npz", noisy=np.zeros(3, np.int64), note=np.array("[]"))
-    for content in (path.read_bytes()[:-40], b"\x80\x04N.", without.read_bytes()):
+    encrypted = bytearray(path.read_bytes())
+    encrypted[encrypted.index(b"PK\1\2") + 8] |= 1  # or so a bit says
+    for content in (path.read_bytes()[:-40], b"\x80\x04N.", without.read_bytes(), encrypted):
         path.write_bytes(content)
         with pytest.raises(RunError, match=r"spread\.npz: not a stored release"):
             go(resume=True)

@@ -135,7 +135,13 @@ class OnnxEncoder:
             pixels = resized(with_channels(part, self._channels), *self._size)
             unit = pixels.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)
             values = unit * np.float32(self._high - self._low) + np.float32(self._low)
-            out[rows] = self._model.run(values).reshape(len(values), -1)[: len(out[rows])]
+            latents = self._model.run(values)
+            if latents.shape[1:] != self.latent:
+                raise BackendError(
+                    f"{self._model.path}: images of one size gave outputs of the shapes "
+                    f"{self.latent} and {latents.shape[1:]}; an encoder's output has one shape"
+                )
+            out[rows] = latents.reshape(len(values), -1)[: len(out[rows])]
         return out if self.norm_bound is None else _clipped(out, self.norm_bound)
 
 

@@ -116,11 +116,12 @@ class OnnxModel:
             values = np.concatenate([values, filler])
         try:
             (out,) = self._session.run([self.output], {self.input: values})
+            with np.errstate(over="ignore"):  # refused below
+                out = np.asarray(out, dtype=np.float32)  # also of texts, and of lists
         except Exception as error:  # as above
             raise BackendError(
                 f"{self.path}: cannot run on {'x'.join(map(str, values.shape[1:]))} ({error})"
             ) from error
-        out = np.asarray(out)
         if out.ndim < 2 or len(out) != len(values) or out.size == 0:
             raise BackendError(
                 f"{self.path}: {len(values)} rows gave an output {self.output} of shape "
@@ -128,7 +129,7 @@ class OnnxModel:
             )
         if not np.isfinite(out[:rows]).all():
             raise BackendError(f"{self.path}: its output {self.output} is not finite (NaN or inf)")
-        return out[:rows].astype(np.float32, copy=False)
+        return out[:rows]
 
     def survives(self, shape: tuple[int, ...]) -> None:
         """Try a blank input in a process of its own: ONNX Runtime dies of some small ones."""

@@ -165,7 +165,11 @@ def _load(family: str) -> Backend:
 def _require_takes(name: str, call: Callable[..., Any], *values: Any, **settings: Any) -> None:
     """Refuse what takes no such call, before it is called: a plug-in's, or an unknown option."""
     try:
-        inspect.signature(call).bind(*values, **settings)
+        signature = inspect.signature(call)
+    except ValueError:  # of a compiled call that states none
+        return
+    try:
+        signature.bind(*values, **settings)
     except TypeError as error:
         registration = registration_of(BACKENDS, name.partition(":")[0], "backend", BackendError)
         given = [*map(str, values), *(f"{key}={value}" for key, value in settings.items())]

@@ -9,10 +9,22 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from understudy.core.errors import escaped
 
 _UNWRAPPED = 10_000  # columns: wider than any table, for what is piped or kept in a file
 
-console = Console(
+
+class _PlainConsole(Console):
+    """A console on which a text of others, such as of a release, says nothing to the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text as it is printed, its control characters escaped."""
+        return super().render_str("\n".join(map(escaped, text.split("\n"))), **options)
+
+
+console = _PlainConsole(
     soft_wrap=True,
     highlight=False,
     markup=False,

@@ -11,7 +11,7 @@ from understudy.cli.option_values import Progress
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.show_run import RunPrinter
-from understudy.core.errors import count_words
+from understudy.core.errors import count_words, escaped
 
 if TYPE_CHECKING:  # importing it takes a second, which every command would pay
     from understudy.release.verify import Verification
@@ -69,7 +69,7 @@ def _show(checked: Verification) -> None:
     from understudy.report.meaning import guarantee_words
 
     for fault in checked.faults:
-        _console.print(f"WRONG: {fault}")
+        _console.print(f"WRONG: {escaped(fault)}")
     record = checked.record
     if checked.sound and record is not None:
         _console.print(f"files:      {checked.files:,}, each as its hash says")
@@ -77,8 +77,8 @@ def _show(checked: Verification) -> None:
         _console.print(
             f"guarantee:  {guarantee_words(record.receipt, record.private_samples)}{computed}"
         )
-        _console.print(f"licence:    {record.licence}")
-        _console.print(f"contact:    {record.contact or 'not stated'}")
+        _console.print(f"licence:    {escaped(record.licence)}")
+        _console.print(f"contact:    {escaped(record.contact) or 'not stated'}")
         if record.total is not None:
             total = record.total
             _console.print(

@@ -16,12 +16,15 @@ ZIP_DAMAGE = (
     zlib.error,
     lzma.LZMAError,
     zipfile.BadZipFile,
-    NotImplementedError,
+    RuntimeError,
 )
-"""What ``zipfile`` raises on damaged archives."""
+"""What ``zipfile`` raises on archives that are damaged, or say that they are encrypted."""
 
-NO_HEADER = (SyntaxError, TokenError, RecursionError, MemoryError)
+NO_LITERAL = (SyntaxError, TokenError, RecursionError)
 """What NumPy's reader of headers, a parser of Python's literals, raises besides."""
+
+NO_HEADER = (*NO_LITERAL, MemoryError)
+"""The same of a header alone, which no sound one makes large."""
 
 
 def from_json(text: str | bytes) -> Any:

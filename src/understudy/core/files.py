@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -84,6 +86,21 @@ def folder_name(name: str) -> str:
 def home_path(path: os.PathLike[str] | str) -> Path:
     """A path with the home folder for a ``~``; that of a user whom nobody knows stays as it is."""
     return Path(os.path.expanduser(path))
+
+
+def read_bounded(path: Path, most: int = 1 << 27) -> bytes:
+    """The bytes of a file that others may have written, of so many at most.
+
+    Raises:
+        OSError: It is missing, is larger, or is no file: a pipe would be waited for without end.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    if status.st_size > most:
+        what = f"it has {status.st_size:,} bytes, and {most:,} at most are read"
+        raise OSError(errno.EFBIG, what, str(path))
+    return path.read_bytes()
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -161,6 +161,10 @@ def _read(data: bytes | Path) -> FileDataset:
     rows, columns = int(image.Rows), int(image.Columns)
     if not 0 < rows * columns <= MAX_PIXELS:
         raise BadImage(f"is {columns} x {rows}: expected 1 to {MAX_PIXELS:,} pixels")
+    frames, stored = _frame_count(image), len(image.PixelData)
+    pixels = 1 if image.file_meta.TransferSyntaxUID.is_compressed else rows * columns
+    if frames > 1 and frames * pixels > 8 * stored:  # of one bit at least
+        raise BadImage(f"says that it has {frames:,} frames, in {stored:,} bytes of pixels")
     if "PhotometricInterpretation" not in image:
         raise BadImage("does not say what its numbers mean (no photometric interpretation)")
     return image

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError, count_words
+from understudy.core.files import read_bounded
 from understudy.data.batches import EMPTY_CLASS
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_files import (
@@ -37,7 +38,7 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
     require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")
     file = root / CLASSES_FILE
-    names = release_classes(file.read_bytes(), file) if file.is_file() else None
+    names = release_classes(read_bounded(file), file) if file.is_file() else None
     labels = {entry.name: entry.name for entry in visible(folder) if entry.is_dir()}
     if names is not None:
         labels |= {safe: name for name, safe in names.items() if safe in labels}

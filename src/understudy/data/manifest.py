@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -146,7 +147,7 @@ def read_manifest(
         raise SourceError(
             f"there is no unit column {column!r}; the columns are: {column_names}", path
         )
-    twice = sorted({name for name in names if names.count(name) > 1 and name})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1 and name)
     if twice:
         raise SourceError(f"has the column {twice[0]!r} twice: rename one of them", path)
     class_column = label_column(columns, label, path, others=(files, column), usual=("label",))

@@ -149,6 +149,8 @@ def image_columns(schema: pa.Schema, options: Options, location: object) -> Imag
     others = (image, unit, *((CAPTION, LICENCE) if release else ()))
     label = label_column(columns, options.label, location, others=others)
     names = features.get(label, {}).get("names") if label is not None else None
+    if names and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
+        raise SourceError(f"notes {str(names)[:80]} as the names of its classes", str(location))
     persons = person_columns(set(schema.names) - {image, label, unit})
     return ImageColumns(image, label, unit, tuple(names) if names else None, release, persons)
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import SourceError, packages_for
+from understudy.core.files import read_bounded
 from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
 
@@ -26,6 +27,7 @@ LABELS_FILE = "dataset.json"
 Row = Mapping[str, str | None]
 
 _UNREADABLE = (OSError, UnicodeError, csv.Error, pa.ArrowException)
+_LONGEST_LINE = 1 << 22  # of CSV: hundreds of thousands of columns
 _DELIMITERS = ",;\t|"
 
 
@@ -99,7 +101,7 @@ class Table:
 
     def _json(self) -> dict[str, Any]:
         try:
-            content = self.path.read_bytes() if self.content is None else self.content
+            content = read_bounded(self.path, 1 << 30) if self.content is None else self.content
             values = from_json(content)
         except (OSError, ValueError) as error:
             raise SourceError(f"cannot be read as JSON: {error}", self.path) from error
@@ -130,11 +132,11 @@ class Table:
             return
         try:
             with self._text() as file:
-                first = file.readline()
+                first = next(_short_lines(file), "")
                 file.seek(0)
                 # What parts the columns: of those signs the one that the first line has most of.
                 delimiter = max(_DELIMITERS, key=first.count)
-                texts = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+                texts = csv.reader(_short_lines(file), delimiter=delimiter, skipinitialspace=True)
                 yield (list[str | None](cells) for cells in texts)
         except UnicodeError as error:
             raise SourceError(self._foreign_text(), self.path) from error
@@ -180,6 +182,14 @@ class Table:
             raise SourceError(f"cannot be read as Parquet: {error}", self.path) from error
 
 
+def _short_lines(file: IO[str]) -> Iterator[str]:
+    """The lines of a file, none of which is so long that it would fill the memory."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise csv.Error(f"it has a line of {_LONGEST_LINE:,} letters or more")
+        yield line
+
+
 def text(value: Any) -> str | None:
     """A cell as a class name or unit: None stays, whole floats lose their ``.0``.
 
@@ -222,7 +232,12 @@ def _workbook_lines(stream: Any, path: Path) -> Iterator[Iterator[list[str | Non
 
 def _cells(sheet: Any, path: Path) -> Iterator[list[str | None]]:
     try:
-        for row in sheet.iter_rows(values_only=True):
-            yield [text(cell) for cell in row]
+        header = [text(cell) for cell in next(sheet.iter_rows(max_row=1, values_only=True), ())]
+        while header and not header[-1]:  # a stray cell at the far end would make each row as long
+            header.pop()
+        yield header
+        if header:
+            for row in sheet.iter_rows(min_row=2, max_col=len(header), values_only=True):
+                yield [text(cell) for cell in row]
     except Exception as error:  # as above: a sheet is parsed while it is read
         raise SourceError(f"its sheet cannot be read ({type(error).__name__})", path) from error

@@ -23,6 +23,7 @@ from understudy.data.units import person_columns
 _FIRST = 16  # members of a tar: some samples
 _TEXT = "txt"
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
+_LARGEST = 1 << 36  # of any member
 _HIDDEN = "is in a folder whose name begins with a dot"
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
 
@@ -138,6 +139,8 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
             while (member := archive.next()) is not None:
                 # tarfile would keep every header it has seen.
                 archive.members = []  # type: ignore[attr-defined]
+                if member.size > _LARGEST:  # it would be skipped in steps of kilobytes, for years
+                    raise tarfile.ReadError(f"{member.name} declares {member.size:,} bytes")
                 parts = PurePosixPath(member.name).parts
                 if member.isdir() or any(map(is_litter, parts)):
                     if any(one.startswith(".") for one in parts[:-1]) and is_image_name(parts[-1]):

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from understudy.backends.yaml_files import from_yaml
 from understudy.core.errors import ConfigError
 
 SLOT = "[to be filled in]"
@@ -57,8 +58,8 @@ def read_facts(path: Path | None) -> OwnerFacts:
     if path is None:
         return OwnerFacts()
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        content: Any = from_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     names = [one.name for one in fields(OwnerFacts)]
     if not isinstance(content, dict) or (unknown := [str(n) for n in content if n not in names]):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.damaged_files import NO_LITERAL, ZIP_DAMAGE
 from understudy.core.errors import ConfigError, RunError, SecondRelease
 from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
@@ -40,12 +40,14 @@ class _Terms:
         step: Of a stage of samples, from 1; 0: the stage is one release.
         grid: The grid step.
         conditions: JSON values: a stored answer is given back for these and no others.
+        shape: Of the answer, (slots, width).
     """
 
     receipt: StageReceipt
     step: int
     grid: float
     conditions: Mapping[str, Any]
+    shape: tuple[int, int]
 
 
 class StoredReleases:
@@ -68,11 +70,9 @@ class StoredReleases:
             RunError: It is missing, or was stored for another query.
         """
         terms = self._terms(query, stage, step)
-        path = self._path(stage, step)
-        if not path.exists():
+        if not (path := self._path(stage, step)).exists():
             raise RunError(f"{path}: is missing: more samples need every answer of the run")
-        noisy, _ = self._stored(path, terms)
-        return self._answer(noisy, terms)
+        return self._answer(self._stored(path, terms)[0], terms)
 
     def receipt(self) -> Receipt:
         """What was released or read back so far, and the guarantee of the whole plan."""
@@ -107,7 +107,7 @@ class StoredReleases:
                 f"this run would release more than {MAX_SIZE} numbers; use fewer dimensions, "
                 "clusters, parameters or steps, or a smaller covariance model"
             )
-        grid = query.grid(sigma)
+        grid, shape = query.grid(sigma), (query.slots, query.width)
         for weight in (1.0,) if query.weights is None else np.unique(query.weights):
             noise.require_scale(sigma / grid / float(weight))
         conditions = {
@@ -122,7 +122,7 @@ class StoredReleases:
         }
         if stage in plan.sampling:
             conditions["sampling"] = [step, receipt.rate, receipt.steps]
-        return _Terms(receipt, step, grid, conditions)
+        return _Terms(receipt, step, grid, conditions, shape)
 
     def _require_next(self, stage: str, step: int) -> None:
         """Refuse a stage that was gone through, or a step that is not the one after the last."""
@@ -150,6 +150,8 @@ class StoredReleases:
                 "of Understudy changed since, or the number of threads (OMP_NUM_THREADS), on which "
                 "the last digits depend. Go on as it began, or start a new run in another folder"
             )
+        if noisy.dtype.kind != "i" or noisy.shape != terms.shape:
+            raise RunError(f"{path}: holds {noisy.dtype} {noisy.shape}, and no answer to its query")
         return np.asarray(noisy, dtype=np.int64), note["attempt"]
 
     def _answer(self, noisy: NDArray[np.int64], terms: _Terms) -> Vector:
@@ -311,8 +313,7 @@ class Account(StoredReleases):
         self, query: Query, terms: _Terms, total: Callable[[float], NDArray[np.int64]]
     ) -> Vector:
         stage, step = terms.receipt.stage, terms.step
-        path = self._path(stage, step)
-        if path.exists():
+        if (path := self._path(stage, step)).exists():
             noisy, attempt = self._stored(path, terms)
             self._record(stage, attempt, noisy, step)
         else:
@@ -478,7 +479,7 @@ def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[
     return noisy
 
 
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError)
+_UNREADABLE = (*ZIP_DAMAGE, *NO_LITERAL, KeyError, TypeError)
 
 
 def _read_whole(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
@@ -494,6 +495,5 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     # Opened here, because NumPy leaves a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-    query = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
-    receipt = note.get("receipt")
-    return noisy, {"drawn": dict(query), "attempt": int(note["attempt"]), "receipt": receipt}
+    query = dict(note["drawn"] if "drawn" in note else {"query": note["query"]})  # 0.1.0: no more
+    return noisy, {"receipt": None, **note, "drawn": query, "attempt": int(note["attempt"])}

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import files_below
+from understudy.core.files import files_below, read_bounded
 
 CHECKSUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
@@ -61,9 +61,11 @@ def write_checksums(release: Path, digests: Mapping[str, str] = MappingProxyType
 def checksum_faults(release: Path) -> list[str]:
     """What of a release is not as its list says, a sentence each."""
     try:
-        content = (release / CHECKSUMS).read_bytes()
-    except OSError:
+        content = read_bounded(release / CHECKSUMS)
+    except FileNotFoundError:
         return [f"{CHECKSUMS} is missing: it was removed, or an earlier version wrote this release"]
+    except OSError as error:
+        return [f"{CHECKSUMS}: cannot be read: {error}"]
     actual = checksums_of(release)
     sums = _listed(content)
     faults = [f"{name}: was removed" for name in sums if name not in actual]
@@ -123,11 +125,14 @@ def signature_faults(release: Path, key: str | None) -> tuple[str | None, list[s
         return None, [] if key is None else [f"{SIGNATURE} is missing: nobody signed this release"]
     from understudy.methods.sanitize.ed25519 import signature_fits
 
-    text = path.read_bytes().decode("utf-8", "replace")
+    checksums = release / CHECKSUMS
+    try:
+        text = read_bounded(path).decode("utf-8", "replace")
+        signed = _PURPOSE + (read_bounded(checksums) if checksums.is_file() else b"")
+    except OSError as error:
+        return None, [f"{SIGNATURE}: cannot be checked: {error}"]
     words = text.split(" ")
     public, signature = (words[1], words[2].rstrip("\n")) if len(words) == 3 else ("", "")
-    checksums = release / CHECKSUMS
-    signed = _PURPOSE + (checksums.read_bytes() if checksums.is_file() else b"")
     canonical = f"ed25519 {public} {signature}\n" == text and text == text.lower()
     if not canonical or not signature_fits(public, signature, signed):
         return None, [f"{SIGNATURE}: does not fit: it or {CHECKSUMS} was changed after signing"]

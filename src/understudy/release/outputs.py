@@ -15,14 +15,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.damaged_files import from_json
+from understudy.core.damaged_files import NO_LITERAL, ZIP_DAMAGE, from_json
 from understudy.core.errors import CommitInDoubt, RunError, UnderstudyError
-from understudy.core.files import HALF_WRITTEN, ReleaseFormat, close_to_others, owner_file
+from understudy.core.files import (
+    HALF_WRITTEN,
+    ReleaseFormat,
+    close_to_others,
+    owner_file,
+    read_bounded,
+)
 from understudy.core.types import Release, Shape, SyntheticBatch
 
 if TYPE_CHECKING:
@@ -52,7 +57,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file with an object in it, in which no name stands twice: readers would differ."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        content = json.loads(read_bounded(path).decode("utf-8"), object_pairs_hook=_once)
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
@@ -83,7 +88,7 @@ def read_arrays(path: Path) -> NamedArrays:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except (OSError, ValueError, BadZipFile) as error:
+    except (*ZIP_DAMAGE, *NO_LITERAL) as error:
         raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from understudy.core.errors import InputError, RunError
+from understudy.core.errors import ConfigError, InputError, RunError
 from understudy.core.results import EVALUATION_SCHEMA, Evaluation
+from understudy.core.types import Receipt
 from understudy.report import verdict_table
 from understudy.report.comparison import release_facts
 from understudy.report.record import BudgetState, ModelScore, OwnerRecord, Recall, RunRecord
 from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
+
+_LARGEST = 1e100  # of a guarantee's numbers, whose squares are taken
+_MOST_STEPS, _MOST_SAMPLED = 10**6, 64  # a hundred times those of `finetuning`
+_MOST_MU, _MOST_DIVERGENCE = 50.0, 1e4  # of stages of samples: losses beyond fill the memory
 
 REPORT_SCHEMA = "understudy-report/1"  # name and version of the form
 
@@ -71,11 +78,42 @@ def read_record(content: Mapping[str, Any]) -> RunRecord:
     from understudy.report.json_models import PrivacyFile, first_fault
 
     try:
-        return PrivacyFile.model_validate(content).record()
+        json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:  # one half of a letter, too
+        raise RunError("privacy.json: holds numbers that are not finite, or no text") from error
+    try:
+        record = PrivacyFile.model_validate(content).record()
+    except ConfigError as error:
+        raise RunError(f"privacy.json: {error}") from error
     except ValidationError as error:
         raise RunError(
             f"privacy.json is not whole ({first_fault(error)}): restore it from a copy"
         ) from error
+    if not record.unprotected:
+        _require_bounded(record.receipt)
+    return record
+
+
+def _require_bounded(receipt: Receipt) -> None:
+    """Refuse numbers of a guarantee that mean nothing, or could be composed for hours."""
+    numbers = [receipt.epsilon, receipt.delta, receipt.slack]
+    numbers += [n for one in receipt.stages for n in (one.sensitivity, one.sigma, one.mu)]
+    if not all(0 <= number < _LARGEST for number in numbers):
+        raise RunError("privacy.json: holds numbers that are negative or beyond measure")
+    if not all(0 < one.rate <= 1 <= one.steps and one.share > 0 for one in receipt.stages):
+        raise RunError("privacy.json: has a stage of a rate, steps or a share that no stage has")
+    sampled = [one for one in receipt.stages if one.sampled]
+    divergence = math.fsum(one.steps * one.rate * one.mu**2 for one in sampled)
+    if (
+        sum(one.steps for one in sampled) > _MOST_STEPS
+        or divergence > _MOST_DIVERGENCE
+        or any(one.mu > _MOST_MU for one in sampled)
+        or len(sampled) > _MOST_SAMPLED
+    ):
+        raise RunError(
+            f"privacy.json: has stages of samples beyond {_MOST_STEPS:,} steps in all, "
+            f"{_MOST_SAMPLED} stages or an epsilon of thousands: their guarantee is not computed"
+        )
 
 
 def read_evaluation(content: Mapping[str, Any]) -> Evaluation:
@@ -109,7 +147,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             seconds=content["seconds"],
             notes=tuple(content.get("notes", ())),
         )
-    except (KeyError, TypeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error
 
 

@@ -7,10 +7,19 @@ with a default are missing in files of earlier versions.
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import MAXYEAR, date
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, with_config
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    with_config,
+)
 
 from understudy.core.results import (
     Better,
@@ -39,6 +48,14 @@ from understudy.report.record import (
 
 Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
+
+
+def _day(text: str) -> str:
+    """A day, to which a year can be added."""
+    day = date.fromisoformat(text)
+    if day.year == MAXYEAR:
+        raise ValueError("is the last year that there is")
+    return day.isoformat()
 
 
 class _Model(BaseModel):
@@ -196,9 +213,9 @@ class DataEntry(_Model):
     method: str
     params: dict[str, Any]
     classes: tuple[str, ...]
-    count: int
+    count: NonNegativeInt
     format: Format
-    image_shape: tuple[int, ...] | None
+    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt] | None
     dim: int | None
     facts: dict[str, Any]
     how: str = ""
@@ -211,7 +228,7 @@ class PrivacyFile(_Model):
     """``privacy.json``: the guarantee of a release. Public."""
 
     form: Literal["understudy-privacy/1"] = Field(alias="schema")
-    date: Annotated[str, AfterValidator(lambda day: date.fromisoformat(day).isoformat())]
+    date: Annotated[str, AfterValidator(_day)]
     software: SoftwareEntry
     guarantee: GuaranteeEntry
     mechanism: dict[str, str]

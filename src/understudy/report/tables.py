@@ -14,6 +14,7 @@ from understudy.report import meaning
 from understudy.report.plots import LINES, Axis, Plot, PlotLine, around
 
 _MOST_CLASSES = 25  # of a confusion that is shown whole
+_FORMULA = ("=", "+", "-", "@")  # how a formula of a spreadsheet begins
 _ROC_LOW = 1e-3
 _NUMBERS = ("epsilon", "delta", "value", "low", "high", "baseline")  # columns for programs
 
@@ -255,15 +256,28 @@ def _confusion(one: Mapping[str, Any]) -> Confusion:
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of metric values (`Evaluation.rows`) as CSV, as ``pandas.read_csv`` takes it.
 
-    A value that is not known is empty. Further columns come first.
+    A value that is not known is empty. Further columns come first. A text that a spreadsheet would
+    take for a formula, such as the name of a class, has an apostrophe before it.
     """
     file = io.StringIO()
     writer = csv.DictWriter(file, _columns(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(
-        {name: "" if _is_nan(value) else value for name, value in row.items()} for row in rows
+        {name: "" if _is_nan(value) else _uncomputed(value) for name, value in row.items()}
+        for row in rows
     )
     return file.getvalue()
+
+
+def _uncomputed(value: Any) -> Any:
+    """A value that no spreadsheet computes; a number in words, such as a class -1, stays."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def as_parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
+from understudy.backends.yaml_files import read_yaml
 from understudy.core.entry_points import DEFAULT_METHOD
 from understudy.core.errors import ConfigError
 from understudy.core.files import ReleaseFormat, folder_name, home_path
@@ -19,7 +20,6 @@ from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
-from understudy.run.yaml_files import read_yaml
 
 # What reads images is imported where it is needed: the command line's help is made from this
 # module, and needs none of it.

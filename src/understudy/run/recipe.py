@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from understudy.backends.yaml_files import read_yaml
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.files import home_path, write_whole
@@ -27,7 +28,6 @@ from understudy.run.config import (
 )
 from understudy.run.methods import method
 from understudy.run.select_config import make_select_config
-from understudy.run.yaml_files import read_yaml
 
 COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
 """What a step may be: a release is generated, selected from, evaluated and reported."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, LedgerError, RunError
+from understudy.core.errors import ConfigError, InputError, LedgerError, RunError
 from understudy.core.files import write_private, write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
@@ -273,14 +274,20 @@ def _budget(run: RunFile, ledger: str | None) -> BudgetState | None:
 
 
 def _siblings(root: Path, run: RunFile) -> list[Path]:
-    """Complete runs in the same parent folder that were charged to the same dataset."""
+    """Complete runs in the same parent folder that were charged to the same dataset.
+
+    A damaged one is passed over: the report of this run does not depend on its neighbours.
+    """
     from understudy.release.run_file import read_run_file
 
-    return [
-        path.parent.parent
-        for path in sorted(root.resolve().parent.glob("*/owner/run.json"))
-        if path.parent.parent != root.resolve() and read_run_file(path).dataset_id == run.dataset_id
-    ]
+    siblings = []
+    for path in sorted(root.resolve().parent.glob("*/owner/run.json")):
+        folder = path.parent.parent
+        with suppress(InputError, RunError):
+            if folder != root.resolve() and read_run_file(path).dataset_id == run.dataset_id:
+                _released(folder, folder.name)
+                siblings.append(folder)
+    return siblings
 
 
 def different_folders(folders: Sequence[str | PathLike[str]]) -> list[Path]:

@@ -180,7 +180,7 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
         raise RunError(
             f"{folder}: was itself drawn from {run.settings['resampled']}: draw from that run"
         )
-    method = method_of(run.settings["method"])
+    method = method_of(str(run.settings.get("method")))
     if method.check_resample is None:
         raise ConfigError(
             f"{folder}: the method {method.name} chooses among samples that are there, and has "

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from understudy.backends.yaml_files import read_yaml
 from understudy.core.errors import ConfigError, MethodStopped, RunError
 from understudy.core.types import Release
 from understudy.methods.base import Method
@@ -32,7 +33,6 @@ from understudy.run.models import names_of_roles
 from understudy.run.prepare import Prepared, planned_stages
 from understudy.run.progress import SilentEvents
 from understudy.run.session import Session
-from understudy.run.yaml_files import read_yaml
 
 QUICK = "quick"
 """As ``--tune``: the method's own small space."""

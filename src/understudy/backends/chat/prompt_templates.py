@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from understudy.backends.yaml_files import from_yaml
 from understudy.core.errors import BackendError
 
 Messages = list[dict[str, str]]
@@ -70,7 +70,7 @@ class RequestTemplates:
             if template is not None:
                 try:
                     content = template.render(**values).strip()
-                except (TemplateError, TypeError, ValueError) as error:
+                except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
                     raise BackendError(f"the prompts cannot be filled in: {error}") from error
                 messages.append({"role": role, "content": content})
         return messages
@@ -165,8 +165,8 @@ def load_prompts(name: str) -> WriterPrompts:
             "or give a .yaml file"
         )
     try:
-        return _read(name, yaml.safe_load(text))
-    except (yaml.YAMLError, TemplateError, RecursionError) as error:
+        return _read(name, from_yaml(text))
+    except (TemplateError, RecursionError) as error:
         raise BackendError(f"cannot read the prompts {name}: {error}") from error
     except ValueError as error:
         raise BackendError(f"the prompts {name}: {error}") from error
