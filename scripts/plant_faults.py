@@ -185,7 +185,7 @@ FAULTS = (
     Fault(
         "all records of a unit are used, whatever its cap",
         "rows.py",
-        "return order[rank < max_rows], grouped[rank < max_rows]",
+        "return order[used], grouped[used]",
         "return order, grouped",
         VAULT + "test_rows_beyond_a_units_cap_are_not_used",
     ),
