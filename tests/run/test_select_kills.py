@@ -70,7 +70,7 @@ def test_a_selection_killed_there_is_resumed(
     with Ledger(str(ledger)) as book:
         assert [len(book.spent(one.id).disclosures) for one in book.datasets()] == [1, 1, 1]
     assert sum(bool(line["sample"]) for line in choice(out)) == 36
-    assert "guarantee: no guarantee: private images steered this" in done.out
+    assert "guarantee: no guarantee: private embeddings steered this" in done.out
     assert "no guarantee" in understudy.run("runs", site).out
     assert "no epsilon covers" in understudy.run("ledger", "list", "--ledger", ledger).out
     shown = understudy.run("ledger", "show", site / "private.npz", "--ledger", ledger).out
