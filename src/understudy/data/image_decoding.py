@@ -363,9 +363,9 @@ def _windowed_colours(
             args = mode if isinstance(tile.args, str) else (mode, *(tile.args or ())[1:])
             swapped.append(tile._replace(args=args))
         low.tile = swapped  # type: ignore[attr-defined]
-        bytes_ = np.asarray(ImageOps.exif_transpose(low) if _orientation(low) != 1 else low)
+        other = np.asarray(ImageOps.exif_transpose(low) if _orientation(low) != 1 else low)
     high = np.array(image)
-    lows = np.repeat(bytes_[:, :, 1:2], 4, axis=2) if kind == "LA" else bytes_
+    lows = np.repeat(other[:, :, 1:2], 4, axis=2) if kind == "LA" else other
     values = high[:, :, :3].astype(np.uint16) * 256 + lows[:, :, :3]
     high[:, :, :3] = window.eight_bits(values)
     return Image.fromarray(high)
