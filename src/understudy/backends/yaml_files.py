@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def from_yaml(text: str) -> Any:
             return super().construct_document(node)
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
-            names = [str(key.value).replace("-", "_") for key, _ in node.value]
-            if twice := sorted({name for name in names if names.count(name) > 1}):
+            names = Counter(str(key.value).replace("-", "_") for key, _ in node.value)
+            if twice := sorted(name for name, count in names.items() if count > 1):
                 line = node.start_mark.line + 1
                 raise ValueError(f"{twice[0]} comes twice in what begins in line {line}")
             return super().construct_mapping(node, deep)

@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -59,6 +59,7 @@ VISIBLE_STRETCH = 1.1
 """Of one side against the other, above which it is seen that an image was stretched."""
 
 _NAMES_READ = 5_000  # of which it is seen whether names look grouped
+_LOOKED_AT = 200  # images, of which a note is made before a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +248,15 @@ class RecordSource:
             except BadImage as error:
                 raise SourceError(f"{error}. {SKIP}", record.location) from error
 
-    def headers(self, most: int) -> Iterator[Header]:
-        """Of up to ``most`` records, spread over all: with what their pixels say."""
-        rows = set(np.linspace(0, self._rows - 1, most).astype(int).tolist())
-        for row, record in enumerate(self._usable()):
-            if row in rows:
-                head = image_header(record.data, self._options.reading, upright=False)
-                yield header_of_pixels(head, image_pixels(record, self._options, whole=True))
+    @cached_property
+    def some_headers(self) -> list[Header]:
+        """Of some records, spread over all: with what their pixels say."""
+        rows = set(np.linspace(0, self._rows - 1, _LOOKED_AT).astype(int).tolist())
+        return [self._whole(record) for row, record in enumerate(self._usable()) if row in rows]
+
+    def _whole(self, record: Record) -> Header:
+        head = image_header(record.data, self._options.reading, upright=False)
+        return header_of_pixels(head, image_pixels(record, self._options, whole=True))
 
     def locations(self) -> list[str]:
         """What an error calls each row: its file, or its table and row there."""

@@ -20,7 +20,6 @@ from understudy.data.reading_options import Reading
 FIRST = 10  # how many files a message names
 
 _AT_ONCE = 512
-_LOOKED_AT = 200  # images, before a run
 
 
 @dataclass
@@ -144,7 +143,7 @@ def source_notes(source: Source) -> Iterator[str]:
 def window_notes(source: Source) -> Iterator[str]:
     """`dark_words` of an opened dataset, by some of its images."""
     if isinstance(source, RecordSource) and (source.deep or source.window_premise is not None):
-        heads = list(source.headers(_LOOKED_AT))
+        heads = source.some_headers
         clipped, dim = sum(head.clipped for head in heads), sum(head.dim for head in heads)
         yield from (f"{words} (owner only)" for _, words in dark_words(clipped, dim, len(heads)))
 

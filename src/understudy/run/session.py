@@ -300,14 +300,14 @@ class Session:
                     classifier=release.classifier,
                     facts=release.facts,
                 )
-        dataset, ledger = self.dataset, self.ledger
+        dataset, scores = self.dataset, tuple(one.score for one in accuracies)
         notes = (*self._warnings(), *release.facts.get("notes", ()), *self.notes)
         owner = OwnerRecord(
             dataset=prepared.dataset,
             rows=len(source) if prepared.private else 0,
             skipped=source.skipped,
-            spending=None if dataset is None else spending(ledger, dataset.id),
-            scores=(scores := tuple(one.score for one in accuracies)),
+            spending=None if dataset is None else spending(self.ledger, dataset.id),
+            scores=scores,
             utility=utility_of_scores(scores),
             held_out=is_test_held_out(folder.owner, unprotected=record.unprotected),
             sheets=sheets(source, images) if prepared.private and images is not None else (),
@@ -319,7 +319,7 @@ class Session:
             record,
             owner,
             dataset_id=None if dataset is None else dataset.id,
-            ledger=None if dataset is None else ledger.address,
+            ledger=None if dataset is None else self.ledger.address,
             settings=prepared.settings,
             accuracy=[one.as_dict() for one in accuracies],
             rows_held_out=prepared.rows_held_out,
