@@ -92,6 +92,7 @@ def test_writing(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -
             yield SyntheticBatch(np.arange(10) % 2, flat, images)
 
     release = Release("fake", ("a", "b"), ROWS, batches, 5000, (SIDE, SIDE, 3))
+    write_release(release, tmp_path / "first", format=format)  # type: ignore[arg-type]  # imports
     tracemalloc.start()
     try:
         write_release(release, tmp_path / "r", format=format)  # type: ignore[arg-type]
