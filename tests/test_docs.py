@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -94,3 +95,15 @@ def test_generated_pages_are_what_the_program_says(checker: ModuleType) -> None:
         assert path.read_text(encoding="utf-8") == text, path.name
         if path.suffix == ".json":
             assert json.loads(text)["properties"]
+
+
+def test_the_architecture_draws_every_package(repository: Path) -> None:
+    page = (repository / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"\| ([a-z]+) +[a-z]", page.partition("Four rules")[0]))
+    page = " ".join(page.split())
+    source = repository / "src" / "understudy"
+    packages = {path.parent.name for path in source.glob("*/__init__.py")}
+    assert drawn == packages
+    methods = {path.parent.name for path in source.glob("methods/*/algorithm.py")}
+    listed = page.partition("and a package for")[2].partition(". Its `algorithm`")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == methods
