@@ -1,4 +1,4 @@
-"""Small pictures and datasets, and what every source must hold to."""
+"""Small pictures and datasets."""
 
 import struct
 import zlib
@@ -12,8 +12,8 @@ from PIL import Image
 
 from understudy.core.ports import Source
 from understudy.core.types import Release, SyntheticBatch
-
-KEY = b"a key of the ledger, 32 bytes ..."[:32]
+from understudy.testing.source_suite import KEY, read_all  # noqa: F401
+from understudy.testing.source_suite import sound_rows as check_source  # noqa: F401
 
 
 def picture(seed: int, height: int = 6, width: int = 5, channels: int = 3) -> np.ndarray:
@@ -50,51 +50,11 @@ def class_folders(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), rows:
     return folder
 
 
-def read_all(source: Source, size: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Every row: (values, labels, units)."""
-    parts = list(source.batches(size))
-    units = None if parts[0].units is None else np.concatenate([p.units for p in parts])
-    return (
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.labels for part in parts]),
-        units,
-    )
-
-
 def units_of(source: Source) -> list[str]:
     """The unit of every row."""
     units = read_all(source)[2]
     assert units is not None
     return [str(unit) for unit in units]
-
-
-def check_source(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """What every source must hold to; gives its rows."""
-    assert isinstance(source, Source)
-    values, labels, units = read_all(source)
-    assert values.shape == (len(source), *source.shape)
-    assert values.dtype == (np.uint8 if source.kind == "images" else np.float32)
-    assert labels.shape == (len(source),)
-    assert labels.dtype == np.int64
-    assert labels.min() >= 0
-    assert labels.max() < len(source.classes)
-    assert len(set(source.classes)) == len(source.classes)
-    assert (units is not None) == source.has_units
-    if units is not None:
-        assert units.shape == (len(source),)
-        assert units.dtype.kind == "U"
-    for size in (1, 5, 1000):
-        sizes = [len(batch.labels) for batch in source.batches(size)]
-        assert sum(sizes) == len(source)
-        assert all(n == size for n in sizes[:-1])
-        again, again_labels, _ = read_all(source, size)
-        np.testing.assert_array_equal(again, values)
-        np.testing.assert_array_equal(again_labels, labels)
-    digests = list(source.digests(KEY))
-    assert len(digests) == len(source)
-    assert all(len(digest) == 16 for digest in digests)
-    assert list(source.digests(b"another key")) != digests
-    return values, labels, units
 
 
 def release_of(

@@ -54,6 +54,13 @@ class Batch:
     labels: Labels
     units: NDArray[np.str_] | None = None
 
+    def __post_init__(self) -> None:
+        """Raises TypeError where the source's code is still to blame, which others would be."""
+        for column, kinds in ((self.labels, "iu"), (self.units, "U")):
+            right = isinstance(column, np.ndarray) and column.shape == (len(self.values),)
+            if column is not None and not (right and column.dtype.kind in kinds):
+                raise TypeError("labels of a batch are (n,) of int64, units an array of n str")
+
 
 @dataclass(frozen=True, slots=True)
 class SyntheticBatch:

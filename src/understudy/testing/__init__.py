@@ -32,6 +32,7 @@ pytest.register_assert_rewrite(
             "query_suite",
             "recognition_suites",
             "sample_inputs",
+            "source_suite",
         )
     )
 )
@@ -52,6 +53,7 @@ from understudy.testing.recognition_suites import (  # noqa: E402
     ScoringSegmenterSuite,
     SegmenterSuite,
 )
+from understudy.testing.source_suite import SourceSuite  # noqa: E402
 
 __all__ = [
     "CaptionerSuite",
@@ -65,6 +67,7 @@ __all__ = [
     "QuerySuite",
     "ScoringSegmenterSuite",
     "SegmenterSuite",
+    "SourceSuite",
     "TextEncoderSuite",
     "TunerSuite",
     "WriterSuite",
