@@ -140,7 +140,7 @@ def test_a_selection_and_a_filter_have_no_more_samples(site: Path) -> None:
         ledger=str(site / "ledger.db"),
         **SILENT,
     )
-    with pytest.raises(ConfigError, match="chooses among samples that are there"):
+    with pytest.raises(ConfigError, match="draws no more samples of a finished run"):
         resample(site / "chosen", count=3, **SILENT)
     release_of(site, settings={**QUICK, "filter": "embeddings"})
     with pytest.raises(ConfigError, match="chosen by votes"):

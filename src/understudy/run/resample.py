@@ -183,8 +183,7 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
     method = method_of(str(run.settings.get("method")))
     if method.check_resample is None:
         raise ConfigError(
-            f"{folder}: the method {method.name} chooses among samples that are there, and has "
-            "no others to draw"
+            f"{folder}: the method {method.name} draws no more samples of a finished run"
         )
     if "instead_of" in record.facts:
         raise ConfigError(
