@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
-from understudy.core.errors import ConfigError, InputError, RunError
+from understudy.core.errors import ConfigError, InputError, RunError, SourceError
 from understudy.data import open_source
+from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.report import read_evaluation
 
 GROUPS = ["fidelity", "utility", "leakage", "attack"]
@@ -205,6 +206,21 @@ def test_private_records_that_the_run_did_not_read_are_noted(tmp_path, capsys):
     words += ["--test", tmp_path / "real.npz", "--progress", "none"]
     ended = CliRunner().invoke(app, [*map(str, words)])
     assert "real.npz, and --real is" in ended.stdout  # with the result
+
+
+def test_files_that_the_run_passed_over_are_passed_over(tmp_path):
+    """``evidence`` has no ``--skip-bad``, and its message asked for it."""
+    folder_of(tmp_path / "real", blobs(0, 20))
+    folder_of(tmp_path / "test", blobs(2, 20))
+    (tmp_path / "real" / "cat" / "broken.png").write_bytes(b"no image")
+    run = {"epsilon": 20.0, "count": 30, "decoder": "none"}
+    quick_run(tmp_path / "real", tmp_path, skip_bad=True, **run)
+    places = str(tmp_path / "real"), str(tmp_path / "test")
+    inputs = Inputs.open(tmp_path / "out" / "release", *places, EvaluationOptions())
+    assert (len(inputs.real), inputs.real.skipped) == (20, 1)
+    (tmp_path / "test" / "cat" / "broken.png").write_bytes(b"no image")
+    with pytest.raises(SourceError, match="--skip-bad"):  # nobody passed over those
+        Inputs.open(tmp_path / "out" / "release", *places, EvaluationOptions())
 
 
 @pytest.mark.slow

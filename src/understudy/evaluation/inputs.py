@@ -266,8 +266,10 @@ def _real(
             "say --test: real records that were not in the private dataset. This run held none out "
             "(understudy synthesize --hold-out 5%)"
         )
-    unit = _unit_rule(path) if hold_out is None else hold_out.unit
-    members = open_source(real, split="train", unit=unit, **declared)
+    settings = _settings(path)
+    unit = _unit_rule(settings) if hold_out is None else hold_out.unit
+    own = declared | {"skip_bad": declared["skip_bad"] or bool(settings.get("skip_bad"))}
+    members = open_source(real, split="train", unit=unit, **own)
     held_out: Source | None = None
     if hold_out is not None:
         members, held_out = split(members, hold_out)
@@ -310,10 +312,15 @@ def other_windows(path: Path, sources: Iterable[Source]) -> str | None:
     )
 
 
-def _unit_rule(path: Path) -> str | None:
-    """The rule by which a run told units from folders or names; None where it did not."""
+def _settings(path: Path) -> dict[str, Any]:
+    """Those of the run that a release is of; none where its owner's folder is not beside it."""
     owner = path.parent / "owner" / "run.json"
-    settings = read_json(owner).get("settings", {}) if owner.is_file() else {}
+    settings: dict[str, Any] = read_json(owner).get("settings", {}) if owner.is_file() else {}
+    return settings
+
+
+def _unit_rule(settings: dict[str, Any]) -> str | None:
+    """The rule by which a run told units from folders or names; None where it did not."""
     names = ("unit", "unit_from", "unit_from_name")
     column = unit_column(*(settings.get(name) for name in names))
     return column if rule_of(column) is not None else None
