@@ -135,12 +135,30 @@ def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: 
     assert "window" not in kinds(checked(f"{folder}?window=32768,65536"))
     white = checked(f"{folder}?window=-1000,400")  # ready, and every sample would be white
     (problem,) = (one for one in white.problems if one.kind == "window")
-    assert problem.message.startswith("60 of 60 images are black or white nearly all over")
+    assert problem.message.startswith(
+        "60 of 60 images are black, white or of one grey nearly all over"
+    )
     run = make_config({"source": f"{folder}?window=-1000,400", "out": tmp_path / "o", "epsilon": 1})
-    assert sum("black or white nearly all over" in note for note in dry_run(run).notes) == 1
+    assert (
+        sum("black, white or of one grey nearly all over" in note for note in dry_run(run).notes)
+        == 1
+    )
     nothing = checked(folder, size=8, channels=1)  # was a traceback
     assert [one.kind for one in nothing.problems] == ["cannot be opened"]
     assert nothing.losses == {}
+
+
+@pytest.mark.parametrize("lowest", [0, 30_000])
+def test_a_window_that_is_far_too_wide_is_said(tmp_path: Path, lowest: int) -> None:
+    """Scans of 12 bits by the window of 16 were nearly black, or of one grey, and unsaid."""
+    folder = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20}, (8, 8, 1))
+    for path in folder.glob("*/*"):
+        values = np.asarray(Image.open(path)).astype(np.uint16) * 16 + lowest
+        Image.fromarray(values).save(path)
+    wide = checked(f"{folder}?window=32768,65536")
+    (problem,) = (one for one in wide.problems if one.kind == "window")
+    assert problem.message.startswith("40 of 40 images are black, white or of one grey nearly all")
+    assert "window" not in kinds(checked(f"{folder}?window={lowest + 2048},4096"))
 
 
 @pytest.mark.parametrize("flat", [False, True])

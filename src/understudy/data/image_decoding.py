@@ -81,7 +81,7 @@ class Header:
     burnt_in: bool = False
     # whether its channels are equal although it has three; False where nobody looked at its pixels
     colourless: bool = False
-    # whether a window leaves hardly a pixel between black and white; likewise
+    # whether a window leaves hardly a pixel between black and white, or all of one grey; likewise
     clipped: bool = False
     deep: bool = False  # whether it is of colours of 16 bits that no window was declared for
     dim: bool = False  # of these, whether its pixels stay far below white; likewise
@@ -222,7 +222,8 @@ def colourless_images(pixels: Images) -> NDArray[np.bool_]:
 def header_of_pixels(head: Header, pixels: Images) -> Header:
     """A header with what only the pixels of its image say."""
     ends = float(((pixels == 0) | (pixels == 255)).mean())
-    clipped = head.window is not None and ends > _CLIPPED
+    flat = int(pixels.max()) - int(pixels.min()) < _DIM
+    clipped = head.window is not None and (flat or ends > _CLIPPED)
     dim = head.deep and bool(pixels[pixels < 255].max(initial=0) < _DIM)  # 255: see-through
     colourless = bool(colourless_images(pixels[None])[0])
     return replace(head, colourless=colourless, clipped=clipped, dim=dim)

@@ -153,9 +153,9 @@ def dark_words(clipped: int, dim: int, images: int) -> Iterator[tuple[int, str]]
     if 2 * clipped > images:
         yield (
             clipped,
-            f"{clipped:,} of {images:,} images are black or white nearly all over by the "
-            "window that is declared, or their own: say another with '?window='; without any, the "
-            "values that an image has are named",
+            f"{clipped:,} of {images:,} images are black, white or of one grey nearly all over by "
+            "the window that is declared, or their own: say another with '?window='; without any, "
+            "the values that an image has are named",
         )
     if 2 * dim > images:
         yield (
