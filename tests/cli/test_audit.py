@@ -3,11 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from benchmarks.benches import clouds
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
+from understudy.core.errors import SourceError
 from understudy.privacy import queries
 
 SURE = ("--confidence", 1 - 1e-6)
@@ -46,6 +48,17 @@ def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
         "Refuted, at a stated epsilon of 1: a record adds 3 times the stated sensitivity."
         in done.output
     )
+
+
+def test_it_has_the_option_that_its_message_asks_for(source):
+    with np.load(source) as rows:
+        arrays = dict(rows)
+    arrays["embeddings"][3] = np.nan
+    np.savez(source, **arrays)
+    words = source, "--how", "canaries", "--runs", 20, "--set", "clusters=1", *SURE
+    with pytest.raises(SourceError, match="pass --skip-bad"):
+        called(*words)
+    assert called(*words, "--skip-bad").exit_code == 0
 
 
 @pytest.mark.slow

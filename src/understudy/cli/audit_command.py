@@ -42,6 +42,7 @@ _GIVEN = (
     "label",
     "classes",
     "channels",
+    "skip_bad",
     "seed",
 )
 """The options of a run that an audit takes as they are."""
