@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from tests.data.samples import KEY, encode, picture, units_of
+from tests.data.samples import KEY, class_folders, encode, picture, units_of
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
@@ -195,3 +195,12 @@ def test_a_person_in_two_classes_is_pointed_out() -> None:
     assert words is not None
     assert "'ill/p1' and 'well/p1' (1 pair" in words
     assert alike_words(names, "its file") is None
+
+
+def test_a_misspelt_field_of_dicom_files_is_told_those_that_there_are(tmp_path: Path) -> None:
+    """``--unit patientid`` asked for a manifest, and the field was in every file."""
+    folder = class_folders(tmp_path / "scans")
+    with pytest.raises(
+        SourceError, match="--unit of DICOM files: PatientID, StudyInstanceUID, Series"
+    ):
+        open_source(folder, unit="patientid")

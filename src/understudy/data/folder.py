@@ -133,7 +133,8 @@ def require_no_unit_column(options: Options, location: Path, what: str) -> None:
         raise SourceError(
             f"{what} unit column {unit!r}. Put a manifest.csv with the columns {columns} "
             "in the folder; or say whose an image is by its folder or name: --unit-from folder, "
-            "--unit-from-name 'case_(\\d+)'",
+            "--unit-from-name 'case_(\\d+)'; or --unit of DICOM files: "
+            f"{', '.join(DICOM_UNITS)}",
             location,
         )
 
