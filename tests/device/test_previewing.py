@@ -100,10 +100,10 @@ def test_a_photo_is_upright_square_and_nothing_but_pixels(site: DeviceSite, tmp_
 
 def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None:
     place = site.add(3)
-    (place / "broken.jpg").write_bytes(b"\xff\xd8 no photo")
+    (place / "broken\x1b[2J.jpg").write_bytes(b"\xff\xd8 no photo")
     again = add_photos(site.home, photo_files(place))
     assert (again.added, again.repeats) == (0, 3)
-    assert again.faults[0].startswith("broken.jpg ")
+    assert again.faults[0].startswith("broken\\x1b[2J.jpg ")
     with pytest.raises(InputError, match="32 pixels a side"):
         add_photos(site.home, photo_files(place), side=64)
     with pytest.raises(SourceError, match="one folder a class"):

@@ -347,7 +347,7 @@ def test_what_makes_no_sense_is_refused(
     to = tmp_path / "pack"
     for options, reason in (
         ({"test": site / "test.npz"}, "name the private dataset"),
-        ({"facts": site / "nothing.yaml"}, "cannot be read as YAML"),
+        ({"facts": site / "nothing.yaml"}, "cannot read the facts: No such file"),
     ):
         with pytest.raises(ConfigError, match=reason):
             understudy.evidence(site / "dp", to=to, progress="none", **options)
@@ -356,6 +356,7 @@ def test_what_makes_no_sense_is_refused(
         ("- 1", "no mapping"),
         ("sector: Fishing", "sector is one of"),
         ("review: soon", "review is a day"),
+        (f"author: {'[' * 200}{']' * 200}", "author is a text, not a list"),
     ):
         (tmp_path / "facts.yaml").write_text(text)
         with pytest.raises(ConfigError, match=reason):

@@ -240,7 +240,7 @@ def test_delta_is_the_budgets_whatever_the_number_of_captions(squares, tmp_path)
     # Defect 6 of the field: delta from the number of captions.
     receipts = [
         Site(tmp_path, squares, count=5).run(str(n), **{**QUICK, "population": n})[1]
-        for n in (2, 64)
+        for n in (4, 64)
     ]
     assert {r.delta for r in receipts} == {1e-5}
     assert receipts[0].stages[1].sigma == receipts[1].stages[1].sigma
@@ -424,6 +424,7 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
         ({"sizes": "100,x"}, {}, "whole numbers"),
         ({"sizes": "0,0"}, {}, "not all 0"),
         ({"sizes": "-1,5"}, {}, "0 or more"),
+        ({"population": 2}, {}, "one candidate a class, .*take 4 or more"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(squares, tmp_path, settings, models, says):

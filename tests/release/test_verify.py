@@ -337,6 +337,8 @@ def test_a_second_number_of_samples_in_the_documents_is_noticed(site: Path, name
     [
         ("images", {"count": 500}),
         ("images", {"classes": ("cat", "cow")}),
+        ("images", {"classes": ("cat",)}),
+        ("images", {"classes": ()}),
         ("images", {"image_shape": (9, 9, 1)}),
         ("embeddings", {"dim": 3}),
         ("chosen", {"count": 1}),

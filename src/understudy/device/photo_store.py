@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from understudy.core.errors import InputError, SourceError
+from understudy.core.errors import InputError, SourceError, escaped
 from understudy.core.types import Batch, Images, Labels, Shape
 from understudy.data.image_decoding import BadImage, DeepImage, decode
 from understudy.data.image_files import is_image_name, is_litter
@@ -148,7 +148,7 @@ def add_photos(
         by_pixels = {_shown(home.path("photos", one.id).read_bytes()): one.label for one in index}
         with settings.open_ledger() as book:
             for file in files:
-                name = file.data.name if isinstance(file.data, Path) else "a photo"
+                name = escaped(file.data.name) if isinstance(file.data, Path) else "a photo"
                 try:
                     photo, image = _decoded(file, settings.side, fit, book.key)
                 except BadImage as error:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from understudy.backends.yaml_files import from_yaml
+from understudy.backends.yaml_files import read_yaml
 from understudy.core.errors import ConfigError
 
 SLOT = "[to be filled in]"
@@ -57,14 +56,14 @@ def read_facts(path: Path | None) -> OwnerFacts:
     """
     if path is None:
         return OwnerFacts()
-    try:
-        content: Any = from_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
+    content = read_yaml(path, "facts")
     names = [one.name for one in fields(OwnerFacts)]
     if not isinstance(content, dict) or (unknown := [str(n) for n in content if n not in names]):
         what = "no mapping" if not isinstance(content, dict) else f"unknown: {', '.join(unknown)}"
         raise ConfigError(f"{path}: holds {what}; the facts are {', '.join(names)}")
+    for name, value in content.items():
+        if isinstance(value, list | dict):
+            raise ConfigError(f"{path}: {name} is a text, not a {type(value).__name__}")
     facts = OwnerFacts(
         **{n: " ".join(str("" if v is None else v).split()) or SLOT for n, v in content.items()}
     )

@@ -311,7 +311,8 @@ def file_faults(release: Path, record: RunRecord) -> list[str]:
         source = open_source(place)
     except (InputError, RecursionError) as error:
         return [f"its samples cannot be read: {error}"]
-    stated_classes = record.classes if len(record.classes) > 1 else source.classes
+    nameless = len(record.classes) == len(source.classes) == 1  # in files, one class has no name
+    stated_classes = source.classes if nameless else record.classes
     pairs = {
         f"{record.count:,} {record.samples}": (record.count, len(source)),
         f"the shape {shape}": (shape, source.shape),

@@ -208,7 +208,13 @@ def _stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     check_models(context, params)
     check_count(params.sizes, context.count)
-    return stages_of(_plan(_settled(params, context), context))
+    settled, classes = _settled(params, context), _classes(params, context)
+    if settled.variations == 1 and (settled.population or 0) <= classes:
+        raise ConfigError(
+            f"population={settled.population} is one candidate a class, and votes would choose "
+            f"among none: take {2 * classes} or more"
+        )
+    return stages_of(_plan(settled, context))
 
 
 def evolution(materials: Materials, params: EvolutionParams) -> Release:
