@@ -180,3 +180,16 @@ def test_killing_the_server_at_twenty_points_charges_once(
 ) -> None:
     for number in range(5):
         check_killed_studio(tmp_path / str(number), with_pages, kills=4, seed=number)
+
+
+def test_no_file_of_the_folder_that_the_studio_is_in_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual root is the folder that it is started in, and that may be a stranger's."""
+    (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    jobs = ChildJobs(tmp_path / "jobs")
+    job = jobs.ask("check", ["check", "nothing-here", "--json"])
+    until(lambda: jobs.report(job).is_over, jobs=jobs)
+    assert not (tmp_path / "ran").exists()
+    assert "nothing-here" in jobs.out(job)

@@ -32,7 +32,8 @@ from understudy.release.runs import is_locked
 
 ChildState = Literal["queued", "running", "finished", "failed", "stopped"]
 
-_COMMAND = ("-c", "from understudy.cli.main import main; main()")
+# -P: no file of the folder that the studio is in takes the place of a library
+_COMMAND = ("-P", "-c", "from understudy.cli.main import main; main()")
 _AT_A_TIME = 2  # of the jobs that spend nothing
 _MOST_STORED = 400
 _TEND_SECONDS = 0.2
