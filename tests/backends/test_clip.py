@@ -160,6 +160,16 @@ def test_code_of_the_model_is_not_run(models: Path, tmp_path: Path) -> None:
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 
+def test_a_tokenizer_reads_its_words_from_no_file_elsewhere(models: Path, tmp_path: Path) -> None:
+    """A writer would spell a private file in its captions."""
+    folder = copy(built("clip", models), tmp_path / "words", without="tokenizer.json")
+    (tmp_path / "private.txt").write_text("a\nprivate\nline\n[UNK]\n[PAD]\n")
+    told = {"tokenizer_class": "BertTokenizer", "vocab": str(tmp_path / "private.txt")}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    with pytest.raises(BackendError, match="names a file for its vocab"):
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
+
+
 def test_missing_weights_are_refused_and_not_drawn_at_random(models: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
