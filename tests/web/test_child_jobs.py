@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.cli.processes import Commands
-from tests.web.web_site import draw_dataset, hidden_fields
+from tests.web.web_site import Site, draw_dataset, hidden_fields
 
 from understudy.core.files import owner_file
 from understudy.run import books
+from understudy.web import child_jobs
 from understudy.web.child_jobs import ChildJob, ChildJobs
 
 PATIENCE = 300.0  # seconds
@@ -193,3 +194,19 @@ def test_no_file_of_the_folder_that_the_studio_is_in_is_run(
     until(lambda: jobs.report(job).is_over, jobs=jobs)
     assert not (tmp_path / "ran").exists()
     assert "nothing-here" in jobs.out(job)
+
+
+def test_a_button_asks_again_after_as_many_commands_as_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was kept was counted, and that number stands still once the oldest ones go."""
+    monkeypatch.setattr(child_jobs, "_MOST_STORED", 2)
+    site = Site(tmp_path, device=True)
+    with site.client:
+        token, asked = site.enter(), []
+        for _ in range(6):
+            assert site.post("/do", token, action="withdraw").status_code == 303
+            job = site.studio.jobs.all()[-1]
+            asked.append(job.asked)
+            site.studio.jobs.cancel(job)
+    assert sorted(set(asked)) == asked

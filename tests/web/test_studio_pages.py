@@ -72,6 +72,27 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
     assert not started
 
 
+def test_a_charge_that_was_shown_before_another_one_waits_is_shown_again(
+    site: Site, with_pages: Commands
+) -> None:
+    """Of two tabs each said what is spent after its own run alone."""
+    site.commands = with_pages
+    draw_dataset(site.root / "photos")
+    token, tabs = site.enter(), [CHARGE | {"out": name} for name in ("run 1", "run 2")]
+    for tab in tabs:
+        site.get("/charge", **tab)
+    site.work()
+    forms = [hidden_fields(site.get("/charge", **tab).text) for tab in tabs]
+    for form in forms:
+        form.pop("form_token")
+    answers = [site.post("/runs/start", token, **form) for form in (forms[0], *forms)]
+    assert [one.status_code for one in answers] == [303, 303, 400], answers[-1].text
+    assert "another run waits" in answers[-1].text
+    again = hidden_fields(site.get("/charge", **tabs[1]).text)
+    again.pop("form_token")
+    assert site.post("/runs/start", token, **again).status_code == 303
+
+
 @pytest.mark.slow
 def test_whose_images_they_are_is_asked_before_a_plan(story: Story) -> None:
     site, _ = story

@@ -177,6 +177,11 @@ class ChildJobs:
         jobs = (job for job in self.all() if job.about == str(about))
         return [job for job in jobs if not kinds or job.kind in kinds]
 
+    def newest(self, about: Path, *kinds: str) -> str:
+        """The id of the newest of them, as a stamp of what is asked again; empty: there is none."""
+        jobs = self.of(about, *kinds)
+        return jobs[-1].id if jobs else ""
+
     def out(self, job: ChildJob) -> str:
         """What a command printed."""
         return _tail(self.folder / job.id / "out")
