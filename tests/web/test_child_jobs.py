@@ -68,6 +68,19 @@ def test_a_job_that_was_begun_and_died_stays_where_it_is(tmp_path: Path) -> None
     assert not (tmp_path / "jobs" / job.id / "process").exists()
 
 
+def test_what_was_killed_and_spends_nothing_begins_anew_with_the_next_studio(
+    tmp_path: Path,
+) -> None:
+    first, words = ChildJobs(tmp_path / "jobs"), ["check", "nothing-here", "--json"]
+    free, paid = first.ask("check", words), first.ask("synthesize", words, queue="ledger")
+    for job in (free, paid):
+        first.cancel(job)
+    assert [first.ask("check", words), first.report(free).state] == [free, "stopped"]
+    again = ChildJobs(tmp_path / "jobs")
+    assert again.ask("synthesize", words, queue="ledger") == paid
+    assert again.report(again.ask("check", words)).state == "queued"
+
+
 def test_a_job_that_another_studio_begins_is_left_to_it(tmp_path: Path) -> None:
     jobs = ChildJobs(tmp_path / "jobs")
     job = blocked(jobs, tmp_path / "fifo")
@@ -191,7 +204,7 @@ def test_no_file_of_the_folder_that_the_studio_is_in_is_run(
     monkeypatch.chdir(tmp_path)
     jobs = ChildJobs(tmp_path / "jobs")
     job = jobs.ask("check", ["check", "nothing-here", "--json"])
-    until(lambda: jobs.report(job).is_over, jobs=jobs)
+    until((tmp_path / "jobs" / job.id / "end.json").exists, jobs=jobs)
     assert not (tmp_path / "ran").exists()
     assert "nothing-here" in jobs.out(job)
 

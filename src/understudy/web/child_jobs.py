@@ -106,6 +106,7 @@ class ChildJobs:
         self._lock = threading.RLock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._jobs: dict[str, ChildJob] = {}  # as read; what was asked never changes
+        self._opened = time.time()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tend, name="jobs", daemon=True)
 
@@ -129,11 +130,17 @@ class ChildJobs:
         stamp: str = "",
         plan: str = "",
     ) -> ChildJob:
-        """Ask for a command; where the same was asked for, with the same stamp, it is that job."""
+        """Ask for a command; where the same was asked for, with the same stamp, it is that job.
+
+        One that spends nothing, and that was killed in the time of an earlier studio, begins anew.
+        """
         id = self.id_of(kind, words, stamp)
         with self._lock:
             if (earlier := self.get(id)) is not None:
-                return earlier
+                if queue or earlier.asked >= self._opened or self._state(earlier) != "stopped":
+                    return earlier
+                shutil.rmtree(self.folder / id)
+                del self._jobs[id]
             job = ChildJob(id, kind, tuple(words), queue, about, time.time(), plan)
             finished_jobs = [one for one in self.all() if self._is_over(one)]
             for one in finished_jobs[: max(0, len(finished_jobs) - _MOST_STORED)]:
