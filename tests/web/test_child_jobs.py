@@ -116,7 +116,8 @@ def test_runs_of_one_ledger_wait_and_a_stop_loses_nothing(tmp_path: Path) -> Non
     jobs.tend()
     assert jobs.report(three).state == "running"
     jobs.cancel(three)
-    until(lambda: jobs.report(three).is_over and jobs.report(other).is_over, jobs=jobs)
+    ends = [tmp_path / "jobs" / job.id / "end.json" for job in (one, three, other)]
+    until(lambda: all(end.exists() for end in ends), jobs=jobs)
 
 
 def test_the_folder_of_a_studio_is_its_owners_alone(tmp_path: Path) -> None:
