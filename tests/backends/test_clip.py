@@ -130,6 +130,11 @@ def test_weights_that_can_run_code_are_refused(models: Path, tmp_path: Path) -> 
         ("config.json", b'{"caf\xe9": 1}', "cannot be loaded: UnicodeDecodeError"),
         ("preprocessor_config.json", b'{"image_mean": [0.5, 0.5]}', "2 numbers for the three"),
         ("preprocessor_config.json", b'{"size": {"height": -4, "width": 4}}', "sides of -4, 4"),
+        (
+            "preprocessor_config.json",
+            b'{"size": {"height": 99999, "width": 99999}}',
+            "sides of 99999",
+        ),
         ("preprocessor_config.json", b'{"resample": 9}', "9 is not a valid Resampling"),
     ],
 )

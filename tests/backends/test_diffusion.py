@@ -192,6 +192,16 @@ def test_a_tokenizer_of_a_pipeline_names_no_file_elsewhere(models: Path, tmp_pat
         load_model(Generator, f"hf:{folder}")
 
 
+def test_a_schedule_of_a_billion_steps_is_not_begun(models: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    shutil.copytree(tiny.saved("sd15", models), folder)
+    config = folder / "scheduler" / "scheduler_config.json"
+    told = json.loads(config.read_text()) | {"num_train_timesteps": 10**12}
+    config.write_text(json.dumps(told))
+    with pytest.raises(BackendError, match="too many num_train_timesteps"):
+        load_model(Generator, f"hf:{folder}")
+
+
 def test_a_part_of_another_library_is_not_imported(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,8 +12,10 @@ import diffusers
 
 from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors, read_hub_config
-from understudy.backends.hub.pretrained import quiet, require_own_words
+from understudy.backends.hub.pretrained import quiet, read_hub_json, require_own_words
 from understudy.core.errors import BackendError
+
+_MOST_TIMESTEPS = 10**6  # of a schedule, which lies in memory; models have a thousand
 
 LEFT_OUT = ("safety_checker", "feature_extractor", "image_encoder", "prior_image_processor")
 """Parts of a pipeline that nothing here runs: pictures of one's own making are not screened, and
@@ -76,6 +78,11 @@ def _require_known_parts(rest: str, options: HubOptions, parts: Config) -> None:
             raise BackendError(
                 f"hf:{rest}: its {part} is of {library}, and parts are of diffusers or transformers"
             )
+        if "Scheduler" in kind:
+            file, revision = "scheduler_config.json", options.revision
+            schedule = read_hub_json(rest, file, revision=revision, subfolder=part) or {}
+            if int(schedule.get("num_train_timesteps") or 0) > _MOST_TIMESTEPS:
+                raise BackendError(f"hf:{rest}: its {part} has too many num_train_timesteps")
         if "Tokenizer" in kind or "Processor" in kind:
             require_own_words(rest, options.revision, subfolder=part)
 

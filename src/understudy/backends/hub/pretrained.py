@@ -254,9 +254,9 @@ def network_classes(config: Any) -> tuple[str, ...]:
 
 def require_own_words(model: str, revision: str | None, *, subfolder: str | None = None) -> None:
     """Refuse a tokenizer that reads its words from a file that it names, wherever that lies."""
-    told = read_hub_json(model, "tokenizer_config.json", revision=revision, subfolder=subfolder)
+    config = read_hub_json(model, "tokenizer_config.json", revision=revision, subfolder=subfolder)
     for key in ("vocab", "merges"):
-        if isinstance((told or {}).get(key), str):
+        if isinstance((config or {}).get(key), str):
             raise BackendError(
                 f"hf:{model}: its tokenizer_config.json names a file for its {key}, which could be "
                 "any file of this machine: leave that out"
