@@ -130,6 +130,11 @@ def test_weights_that_can_run_code_are_refused(models: Path, tmp_path: Path) -> 
         ("config.json", b'{"caf\xe9": 1}', "cannot be loaded: UnicodeDecodeError"),
         ("preprocessor_config.json", b'{"image_mean": [0.5, 0.5]}', "2 numbers for the three"),
         ("preprocessor_config.json", b'{"size": {"height": -4, "width": 4}}', "sides of -4, 4"),
+        (
+            "preprocessor_config.json",
+            b'{"size": {"height": 99999, "width": 99999}}',
+            "sides of 99999",
+        ),
         ("preprocessor_config.json", b'{"resample": 9}', "9 is not a valid Resampling"),
     ],
 )
@@ -157,6 +162,16 @@ def test_code_of_the_model_is_not_run(models: Path, tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(told))
     (folder / "evil.py").write_text("raise SystemExit('ran')")
     with pytest.raises(BackendError, match="no encoder of images"):
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
+
+
+def test_a_tokenizer_reads_its_words_from_no_file_elsewhere(models: Path, tmp_path: Path) -> None:
+    """A writer would spell a private file in its captions."""
+    folder = copy(built("clip", models), tmp_path / "words", without="tokenizer.json")
+    (tmp_path / "private.txt").write_text("a\nprivate\nline\n[UNK]\n[PAD]\n")
+    told = {"tokenizer_class": "BertTokenizer", "vocab": str(tmp_path / "private.txt")}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    with pytest.raises(BackendError, match="names a file for its vocab"):
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 

@@ -1,3 +1,5 @@
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +173,6 @@ def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) ->
 
 
 def test_pickled_weights_are_refused(models: Path, tmp_path: Path) -> None:
-    import shutil
-
     folder = tmp_path / "pickled"
     shutil.copytree(tiny.saved("sd15", models), folder)
     weights = folder / "unet" / "diffusion_pytorch_model.safetensors"
@@ -180,6 +180,42 @@ def test_pickled_weights_are_refused(models: Path, tmp_path: Path) -> None:
     weights.unlink()
     with pytest.raises(BackendError, match="no weights in safetensors"):
         load_model(Generator, f"hf:{folder}")
+
+
+def test_a_tokenizer_of_a_pipeline_names_no_file_elsewhere(models: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(tiny.saved("sd15", models), folder)
+    config = folder / "tokenizer" / "tokenizer_config.json"
+    told = json.loads(config.read_text()) | {"vocab": "/etc/passwd"}
+    config.write_text(json.dumps(told))
+    with pytest.raises(BackendError, match="names a file for its vocab"):
+        load_model(Generator, f"hf:{folder}")
+
+
+def test_a_schedule_of_a_billion_steps_is_not_begun(models: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    shutil.copytree(tiny.saved("sd15", models), folder)
+    config = folder / "scheduler" / "scheduler_config.json"
+    told = json.loads(config.read_text()) | {"num_train_timesteps": 10**12}
+    config.write_text(json.dumps(told))
+    with pytest.raises(BackendError, match="too many num_train_timesteps"):
+        load_model(Generator, f"hf:{folder}")
+
+
+def test_a_part_of_another_library_is_not_imported(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook, Python also imports from the folder that one is in."""
+    folder = tmp_path / "stranger"
+    shutil.copytree(tiny.saved("sd15", models), folder)
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    index = folder / "model_index.json"
+    told = json.loads(index.read_text()) | {"unet": ["stranger.evil", "Network"]}
+    index.write_text(json.dumps(told))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BackendError, match=r"its unet is of stranger\.evil"):
+        load_model(Generator, f"hf:{folder}")
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

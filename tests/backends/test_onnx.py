@@ -251,3 +251,46 @@ def test_outputs_of_other_kinds_and_shapes_are_refused(
         load_encoder(f"onnx:{tmp_path}/x.onnx", shape=(8, 8, 3)).encode(
             np.full((2, 8, 8, 3), 255, np.uint8)
         )
+
+
+def test_no_file_of_the_folder_that_the_owner_is_in_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a small input is tried in a process of its own."""
+    (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(onnx, "_SMALL", SMALL)
+    load_encoder(f"onnx:{block_means(tmp_path / 'e.onnx')}", shape=(8, 8, 3))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["above", "absolute", "link"])
+def test_no_file_outside_of_the_models_folder_passes_for_its_weights(
+    tmp_path: Path, kind: str
+) -> None:
+    """They could be read from what a decoder draws. ONNX Runtime 1.23 still took them."""
+    onnx_package = pytest.importorskip("onnx")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "secret").write_bytes(bytes(range(64)))
+    (tmp_path / "model" / "link").symlink_to(tmp_path / "secret")
+    place = {"above": "../secret", "absolute": str(tmp_path / "secret"), "link": "link"}[kind]
+    weights = onnx_package.TensorProto(name="w", data_type=2, dims=[1, 3, 4, 4], data_location=1)
+    weights.external_data.add(key="location", value=place)
+    helper = onnx_package.helper
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["w"], ["pixels"], to=1),
+            helper.make_node("Add", ["images", "pixels"], ["y"]),
+        ],
+        "hostile",
+        [helper.make_tensor_value_info("images", 1, ["n", 3, 4, 4])],
+        [helper.make_tensor_value_info("y", 1, ["n", 3, 4, 4])],
+        [weights],
+    )
+    file = tmp_path / "model" / "x.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    file.write_bytes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    )
+    with pytest.raises(BackendError, match="not a readable ONNX model"):
+        load_encoder(f"onnx:{file}", shape=(4, 4, 3))

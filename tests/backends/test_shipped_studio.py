@@ -183,3 +183,15 @@ def test_what_draws_from_texts_reads_no_other_network(tmp_path):
     image = generator.generate(["a brown dog"])
     with pytest.raises(BackendError):
         generator.inpaint(image, np.ones((1, 64, 64), dtype=bool), ["a dog"])
+
+
+def test_weights_of_another_studio_are_no_pickles(tmp_path):
+    from safetensors.torch import load_file
+
+    folder = tmp_path / "studio"
+    shutil.copytree(WEIGHTS, folder)
+    weights = folder / "clip" / "model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+    with pytest.raises(BackendError, match="no weights in safetensors"):
+        load_model(Generator, f"embedded:studio?folder={folder}")

@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.cli.processes import Commands
-from tests.web.web_site import draw_dataset, hidden_fields
+from tests.web.web_site import Site, draw_dataset, hidden_fields
 
 from understudy.core.files import owner_file
 from understudy.run import books
+from understudy.web import child_jobs
 from understudy.web.child_jobs import ChildJob, ChildJobs
 
 PATIENCE = 300.0  # seconds
@@ -67,6 +68,19 @@ def test_a_job_that_was_begun_and_died_stays_where_it_is(tmp_path: Path) -> None
     assert not (tmp_path / "jobs" / job.id / "process").exists()
 
 
+def test_what_was_killed_and_spends_nothing_begins_anew_with_the_next_studio(
+    tmp_path: Path,
+) -> None:
+    first, words = ChildJobs(tmp_path / "jobs"), ["check", "nothing-here", "--json"]
+    free, paid = first.ask("check", words), first.ask("synthesize", words, queue="ledger")
+    for job in (free, paid):
+        first.cancel(job)
+    assert [first.ask("check", words), first.report(free).state] == [free, "stopped"]
+    again = ChildJobs(tmp_path / "jobs")
+    assert again.ask("synthesize", words, queue="ledger") == paid
+    assert again.report(again.ask("check", words)).state == "queued"
+
+
 def test_a_job_that_another_studio_begins_is_left_to_it(tmp_path: Path) -> None:
     jobs = ChildJobs(tmp_path / "jobs")
     job = blocked(jobs, tmp_path / "fifo")
@@ -102,7 +116,8 @@ def test_runs_of_one_ledger_wait_and_a_stop_loses_nothing(tmp_path: Path) -> Non
     jobs.tend()
     assert jobs.report(three).state == "running"
     jobs.cancel(three)
-    until(lambda: jobs.report(three).is_over and jobs.report(other).is_over, jobs=jobs)
+    ends = [tmp_path / "jobs" / job.id / "end.json" for job in (one, three, other)]
+    until(lambda: all(end.exists() for end in ends), jobs=jobs)
 
 
 def test_the_folder_of_a_studio_is_its_owners_alone(tmp_path: Path) -> None:
@@ -180,3 +195,32 @@ def test_killing_the_server_at_twenty_points_charges_once(
 ) -> None:
     for number in range(5):
         check_killed_studio(tmp_path / str(number), with_pages, kills=4, seed=number)
+
+
+def test_no_file_of_the_folder_that_the_studio_is_in_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual root is the folder that it is started in, and that may be a stranger's."""
+    (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    jobs = ChildJobs(tmp_path / "jobs")
+    job = jobs.ask("check", ["check", "nothing-here", "--json"])
+    until((tmp_path / "jobs" / job.id / "end.json").exists, jobs=jobs)
+    assert not (tmp_path / "ran").exists()
+    assert "nothing-here" in jobs.out(job)
+
+
+def test_a_button_asks_again_after_as_many_commands_as_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was kept was counted, and that number stands still once the oldest ones go."""
+    monkeypatch.setattr(child_jobs, "_MOST_STORED", 2)
+    site = Site(tmp_path, device=True)
+    with site.client:
+        token, asked = site.enter(), []
+        for _ in range(6):
+            assert site.post("/do", token, action="withdraw").status_code == 303
+            job = site.studio.jobs.all()[-1]
+            asked.append(job.asked)
+            site.studio.jobs.cancel(job)
+    assert sorted(set(asked)) == asked

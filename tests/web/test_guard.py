@@ -2,6 +2,9 @@
 
 import logging
 import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from starlette.responses import HTMLResponse
 from tests.web.web_site import ORIGIN, Site
 
 from understudy.core.errors import ConfigError
-from understudy.web.local_guard import ENTRANCE, FORM_HEADER, FORM_TOKEN, POLICY
+from understudy.web.local_guard import ENTRANCE, FORM_HEADER, FORM_TOKEN, POLICY, Sessions
 from understudy.web.studio_app import WebOptions, pages
 
 
@@ -45,6 +48,24 @@ def test_the_link_holds_once_and_leaves_the_address_bar(site: Site) -> None:
     assert "set-cookie" not in again.headers
     assert len(site.announced) == 1  # and another link is printed for another browser
     assert site.studio.sessions.token in site.announced[0]
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Threads that take turns all the time."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_of_browsers_that_take_a_link_at_once_one_is_let_in() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(2000):
+            sessions = Sessions(lambda _: None)
+            answers = list(pool.map(sessions.exchange, [sessions.token] * 4))
+            assert sum(one is not None for one in answers) == 1
 
 
 def test_cookies_of_other_servers_of_this_machine_do_no_harm(site: Site) -> None:

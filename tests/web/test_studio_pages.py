@@ -26,6 +26,7 @@ from tests.cli.processes import Commands
 from tests.web.web_site import CHARGE, HOSTILE_CLASS, Site, Story, draw_dataset, hidden_fields
 
 import understudy
+from understudy.core.errors import ConfigError
 from understudy.core.results import Evaluation
 from understudy.data import open_source
 from understudy.metrics.copies import NEAR_COPIES
@@ -69,6 +70,27 @@ def test_the_second_click_charges_once_and_exactly_what_was_shown(story: Story) 
         assert answer.status_code == 400, change
     started = [one for one in site.studio.jobs.all()[count:] if one.kind == "synthesize"]
     assert not started
+
+
+def test_a_charge_that_was_shown_before_another_one_waits_is_shown_again(
+    site: Site, with_pages: Commands
+) -> None:
+    """Of two tabs each said what is spent after its own run alone."""
+    site.commands = with_pages
+    draw_dataset(site.root / "photos")
+    token, tabs = site.enter(), [CHARGE | {"out": name} for name in ("run 1", "run 2")]
+    for tab in tabs:
+        site.get("/charge", **tab)
+    site.work()
+    forms = [hidden_fields(site.get("/charge", **tab).text) for tab in tabs]
+    for form in forms:
+        form.pop("form_token")
+    answers = [site.post("/runs/start", token, **form) for form in (forms[0], *forms)]
+    assert [one.status_code for one in answers] == [303, 303, 400], answers[-1].text
+    assert "another run waits" in answers[-1].text
+    again = hidden_fields(site.get("/charge", **tabs[1]).text)
+    again.pop("form_token")
+    assert site.post("/runs/start", token, **again).status_code == 303
 
 
 @pytest.mark.slow
@@ -514,6 +536,30 @@ def test_parquet_is_paged_like_files(story: Story, tmp_path: Path) -> None:
     assert [one.count for one in png.classes()] == [50, 50, 50]
     for label, number in ((0, 0), (2, 49), (1, 17)):
         assert png.thumbnail(label, number) == parquet.thumbnail(label, number)
+
+
+@pytest.mark.parametrize("pipe", ["classes.json", "train/a/0.png", "data/a.parquet"])
+def test_a_pipe_in_a_release_is_not_waited_for(tmp_path: Path, pipe: str) -> None:
+    classes = {"classes": [{"name": "a", "folder": "a"}]}
+    (tmp_path / "classes.json").write_text(json.dumps(classes))
+    (tmp_path / pipe).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / pipe).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / pipe)
+    index = SampleIndex(tmp_path)
+    index.classes()
+    with pytest.raises(ConfigError, match="no such image"):
+        index.thumbnail(0, 0)
+
+
+@pytest.mark.parametrize("labels", [[0, 2**30], [0, -1], [0.5], ["a"]])
+def test_labels_that_no_class_has_fill_no_memory(tmp_path: Path, labels: list[Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"label": labels}), tmp_path / "data" / "a.parquet")
+    with pytest.raises(ConfigError, match="not those of its classes"):
+        SampleIndex(tmp_path).classes()
 
 
 @pytest.mark.slow

@@ -135,7 +135,10 @@ class OnnxModel:
         """Try a blank input in a process of its own: ONNX Runtime dies of some small ones."""
         arguments = [str(self.path), self.input, self.output, str(self.batch), *map(str, shape)]
         done = subprocess.run(
-            [sys.executable, "-c", _PROBE, *arguments], capture_output=True, check=False
+            # -P: no file of the folder that the owner is in takes the place of a library
+            [sys.executable, "-P", "-c", _PROBE, *arguments],
+            capture_output=True,
+            check=False,
         )
         if done.returncode < 0:
             raise BackendError(

@@ -305,7 +305,9 @@ def begun(corpus: Corpus, latents: int) -> Any:
 
 def read_autoencoder_of(folder: Path) -> Any:
     """A trained autoencoder, to learn on."""
-    return diffusers.AutoencoderDC.from_pretrained(folder, torch_dtype=torch.float32)
+    return diffusers.AutoencoderDC.from_pretrained(
+        folder, torch_dtype=torch.float32, use_safetensors=True
+    )
 
 
 def train_photographs(

@@ -32,7 +32,8 @@ from understudy.release.runs import is_locked
 
 ChildState = Literal["queued", "running", "finished", "failed", "stopped"]
 
-_COMMAND = ("-c", "from understudy.cli.main import main; main()")
+# -P: no file of the folder that the studio is in takes the place of a library
+_COMMAND = ("-P", "-c", "from understudy.cli.main import main; main()")
 _AT_A_TIME = 2  # of the jobs that spend nothing
 _MOST_STORED = 400
 _TEND_SECONDS = 0.2
@@ -105,6 +106,7 @@ class ChildJobs:
         self._lock = threading.RLock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._jobs: dict[str, ChildJob] = {}  # as read; what was asked never changes
+        self._opened = time.time()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tend, name="jobs", daemon=True)
 
@@ -128,11 +130,17 @@ class ChildJobs:
         stamp: str = "",
         plan: str = "",
     ) -> ChildJob:
-        """Ask for a command; where the same was asked for, with the same stamp, it is that job."""
+        """Ask for a command; where the same was asked for, with the same stamp, it is that job.
+
+        One that spends nothing, and that was killed in the time of an earlier studio, begins anew.
+        """
         id = self.id_of(kind, words, stamp)
         with self._lock:
             if (earlier := self.get(id)) is not None:
-                return earlier
+                if queue or earlier.asked >= self._opened or self._state(earlier) != "stopped":
+                    return earlier
+                shutil.rmtree(self.folder / id)
+                del self._jobs[id]
             job = ChildJob(id, kind, tuple(words), queue, about, time.time(), plan)
             finished_jobs = [one for one in self.all() if self._is_over(one)]
             for one in finished_jobs[: max(0, len(finished_jobs) - _MOST_STORED)]:
@@ -175,6 +183,11 @@ class ChildJobs:
         """
         jobs = (job for job in self.all() if job.about == str(about))
         return [job for job in jobs if not kinds or job.kind in kinds]
+
+    def newest(self, about: Path, *kinds: str) -> str:
+        """The id of the newest of them, as a stamp of what is asked again; empty: there is none."""
+        jobs = self.of(about, *kinds)
+        return jobs[-1].id if jobs else ""
 
     def out(self, job: ChildJob) -> str:
         """What a command printed."""

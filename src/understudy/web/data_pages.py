@@ -105,7 +105,7 @@ class DataPages(StudioPages):
         source = needed(form, "source")
         path, name = studio.roots.source(source)
         words = evaluate_words(studio.roots, name, form)
-        stamp = str(len(studio.jobs.of(path, "evaluate")))
+        stamp = studio.jobs.newest(path, "evaluate")
         studio.ask("evaluate", words, about=path, stamp=stamp)
         return moved("/data", source=source)
 

@@ -283,13 +283,12 @@ class DevicePages(StudioPages):
         name, *rest = words
         if name == "add" and not stored_photos(self.home):  # settled with the first photo
             rest = [*self.studio.ledger_words(), *rest]
-        stamp = str(len(self._jobs()))
         self.studio.ask(
             action,
             ["device", name, f"--home={self.home.folder}", *rest],
             about=self.home.folder,
             queue=_QUEUE,
-            stamp=stamp,
+            stamp=self.studio.jobs.newest(self.home.folder),
         )
 
     def _jobs(self) -> list[ChildJob]:

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
@@ -63,7 +64,7 @@ class Sessions:
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         self._announce = announce
-        self._key = secrets.token_bytes(32)
+        self._key, self._lock = secrets.token_bytes(32), threading.Lock()
         self._open: dict[str, None] = {}
         self._token = secrets.token_urlsafe(32)
 
@@ -74,9 +75,10 @@ class Sessions:
 
     def exchange(self, token: str) -> str | None:
         """A session for a token, which holds no more after that; None: it does not hold."""
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
-            return None
-        self._token = secrets.token_urlsafe(32)
+        with self._lock:
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
+                return None
+            self._token = secrets.token_urlsafe(32)
         session = secrets.token_urlsafe(32)
         while len(self._open) >= _MOST_SESSIONS:
             del self._open[next(iter(self._open))]

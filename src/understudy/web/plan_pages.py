@@ -224,7 +224,7 @@ class PlanPages(StudioPages):
         words, job, report = self._dry(source, values, amount)
         plan = studio.jobs.json(job) if report.state == "finished" else None
         options = {**values, "source": source, "epsilon": amount_words(amount), "out": out}
-        session = request.state.session
+        session, waits = request.state.session, self._waits(place)
         return studio.page(
             request,
             "charge.html",
@@ -234,11 +234,10 @@ class PlanPages(StudioPages):
             risk=risk_of(amount, _delta(values)),
             budget_bar=budget_bar(plan["spent"], plan["after"], plan["budget"]) if plan else (),
             values=options,
-            shown="" if plan is None else studio.sessions.sign(session, _shown(options, plan)),
-            waits=sum(
-                one.queue == studio.ledger_queue and not studio.jobs.report(one).is_over
-                for one in studio.jobs.all()
-            ),
+            shown=""
+            if plan is None
+            else studio.sessions.sign(session, _shown(options, plan, waits)),
+            waits=waits,
             out=studio.roots.place(place),
             taken=_is_taken(place),
             back=link("/plan", *options.items()),
@@ -249,19 +248,19 @@ class PlanPages(StudioPages):
         """Begin the run that was shown, and its charge; the same form again is the same run."""
         studio, form = self.studio, form_of(request)
         source, out = needed(form, "source"), needed(form, "out")
+        place = self._out(source, out)
         values = form_options(form.items())
         amount = _epsilon(needed(form, "epsilon"), "")
         options = {**values, "source": source, "epsilon": amount_words(amount), "out": out}
         words, job, _ = self._dry(source, values, amount)
         plan = studio.jobs.json(job)
-        terms = None if plan is None else _shown(options, plan)
+        terms = None if plan is None else _shown(options, plan, self._waits(place))
         signature = needed(form, "shown")
         if terms is None or not studio.sessions.signed(request.state.session, terms, signature):
             raise ConfigError(
                 "this is not what the page of the charge has shown, or the ledger or the images "
-                "have changed since: look again. Nothing was charged"
+                "have changed since, or another run waits: look again. Nothing was charged"
             )
-        place = self._out(source, out)
         before = studio.jobs.of(place, "synthesize")
         is_resumed = RunPaths(place).start.is_file()
         if not before or (not is_resumed and studio.jobs.report(before[-1]).is_over):
@@ -270,10 +269,18 @@ class PlanPages(StudioPages):
                 [*words, f"--out={place}", "--yes", "--progress=json"],
                 about=place,
                 queue=studio.ledger_queue,
-                stamp=str(len(before)),
+                stamp=before[-1].id if before else "",
                 plan=link("/plan", *options.items()),
             )
         return moved("/run", run=studio.roots.place(place))
+
+    def _waits(self, place: Path) -> int:
+        """How many other runs are to be charged to the ledger before one into a folder."""
+        jobs, queue = self.studio.jobs, self.studio.ledger_queue
+        return sum(
+            one.queue == queue and one.about != str(place) and not jobs.report(one).is_over
+            for one in jobs.all()
+        )
 
     def _dry(
         self, source: str, values: Mapping[str, str], epsilon: float
@@ -345,12 +352,12 @@ def _is_taken(place: Path) -> bool:
     return False
 
 
-def _shown(options: Mapping[str, str], plan: Mapping[str, Any]) -> str:
+def _shown(options: Mapping[str, str], plan: Mapping[str, Any], waits: int) -> str:
     """What an owner has seen before a charge, as text to be signed."""
     numbers = {
         name: plan[name] for name in ("method", "epsilon", "delta", "spent", "after", "unit")
     }
-    return json.dumps([sorted(options.items()), numbers])
+    return json.dumps([sorted(options.items()), numbers, waits])
 
 
 def _epsilon(text: str, stop: str) -> float:

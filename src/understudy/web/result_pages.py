@@ -138,8 +138,8 @@ class ResultPages(StudioPages):
         run = needed(form, "run")
         path, _ = self._release(run)
         kind, words = self._action(needed(form, "action"), path, form)
-        number = len(self.studio.jobs.of(path, kind))
-        self.studio.ask(kind, words, about=path, stamp=str(number))
+        stamp = self.studio.jobs.newest(path, kind)
+        self.studio.ask(kind, words, about=path, stamp=stamp)
         return moved("/result", run=run)
 
     def _action(self, action: str, path: Path, form: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -154,7 +154,7 @@ class RunPages(StudioPages):
             words,
             about=path,
             queue=self.studio.ledger_queue,
-            stamp=str(len(self.studio.jobs.of(path, "synthesize"))),
+            stamp=job.id,
             plan=job.plan,
         )
         return moved("/run", run=run)

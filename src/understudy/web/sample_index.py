@@ -15,6 +15,7 @@ from PIL import Image
 
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError
+from understudy.core.files import read_bounded
 from understudy.data.folder import CLASSES_FILE
 
 PAGE = 60
@@ -23,6 +24,7 @@ PAGE = 60
 _THUMBNAIL = 192  # pixels a side at most
 _MOST_PIXELS = 2**26  # of a file that is made smaller
 _GROUPS = 4  # row groups of Parquet in memory
+_MOST_CLASSES = 2**16  # of a release that names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class SampleIndex:
 
     def __init__(self, release: Path) -> None:
         self.release = release
-        self.shards = sorted((release / "data").glob("*.parquet"))
+        self.shards = _shards(release / "data")
 
     def classes(self) -> list[SampleClass]:
         """The classes in label order; one without a name where there are no labels."""
@@ -77,7 +79,7 @@ class SampleIndex:
         if not train.is_dir():
             return []
         try:
-            content = from_json((self.release / CLASSES_FILE).read_text(encoding="utf-8"))
+            content = from_json(read_bounded(self.release / CLASSES_FILE).decode())
             classes = [(str(one["name"]), str(one["folder"])) for one in content["classes"]]
         except (OSError, ValueError, LookupError, TypeError):
             return [("", train)]
@@ -94,7 +96,7 @@ class SampleIndex:
         path = folder / _files(folder)[number]
         if not path.resolve().is_relative_to(self.release.resolve()):
             raise OSError
-        return path.read_bytes()
+        return read_bounded(path)
 
     def _in_shard(self, label: int, number: int) -> bytes:
         if min(label, number) < 0:
@@ -105,6 +107,10 @@ class SampleIndex:
             if first <= row < first + count:
                 return _group_images(shard, group, _stamp(self.shards))[row - first]
         raise IndexError
+
+
+def _shards(folder: Path) -> list[Path]:
+    return sorted(shard for shard in folder.glob("*.parquet") if shard.is_file())
 
 
 def _stamp(shards: list[Path]) -> int:
@@ -130,7 +136,7 @@ def _labels(folder: Path, stamp: int) -> tuple[list[str], NDArray[np.int64]]:
     """Class names, and the label of every row of the shards in a folder."""
     import pyarrow.parquet as pq
 
-    shards = sorted(folder.glob("*.parquet"))
+    shards = _shards(folder)
     schema = pq.read_schema(shards[0])
     if "label" not in schema.names:
         rows = sum(pq.read_metadata(shard).num_rows for shard in shards)
@@ -139,7 +145,10 @@ def _labels(folder: Path, stamp: int) -> tuple[list[str], NDArray[np.int64]]:
     parts = [pq.read_table(shard, columns=["label"])["label"].to_numpy() for shard in shards]
     labels = np.concatenate(parts)
     names = note.get("info", {}).get("features", {}).get("label", {}).get("names")
-    return names or [str(k) for k in range(int(labels.max()) + 1)], labels
+    most = len(names) if names else _MOST_CLASSES
+    if labels.dtype.kind not in "iu" or ((labels < 0) | (labels >= most)).any():
+        raise ConfigError("the labels of this release are not those of its classes")
+    return names or [str(k) for k in range(int(labels.max(initial=-1)) + 1)], labels
 
 
 @lru_cache(maxsize=8)
@@ -148,7 +157,7 @@ def _groups(folder: Path, stamp: int) -> list[tuple[Path, int, int, int]]:
     import pyarrow.parquet as pq
 
     groups, first = [], 0
-    for shard in sorted(folder.glob("*.parquet")):
+    for shard in _shards(folder):
         metadata = pq.read_metadata(shard)
         for group in range(metadata.num_row_groups):
             count = metadata.row_group(group).num_rows

@@ -11,9 +11,11 @@ from typing import Any
 import diffusers
 
 from understudy.backends.diffusion.networks import without_image_conditioning
-from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_config
-from understudy.backends.hub.pretrained import quiet
+from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors, read_hub_config
+from understudy.backends.hub.pretrained import quiet, read_hub_json, require_own_words
 from understudy.core.errors import BackendError
+
+_MOST_TIMESTEPS = 10**6  # of a schedule, which lies in memory; models have a thousand
 
 LEFT_OUT = ("safety_checker", "feature_extractor", "image_encoder", "prior_image_processor")
 """Parts of a pipeline that nothing here runs: pictures of one's own making are not screened, and
@@ -51,6 +53,7 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
         for part, component in config.items()
         if part in leave_out or component == [None, None]
     }
+    _require_known_parts(rest, options, {k: v for k, v in config.items() if k not in absent})
     if "safety_checker" in absent:
         absent["requires_safety_checker"] = False
     device, dtype = options.placement()
@@ -61,6 +64,27 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
             rest, revision=options.revision, use_safetensors=True, dtype=dtype, **absent
         )
         return pipeline if options.offload else pipeline.to(device)
+
+
+def _require_known_parts(rest: str, options: HubOptions, parts: Config) -> None:
+    """Refuse parts of other libraries, which diffusers would import from wherever they lie."""
+    for part, component in parts.items():
+        if part.startswith("_") or not (isinstance(component, list) and len(component) == 2):
+            continue
+        library, kind = map(str, component)
+        if library not in ("diffusers", "transformers") and not hasattr(
+            diffusers.pipelines, library
+        ):
+            raise BackendError(
+                f"hf:{rest}: its {part} is of {library}, and parts are of diffusers or transformers"
+            )
+        if "Scheduler" in kind:
+            file, revision = "scheduler_config.json", options.revision
+            schedule = read_hub_json(rest, file, revision=revision, subfolder=part) or {}
+            if int(schedule.get("num_train_timesteps") or 0) > _MOST_TIMESTEPS:
+                raise BackendError(f"hf:{rest}: its {part} has too many num_train_timesteps")
+        if "Tokenizer" in kind or "Processor" in kind:
+            require_own_words(rest, options.revision, subfolder=part)
 
 
 def read_network(

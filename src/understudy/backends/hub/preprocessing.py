@@ -26,6 +26,7 @@ _CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757771
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
+_LONGEST_SIDE = 2**14  # pixels; a batch of larger images fills any memory
 _BILINEAR, _BICUBIC = 2, 3  # Pillow's numbers, as the files use them
 _MODES = {_BILINEAR: "bilinear", _BICUBIC: "bicubic"}
 
@@ -76,7 +77,7 @@ class Preparation:
     def __post_init__(self) -> None:
         height, width = self.size or (1, 1)
         sides = (height, width or int(self.edges), *(self.crop or ()), self.divisor)
-        if min(sides) < 1:
+        if min(sides) < 1 or max(sides) > _LONGEST_SIDE:
             raise ValueError(f"sides of {', '.join(map(str, sides))} pixels")
 
     def sized(self, height: int, width: int) -> Preparation:

@@ -252,6 +252,17 @@ def network_classes(config: Any) -> tuple[str, ...]:
     return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
 
 
+def require_own_words(model: str, revision: str | None, *, subfolder: str | None = None) -> None:
+    """Refuse a tokenizer that reads its words from a file that it names, wherever that lies."""
+    config = read_hub_json(model, "tokenizer_config.json", revision=revision, subfolder=subfolder)
+    for key in ("vocab", "merges"):
+        if isinstance((config or {}).get(key), str):
+            raise BackendError(
+                f"hf:{model}: its tokenizer_config.json names a file for its {key}, which could be "
+                "any file of this machine: leave that out"
+            )
+
+
 def load_tokenizer(
     model: str,
     revision: str | None,
@@ -260,6 +271,7 @@ def load_tokenizer(
     subfolder: str | None = None,
 ) -> Any:
     """The tokenizer of a model, which errors call by a name."""
+    require_own_words(model, revision, subfolder=subfolder)
     with hub_errors(name), quiet():
         from transformers import AutoTokenizer
 
@@ -296,6 +308,7 @@ def load_processor(model: str, options: HubOptions) -> Any:
     Video is left out where the processor of videos needs torchvision: one image needs none.
     """
     name = f"hf:{model}"
+    require_own_words(model, options.revision)
     settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
     if options.revision:
         settings["revision"] = options.revision

@@ -33,7 +33,7 @@ from understudy.backends.embedded.studio.studio_generator import (
     studio_vocabulary,
 )
 from understudy.backends.hub.image_text import HubEncoder, load_hub_encoder
-from understudy.backends.hub.pretrained import licence_of
+from understudy.backends.hub.pretrained import licence_of, require_own_words
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar
 from understudy.backends.plugin import PositiveCount, full_name, read_options
@@ -178,7 +178,10 @@ class Studio:
         device, dtype = options.placement()
         with loading(self.name):
             clip = self.folder / "clip"
-            text = transformers.CLIPTextModel.from_pretrained(clip, dtype=dtype)
+            require_own_words(str(clip), None)
+            text = transformers.CLIPTextModel.from_pretrained(
+                clip, dtype=dtype, use_safetensors=True
+            )
             parts = {
                 "tokenizer": transformers.CLIPTokenizer.from_pretrained(clip),
                 "text_encoder": text.eval(),
@@ -200,7 +203,9 @@ class Studio:
         text = self._text(read, unet)
         clip = self.folder / "clip"
         with loading(self.name):
-            vision = transformers.CLIPVisionModelWithProjection.from_pretrained(clip)
+            vision = transformers.CLIPVisionModelWithProjection.from_pretrained(
+                clip, use_safetensors=True
+            )
             pipeline = diffusers.StableUnCLIPImg2ImgPipeline(
                 feature_extractor=transformers.CLIPImageProcessorPil.from_pretrained(clip),
                 image_encoder=vision,
