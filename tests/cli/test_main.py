@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,13 +14,17 @@ import numpy as np
 import pytest
 import yaml
 from tests.cli.processes import Commands
+from tests.plugin_packages import install
 from tests.run.samples import class_folders, embeddings, save
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
+from understudy.core.entry_points import SOURCES
 from understudy.core.version import __version__
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import run_options
+
+WHOLE = "from understudy.cli.main import main; main()"
 
 ONE = ["--epsilon", "1"]
 QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]
@@ -398,11 +403,42 @@ def test_the_first_screen_of_help_has_the_usual_options_in_panels() -> None:
 
 def test_a_whole_process_of_its_own() -> None:
     """As a person starts it: no fork, no fixture."""
-    words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "synthesize"]
+    words = [sys.executable, "-c", WHOLE, "synthesize"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert "source is missing" in ended.stderr
+
+
+SCANS = """
+class Scans:
+    kind, shape, classes, has_units, skipped = "images", (16, 16, 1), ("a", "b"), False, 0
+
+    def __init__(self, name, size, *, split, unit):
+        self.name = f"scans:{name}"
+
+    def __len__(self):
+        return 20
+
+    def batches(self, size):
+        raise ZeroDivisionError("no such scan")
+
+    def digests(self, key):
+        return iter([bytes([number]) * 16 for number in range(20)])
+"""
+
+
+def test_a_source_of_others_that_fails_is_named_by_any_command(tmp_path: Path) -> None:
+    """It ended `check` in a traceback, which looked like a fault of this program."""
+    install(tmp_path, "somebodys-scans", {"scans": SCANS}, {SOURCES: {"scans": "scans:Scans"}})
+    words = [sys.executable, "-c", WHOLE, "check", "scans:archive"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": path}
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, env=env, check=False)
+    assert ended.returncode == 1
+    said = r"understudy: the plug-in somebodys-scans \(.*scans.py, line \d+\) failed: ZeroDivision"
+    assert re.search(said, ended.stderr)
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_sample_is_of_a_sentence_or_of_classes(understudy: Commands, tmp_path: Path) -> None:

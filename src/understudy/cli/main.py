@@ -68,6 +68,14 @@ def main() -> None:
     except OSError as error:
         _say(f"understudy: {error}")
         sys.exit(1)
+    except Exception as error:
+        from understudy.core.entry_points import others_at_fault  # which most ends do without
+
+        others = others_at_fault(error)
+        if not others:
+            raise
+        _say(f"understudy: {others} failed: {type(error).__name__}: {error}")
+        sys.exit(1)
 
 
 class _Terminated(KeyboardInterrupt):
