@@ -489,3 +489,16 @@ def test_no_image_and_no_path_is_in_the_folders_of_ray(cluster, tmp_path):
                 assert mark.tobytes()[:48] not in content, path
     assert searched > 10
     assert size > 1000
+
+
+@pytest.mark.slow
+def test_no_file_of_the_folder_that_one_is_in_is_run(cluster, tmp_path, monkeypatch):
+    """Ray adds that folder to where its workers import from, before all others."""
+    ray_engine = pytest.importorskip("understudy.engine.ray_engine")
+    for name in ("numpy", "understudy"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ray_engine, "_START_SECONDS", 20.0)
+    with ray_engine.ray_engine(cluster(1).address) as engine:
+        assert engine.workers == 1
+    assert not (tmp_path / "ran").exists()

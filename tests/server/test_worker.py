@@ -436,6 +436,22 @@ def test_sealed_files_are_whole_their_own_and_gone_with_their_key(tmp_path: Path
     assert folders.jobs() == {"b"}
 
 
+def test_no_file_of_the_folder_that_a_server_is_started_in_is_run(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process is spawned by a module that such a file took the place of."""
+    ran = tmp_path / "ran"
+    (tmp_path / "multiprocessing.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    pool = WorkerPool(OpenServer(server.folder, server.now), server.service, 1)  # type: ignore[arg-type]
+    pool.tend()
+    (process,) = pool._workers.values()
+    process.join(1.0)
+    pool.close()
+    assert not ran.exists()
+
+
 class OpenServer:
     """Opens the service inside of a worker process."""
 

@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ pytest.importorskip("skimage")
 
 
 from understudy.playhouse import SEGMENT_CLASSES
+from understudy.studio import playhouse_corpus
 from understudy.studio.corpus import Corpus, read_corpus, write_corpus
 from understudy.studio.playhouse_corpus import playhouse_rows
 
@@ -43,3 +47,16 @@ def test_every_row_says_what_its_room_is_without_the_target(corpus: Corpus) -> N
     said = [(wall, text) for wall, texts in walls for text in texts if " wall" in text]
     assert said
     assert all(wall in text for wall, text in said)
+
+
+def test_no_file_of_the_folder_that_one_is_in_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process is spawned by a module that such a file took the place of."""
+    (tmp_path / "multiprocessing.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    monkeypatch.setattr(playhouse_corpus, "_FEWEST", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert len(list(playhouse_rows(32, 2))) == 2
+    assert not (tmp_path / "ran").exists()

@@ -436,6 +436,9 @@ def ray_engine(address: str | None = None, *, trusted: bool = False) -> Iterator
 def _connected(address: str | None) -> Iterator[None]:
     """A connection to a cluster, or to one of this machine that ends with the context."""
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    # Workers would import from the folder one is in, which may be a stranger's.
+    here = {"", os.getcwd()}.isdisjoint(sys.path)
+    quiet["job_config"] = ray.job_config.JobConfig(_client_job=here)
     if ray.is_initialized():  # a notebook's own
         yield
         return

@@ -177,6 +177,7 @@ class WorkerPool:
     def __init__(self, make: MakeService, service: JobService, count: int) -> None:
         self._make, self._service, self._count = make, service, count
         self._context = multiprocessing.get_context("spawn")  # torch's threads survive no fork
+        os.environ["PYTHONSAFEPATH"] = "1"  # no file of the folder one is in is run by a worker
         self._closed = False
         self._workers: dict[str, BaseProcess] = {}
         self._lock = threading.Lock()

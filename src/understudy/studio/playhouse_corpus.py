@@ -37,6 +37,7 @@ def playhouse_rows(side: int, count: int) -> Iterator[CorpusRow]:
         yield from map(partial(playhouse_row, side), seeds)
         return
     context = multiprocessing.get_context("spawn")  # torch's threads survive no fork
+    os.environ["PYTHONSAFEPATH"] = "1"  # no file of the folder one is in is run by a process
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         yield from pool.map(partial(playhouse_row, side), seeds, chunksize=_CHUNK)
 
