@@ -36,6 +36,7 @@ CAPTION = "A brown dog sleeps on a red sofa."
         f"```\n{CAPTION}\n```",
         f'Here is the JSON:\n["{CAPTION}"]',
         f"<think>The user wants: a dog.\n\nA dog on a sofa.</think>\n\n{CAPTION}",
+        f"The user wants: a dog.\n</think>\n\n{CAPTION}",  # the prompt opened it
         "A   brown dog\tsleeps on a red  sofa.",
     ],
 )
@@ -66,6 +67,10 @@ def test_what_wraps_a_caption_is_taken_off(answer: str) -> None:
         ("<think>I should say a dog", "unfinished thought"),
         ("A dog <|im_end|> sleeps there", "control characters"),
         ("A dog \ufffd\ufffd sleeps there", "control characters"),
+        ("A dog \u202e sleeps there", "control characters"),
+        ('["A dog \\ud800 sleeps there"]', "control characters"),
+        (f"A dog {'a' * 10**6} sleeps there", "too long"),
+        ("<think>" * 300_000, "unfinished thought"),
         ("A dog [/INST] sleeps there", "control characters"),
         ('["A dog on a sofa", ', "broken JSON"),
         ("[]", "JSON without a caption"),

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 from understudy.backends.chat.prompt_templates import BLANK
 from understudy.core.damaged_files import from_json
+from understudy.core.errors import escaped
 
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _OPEN_THOUGHT = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"^```[\w-]*\n(.*?)\n?```", re.DOTALL)
 _CONTROL = re.compile(r"<\|[^|>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
@@ -53,6 +54,7 @@ _REFUSAL = re.compile(
 )
 _APOSTROPHES = str.maketrans("\u2018\u2019", "''")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`", "„": "“"}
+_WORD = 40  # characters of a word at most, on average
 _BLANKS = re.compile(rf"(?:^|[\s(\"']){BLANK}+(?=$|[\s.,;:!?)\"'])")
 
 
@@ -164,17 +166,13 @@ def _check(line: str, limits: tuple[int, int]) -> None:
     words = line.split()
     if not any(letter.isalpha() for letter in line):
         raise MalformedAnswer("no words")
-    if (
-        _CONTROL.search(line)
-        or "\ufffd" in line
-        or any(unicodedata.category(letter) == "Cc" for letter in line)
-    ):
+    if _CONTROL.search(line) or "\ufffd" in line or escaped(line) != line:
         raise MalformedAnswer("control characters")
     if _REFUSAL.match(line):
         raise MalformedAnswer("refusal")
     if _BLANKS.search(line):
         raise MalformedAnswer("blanks left")
-    if len(words) > limits[1]:
+    if len(words) > limits[1] or len(line) > limits[1] * _WORD:
         raise MalformedAnswer("too long")
     if len(words) < limits[0]:
         raise MalformedAnswer("too short")
