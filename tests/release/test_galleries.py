@@ -4,9 +4,11 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from tests.run.samples import class_folders
 
+from understudy.core.errors import RunError
 from understudy.data import open_source
 from understudy.release.galleries import (
     contact_sheet_of,
@@ -45,6 +47,35 @@ def test_a_gallery_is_read_back_with_its_worst(tmp_path: Path):
         assert one.name == other.name
         for side in ("real", "synthetic", "worst"):
             np.testing.assert_array_equal(getattr(one, side), getattr(other, side))
+
+
+def test_a_gallery_of_more_bytes_than_its_file_is_refused(tmp_path: Path):
+    """A stranger's run: a file of kilobytes would fill the memory of the studio."""
+    np.savez_compressed(tmp_path / "gallery.npz", real=np.zeros(1 << 20, np.uint8))
+    with pytest.raises(RunError, match="damaged"):
+        read_gallery(tmp_path)
+    with (tmp_path / "gallery.npz").open("wb") as file:
+        np.save(file, np.zeros(4))
+    with pytest.raises(RunError, match="damaged"):
+        read_gallery(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"real": np.zeros((1, 4, 4, 1), np.uint8)},
+        {"names": np.array(["a"]), "real": np.zeros((2, 4, 4, 1), np.uint8)},
+        {"names": np.array(["a"]), "real": np.zeros((2, 4, 4, 1)), "real_of": np.zeros(2)},
+        {"names": np.array(["a"]), "real": np.zeros(2, np.uint8), "real_of": np.zeros(2)},
+        {"names": np.array(["a"]), "real": np.zeros((0, 4, 4, 1), np.uint8), "real_of": [0]},
+    ],
+)
+def test_a_gallery_that_holds_no_images_is_refused(tmp_path: Path, arrays: dict[str, object]):
+    empty = np.zeros((0, 4, 4, 1), np.uint8)
+    others = {"synthetic": empty, "synthetic_of": np.zeros(0)}
+    np.savez(tmp_path / "gallery.npz", **others, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="damaged"):
+        read_gallery(tmp_path)
 
 
 def test_a_class_of_one_sample_leaves_the_others_theirs_on_a_contact_sheet():

@@ -35,6 +35,7 @@ from understudy.metrics.utility import BALANCED_ACCURACY
 from understudy.planning.benchmark_results import accuracy_over_epsilon, comparable_results
 from understudy.release.outputs import write_json
 from understudy.run import books
+from understudy.web import sample_index
 from understudy.web.child_jobs import ChildJob, ChildState, JobReport
 from understudy.web.copy_texts import copy_texts
 from understudy.web.option_forms import form_options, reading_fields, run_fields
@@ -560,6 +561,24 @@ def test_labels_that_no_class_has_fill_no_memory(tmp_path: Path, labels: list[An
     pq.write_table(pa.table({"label": labels}), tmp_path / "data" / "a.parquet")
     with pytest.raises(ConfigError, match="not those of its classes"):
         SampleIndex(tmp_path).classes()
+
+
+def test_a_row_group_of_one_image_again_and_again_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of kilobytes that has gigabytes in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(sample_index, "_GROUP_BYTES", 1 << 20)
+    (tmp_path / "data").mkdir()
+    images = [{"bytes": bytes(1 << 10)}] * (1 << 14)
+    pq.write_table(pa.table({"image": images}), tmp_path / "data" / "a.parquet")
+    most = pa.total_allocated_bytes() + (1 << 22)
+    del images
+    with pytest.raises(ConfigError, match="too large to be shown"):
+        SampleIndex(tmp_path).thumbnail(0, 1)
+    assert pa.total_allocated_bytes() < most
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from understudy.backends.arrays import fit_images
+from understudy.core.errors import RunError
 from understudy.core.ports import Source
 from understudy.core.types import Images, Labels
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
@@ -125,13 +126,22 @@ def write_gallery(owner: Path, gallery: Sequence[Sheet]) -> None:
 
 
 def read_gallery(owner: Path) -> tuple[Sheet, ...]:
-    """The gallery that was kept; empty where there is none."""
+    """The gallery that was kept; empty where there is none.
+
+    Raises:
+        RunError: It is no gallery.
+    """
     path = owner / "gallery.npz"
     if not path.is_file():
         return ()
     arrays = read_arrays(path)
     sides = [side for side in _SIDES if side in arrays]  # earlier versions kept no worst ones
-    return tuple(
-        Sheet(str(name), *(arrays[side][arrays[f"{side}_of"] == index] for side in sides))
-        for index, name in enumerate(arrays["names"])
-    )
+    try:
+        if any(arrays[side].ndim != 4 or arrays[side].dtype != np.uint8 for side in sides):
+            raise ValueError("it holds no images")
+        return tuple(
+            Sheet(str(name), *(arrays[side][arrays[f"{side}_of"] == index] for side in sides))
+            for index, name in enumerate(arrays["names"])
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise RunError(f"{path}: damaged: {error}") from error

@@ -24,6 +24,8 @@ PAGE = 60
 _THUMBNAIL = 192  # pixels a side at most
 _MOST_PIXELS = 2**26  # of a file that is made smaller
 _GROUPS = 4  # row groups of Parquet in memory
+_ROWS = 256  # of one that are read at a time
+_GROUP_BYTES = 1 << 28  # of the images of one; those of a release have 2^24 or so
 _MOST_CLASSES = 2**16  # of a release that names none
 
 
@@ -170,6 +172,12 @@ def _groups(folder: Path, stamp: int) -> list[tuple[Path, int, int, int]]:
 def _group_images(shard: Path, group: int, stamp: int) -> list[bytes]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(shard) as file:
-        images = file.read_row_group(group, columns=["image"])["image"]
-    return [one["bytes"] for one in images.to_pylist()]
+    images: list[bytes] = []
+    size = 0
+    with pq.ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False) as file:
+        for batch in file.iter_batches(_ROWS, [group], ["image"], use_threads=False):
+            images += [one["bytes"] for one in batch["image"].to_pylist()]
+            size += batch.nbytes
+            if size > _GROUP_BYTES:  # a file of kilobytes can say one image very often
+                raise ConfigError("the row groups of this release are too large to be shown")
+    return images
