@@ -175,6 +175,24 @@ def test_a_tokenizer_reads_its_words_from_no_file_elsewhere(models: Path, tmp_pa
         load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 
+def test_an_adapter_without_its_weights_is_called_one(models: Path, tmp_path: Path) -> None:
+    folder = copy(built("clip", models), tmp_path / "adapter")
+    adapter = {"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+    with pytest.raises(BackendError, match=r"an adapter .* adapter_model\.safetensors is missing"):
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
+
+
+def test_a_package_that_no_extra_has_is_named(models: Path, tmp_path: Path) -> None:
+    folder = copy(built("clip", models), tmp_path / "quantised")
+    told = json.loads((folder / "config.json").read_text())
+    told["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (folder / "config.json").write_text(json.dumps(told))
+    with pytest.raises(BackendError, match=r"none of an extra: .*[Oo]ptimum") as raised:
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
+    assert "understudy[" not in str(raised.value)
+
+
 def test_missing_weights_are_refused_and_not_drawn_at_random(models: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 

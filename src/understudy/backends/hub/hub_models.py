@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Config = dict[str, Any]
 
 EXTRA = "models"
+_PACKAGES = ("torch", "transformers", "diffusers", "accelerate", "peft", "skimage", "tokenizers")
 _CODEC_ALTERNATIVE, _ALTERNATIVE = "embedded:dct", "embedded:studio"
 """Named where the hub cannot be reached: the codec takes images of any kind, the studio its own."""
 AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
@@ -104,7 +105,10 @@ def hub_errors(
     try:
         yield
     except ImportError as error:
-        raise MissingExtra(name, EXTRA) from error
+        if not installed(*_PACKAGES):
+            raise MissingExtra(name, EXTRA) from error
+        reason = " ".join(str(error).split())
+        raise BackendError(f"{name} needs another package, none of an extra: {reason}") from error
     except HubUnreachable as error:
         raise HubUnreachable(error.name, instead, local) from error
     except UnderstudyError:
@@ -179,7 +183,7 @@ class HubBackend:
                 kind="all kinds",
                 what="any model of the hub or a local folder in its format, safetensors only",
                 extra=EXTRA,
-                available=installed("torch", "transformers", "diffusers"),
+                available=installed(*_PACKAGES),
                 licence="the model's",
                 device=True,
             )

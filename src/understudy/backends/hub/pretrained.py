@@ -178,6 +178,11 @@ def _from_pretrained(
     except OSError as error:
         if "safetensors" not in str(error):
             raise
+        if "adapter_model.safetensors" in str(error):
+            raise BackendError(
+                f"{name} is of an adapter (adapter_config.json) whose adapter_model.safetensors is "
+                "missing: add it, or take the model without both"
+            ) from error
         raise BackendError(
             f"{name} has no weights as safetensors, and other formats can run code while they are "
             "loaded. Look for a revision with safetensors (?revision=refs/pr/NUMBER), or load the "
