@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from understudy.backends.litert import LiteRtSegmenter, backend
+from understudy.core.errors import BackendError
 from understudy.core.ports import PoseEstimator, ScoringSegmenter, Segmenter
-from understudy.core.types import Images
+from understudy.core.types import Images, Maps
 from understudy.testing import PoseEstimatorSuite, ScoringSegmenterSuite, SegmenterSuite
 from understudy.testing.sample_inputs import load_once
 
@@ -61,6 +62,65 @@ class TestKeypoints(PoseEstimatorSuite):
     @pytest.fixture
     def pose_estimator(self, movenet: str) -> PoseEstimator:
         return load_once(PoseEstimator, movenet)
+
+
+def written(
+    file: Path, image: tuple[int, ...], outputs: list[tuple[tuple[int, ...], int]], code: int = 0
+) -> str:
+    """A model by hand: an image of float32, and at most one operator from it to the output."""
+    flatbuffers = pytest.importorskip("flatbuffers")
+    from ai_edge_litert import schema_py_generated as schema
+
+    model, graph = schema.ModelT(), schema.SubGraphT()
+    model.version, model.buffers, model.operatorCodes = 3, [schema.BufferT()], []
+    graph.tensors, graph.operators, graph.inputs = [], [], [0]
+    for shape, kind in [(image, schema.TensorType.FLOAT32), *outputs]:
+        tensor = schema.TensorT()
+        tensor.name, tensor.buffer = f"t{len(graph.tensors)}", 0
+        tensor.shape, tensor.type = list(shape), kind
+        graph.tensors.append(tensor)
+    graph.outputs = [1] if outputs else []
+    if code:
+        one, operator = schema.OperatorCodeT(), schema.OperatorT()
+        one.builtinCode = one.deprecatedBuiltinCode = code
+        one.version = 1
+        operator.opcodeIndex, operator.inputs, operator.outputs = 0, [0], [1]
+        model.operatorCodes, graph.operators = [one], [operator]
+    model.subgraphs = [graph]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    file.write_bytes(bytes(builder.Output()))
+    return str(file)
+
+
+WHERE = 109  # its output has as many rows as there are numbers above zero
+FLOAT32, INT64, TEXT = 0, 4, 5
+
+
+@pytest.mark.parametrize(
+    ("image", "outputs", "code", "words"),
+    [
+        ((1, 8, 8, 1), [], 0, "it must make numbers"),
+        ((1, 8, 8, 1), [((1, 8, 8, 1), TEXT)], 0, "it must make numbers"),
+        ((1, 0, 8, 1), [((1, 8, 8, 1), FLOAT32)], 0, "it must take one image"),
+        ((1, 9999, 1, 1), [((1, 9999, 1, 1), FLOAT32)], 0, "it must take one image"),
+        ((1, 8, 8, 1), [((1, 8, 8, 1), FLOAT32)], 0, "it cannot be run"),
+        ((1, 8, 8, 1), [((1, 8, 8, 1), INT64)], WHERE, "where its file says"),
+    ],
+)
+def test_files_that_are_no_models_of_images_are_refused(
+    tmp_path: Path, image: tuple[int, ...], outputs: list[Any], code: int, words: str
+) -> None:
+    """One of texts would end the process, the others in a traceback or a full memory."""
+    file = written(tmp_path / "m.tflite", image, outputs, code)
+
+    def segmented() -> Maps:
+        segmenter = backend.model("segmenter", file, labels="person")
+        assert isinstance(segmenter, LiteRtSegmenter)
+        return segmenter.segment(np.full((1, 8, 8, 3), 9, np.uint8))
+
+    with pytest.raises(BackendError, match=words):
+        segmented()
 
 
 def photo_of(noun: str, shared_data: Path) -> tuple[Images, np.ndarray[Any, Any]]:

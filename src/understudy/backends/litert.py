@@ -33,6 +33,7 @@ from understudy.core.errors import BackendError, packages_for
 from understudy.core.files import home_path
 from understudy.core.types import Images, Maps, Scores, Texts
 
+_LONGEST_SIDE = 2**12  # pixels; a model for phones takes hundreds
 _PAIRS = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
 
 COCO_KEYPOINTS = ("nose", *(f"{side} {part}" for part in _PAIRS for side in ("left", "right")))
@@ -80,13 +81,18 @@ class LiteRtModel:
         except (RuntimeError, ValueError) as error:
             raise BackendError(f"{self.path}: not a readable LiteRT model ({error})") from error
         inputs = self._interpreter.get_input_details()
-        self._input, self._output = inputs[0], self._interpreter.get_output_details()[0]
-        shape = tuple(int(size) for size in self._input["shape"])
-        if len(inputs) != 1 or len(shape) != 4 or shape[0] != 1 or shape[3] not in (1, 3):
+        outputs = self._interpreter.get_output_details()
+        shape = tuple(int(size) for size in inputs[0]["shape"]) if len(inputs) == 1 else ()
+        is_image = len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3)
+        if not is_image or not 1 <= min(shape) <= max(shape) <= _LONGEST_SIDE:
             raise BackendError(
                 f"{self.path}: it must take one image (1, height, width, 1 or 3), found "
-                f"{' and '.join(str(tuple(item['shape'])) for item in inputs)}"
+                f"{' and '.join(str(tuple(item['shape'].tolist())) for item in inputs)}"
             )
+        kinds = [np.dtype(item["dtype"]).kind for item in (*inputs, *outputs[:1])]
+        if len(kinds) != 2 or not set(kinds) <= set("fiub"):  # reading texts ends the process
+            raise BackendError(f"{self.path}: it must make numbers of an image")
+        self._input, self._output = inputs[0], outputs[0]
         self.size, self.channels = (shape[1], shape[2]), shape[3]
         self.output = tuple(int(size) for size in self._output["shape"])[1:]
         self._low, self._high = scale_ends(options.scale)
@@ -103,9 +109,16 @@ class LiteRtModel:
             height, width = size_within(image.shape[:2], self.size)
             square = np.zeros((*self.size, self.channels), dtype=np.uint8)
             square[:height, :width] = resized(image[None], height, width)[0]
-            self._interpreter.set_tensor(self._input["index"], self._prepared(square[None]))
-            self._interpreter.invoke()
-            output = self._interpreter.get_tensor(self._output["index"])[0]
+            try:
+                self._interpreter.set_tensor(self._input["index"], self._prepared(square[None]))
+                self._interpreter.invoke()
+                output = self._interpreter.get_tensor(self._output["index"])[0]
+            except (RuntimeError, ValueError) as error:
+                raise BackendError(f"{self.path}: it cannot be run ({error})") from error
+            if output.shape != self.output or not output.size:
+                raise BackendError(
+                    f"{self.path}: it made {output.shape}, where its file says {self.output}"
+                )
             if not np.isfinite(output).all():
                 raise BackendError(f"{self.path}: its output is not finite (NaN or infinity)")
             yield self._numbers(output), (height, width)
