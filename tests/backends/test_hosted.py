@@ -1,6 +1,7 @@
 """Models of a server: what is asked of it, what is made of its answers, and what of its faults."""
 
 import base64
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -167,6 +168,44 @@ def test_a_wait_that_is_asked_for_is_waited_and_a_long_one_stops(server, monkeyp
     server.faults["rate limit"] = 1
     with pytest.raises(BackendError, match="asks to wait for 0 s"):
         captioner(server).caption(RED)
+
+
+class Rewriting(StubServer):
+    """Changes what a chat model answers."""
+
+    content: str | None = None
+    tokens: int | None = None
+
+    def answer(self, request):
+        status, headers, data = super().answer(request)
+        reply = json.loads(data)
+        if self.content is not None:
+            reply["choices"][0]["message"]["content"] = self.content
+        if self.tokens is not None:
+            reply["usage"]["prompt_tokens"] = self.tokens
+        return status, headers, json.dumps(reply).encode()
+
+
+@pytest.mark.parametrize(
+    "content", ["a \ud800 dog sits there", "a red \x1b[31m dog", "\u202ered dog"]
+)
+def test_an_answer_of_no_text_is_none(content):
+    with Rewriting() as server:
+        server.content = content
+        with pytest.raises(BackendError, match=r"no caption \(control characters\)"):
+            captioner(server).caption(RED)
+        with pytest.raises(BackendError, match=r"malformed after .*control characters"):
+            writer(server).write(1, label="dog")
+
+
+@pytest.mark.parametrize("tokens", [10**400, -(10**9)], ids=["huge", "negative"])
+def test_a_server_that_counts_wildly_neither_ends_nor_lifts_a_cap(tokens):
+    with Rewriting() as server:
+        server.tokens = tokens
+        model = captioner(server, price_call=0.5, price_in=1000)
+        model.connect(RemoteCalls(max_cost=1.5))
+        model.caption(RED)
+        assert model.client.calls.cost >= 0.5
 
 
 def test_a_refusal_stands_for_no_caption_and_no_image(server):

@@ -47,6 +47,7 @@ _HEADERS = frozenset({"host", "user-agent", "accept", "accept-encoding", "connec
                       "content-type", "content-length", "transfer-encoding"})  # fmt: skip
 """The headers of a request that say nothing of its sender, besides its key."""
 
+_MOST_TOKENS = 1 << 40  # of a reply, as a server counts them
 _REPLY_BYTES = 1 << 26  # of one image, 24 MiB in base64, or one text
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0  # seconds before a request is repeated
 _FOR_A_WHILE = frozenset({408, 409, 425, 429})  # and every status from 500
@@ -342,9 +343,9 @@ class HostedClient:
 
 
 def _tokens(usage: Any, *kinds: str) -> int:
-    """A number of tokens of what a server says it used; 0: it says none."""
+    """A number of tokens of what a server says it used; 0: it says none, or one that is none."""
     counts = [usage.get(f"{kind}_tokens") for kind in kinds] if isinstance(usage, dict) else []
-    return next((count for count in counts if isinstance(count, int)), 0)
+    return next((n for n in counts if isinstance(n, int) and 0 <= n <= _MOST_TOKENS), 0)
 
 
 def _said(error: openai.APIStatusError) -> str:

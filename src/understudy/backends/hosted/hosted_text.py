@@ -357,7 +357,9 @@ def answer_of(reply: Any) -> tuple[str, bool]:
         raise RefusedReply(str(refusal or "the host's filter")[:200])
     if not isinstance(content, str | None):
         raise UnusableReply("an answer that is no text")
-    return (content or "").strip(), choice.get("finish_reason") != "length"
+    # Halves of a character are none: no text of them can be written.
+    text = (content or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.strip(), choice.get("finish_reason") != "length"
 
 
 def first_of(reply: Any, key: str) -> dict[str, Any]:
