@@ -1,8 +1,11 @@
 """Models of a server: what is asked of it, what is made of its answers, and what of its faults."""
 
 import base64
+import io
 import json
 import socket
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
@@ -10,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("openai")
 
@@ -175,12 +179,15 @@ class Rewriting(StubServer):
 
     content: str | None = None
     tokens: int | None = None
+    image: bytes | None = None
 
     def answer(self, request):
         status, headers, data = super().answer(request)
         reply = json.loads(data)
         if self.content is not None:
             reply["choices"][0]["message"]["content"] = self.content
+        if self.image is not None:
+            reply["data"][0]["b64_json"] = base64.b64encode(self.image).decode()
         if self.tokens is not None:
             reply["usage"]["prompt_tokens"] = self.tokens
         return status, headers, json.dumps(reply).encode()
@@ -196,6 +203,30 @@ def test_an_answer_of_no_text_is_none(content):
             captioner(server).caption(RED)
         with pytest.raises(BackendError, match=r"malformed after .*control characters"):
             writer(server).write(1, label="dog")
+
+
+def with_large_text(image: Image.Image) -> bytes:
+    """A PNG with a note of 64 MiB, in kilobytes."""
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    head, end = file.getvalue()[:-12], file.getvalue()[-12:]
+    note = b"zTXt" + b"a\0\0" + zlib.compress(bytes(1 << 26))
+    return (
+        head + struct.pack(">I", len(note) - 4) + note + struct.pack(">I", zlib.crc32(note)) + end
+    )
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "EPS", "large text"])
+def test_what_servers_do_not_draw_is_no_image(kind):
+    """Some are for other programs to read, with a memory and holes of their own."""
+    image, file = Image.new("RGB", (32, 32), "red"), io.BytesIO()
+    if kind != "large text":
+        image.save(file, kind)
+    data = file.getvalue() or with_large_text(image)
+    with Rewriting() as server:
+        server.image = data
+        with pytest.raises(BackendError, match="gives no image, at the last of"):
+            generator(server).generate(["a red wall"])
 
 
 @pytest.mark.parametrize("tokens", [10**400, -(10**9)], ids=["huge", "negative"])

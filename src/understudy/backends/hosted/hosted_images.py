@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from understudy.core.ports import Generator
 from understudy.core.remote_models import RemoteCalls
 from understudy.core.types import Images, Shape, Texts
 
+_FORMATS = ("PNG", "JPEG", "WEBP")  # that servers draw; PIL knows some that run other programs
 _OPTIONAL = frozenset({"seed", "response_format"})
 _EDIT = (
     "{prompt}. Keep the composition of this image and change about {share} per cent of what it "
@@ -155,14 +155,15 @@ class HostedGenerator(HostedModel):
             )
         try:
             file = base64.b64decode(first["b64_json"], validate=True)
-            with Image.open(io.BytesIO(file)) as image:
+            with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
                 width, height = image.size
                 if (height, width) == self.shape[:2]:
                     image.load()
         except (
             KeyError,
             TypeError,
-            binascii.Error,
+            ValueError,
+            SyntaxError,
             OSError,
             Image.DecompressionBombError,
         ) as error:
@@ -177,7 +178,7 @@ class HostedGenerator(HostedModel):
     def _pixels(self, files: list[bytes]) -> Images:
         images = np.empty((len(files), *self.shape), dtype=np.uint8)
         for row, file in enumerate(files):
-            with Image.open(io.BytesIO(file)) as image:
+            with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
                 images[row] = np.asarray(image.convert("RGB"))
         return images
 
