@@ -152,6 +152,11 @@ def test_a_card_that_is_no_utf_8_states_no_licence(models: Path, tmp_path: Path)
     (folder / "README.md").write_bytes("---\nlicense: café\n---\n".encode("latin-1"))
     licence = load_encoder(f"hf:{folder}", shape=(32, 32, 3)).licence
     assert licence == "no licence stated (card)"
+    (folder / "README.md").write_text("---\nlicense: mit\u202e\x1b[31m\n---\n")
+    licence = load_encoder(f"hf:{folder}", shape=(32, 32, 3)).licence
+    assert licence == r"mit\u202e\x1b[31m (card)"
+    (folder / "README.md").write_text(f"---\nlicense: {'a' * 10**6}\n---\n")  # of every caption
+    assert len(load_encoder(f"hf:{folder}", shape=(32, 32, 3)).licence) < 200
 
 
 def test_code_of_the_model_is_not_run(models: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import torch
 
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
 from understudy.core.damaged_files import from_json
-from understudy.core.errors import BackendError
+from understudy.core.errors import BackendError, escaped
 
 
 @contextmanager
@@ -124,10 +124,10 @@ def licence_of(model: str, revision: str | None = None) -> str:
     except (BackendError, UnicodeDecodeError):  # no card now; the model may still be cached
         card = None
     head = re.match(r"---\s*\n(.*?)\n---", card or "", re.DOTALL)
-    line = re.search(r"^license:\s*(\S+)", head.group(1), re.MULTILINE) if head else None
+    line = re.search(r"^license:\s*(\S{1,100})", head.group(1), re.MULTILINE) if head else None
     where = Path(model).name if Path(model).is_dir() else model
     at = f" at {revision}" if revision else ""
-    licence = line.group(1).strip("\"'") if line else "no licence stated"
+    licence = escaped(line.group(1).strip("\"'")) if line else "no licence stated"
     return f"{licence} ({where}{at})"
 
 
