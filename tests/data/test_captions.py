@@ -4,14 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tests.data.samples import picture, release_of
 
-from understudy.core.errors import SourceError
+from understudy.core.errors import RunError, SourceError
 from understudy.core.types import Release
-from understudy.data import write_release
-from understudy.data.captions import open_captioned
+from understudy.data import open_source, write_release
+from understudy.data.captions import open_captioned, with_captions
 
 CLASSES = ("T-shirt/top", "test", "10")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2, 0, 0], np.int64)
@@ -103,3 +104,23 @@ def test_a_csv_that_was_changed_is_refused(tmp_path: Path, text: str, reason: st
 
     with pytest.raises(SourceError, match=reason):
         read()
+
+
+@pytest.mark.parametrize("format", ["png", "parquet"])
+def test_captions_that_no_release_may_have_are_refused_when_they_are_read(
+    tmp_path: Path, format: str
+) -> None:
+    """Those of others' sets are chosen among for a charge, and were looked at after it."""
+    write_release(captioned(), tmp_path / "r", format=format)
+    if format == "png":
+        table = tmp_path / "r" / "captions.csv"
+        table.write_text(table.read_text("utf-8").replace("picture 5", '"two\nlines"'), "utf-8")
+    else:
+        (shard,) = (tmp_path / "r" / "data").iterdir()
+        rows = pq.read_table(shard)
+        texts = ["two\nlines", *CAPTIONS[1:]]
+        pq.write_table(
+            rows.set_column(rows.column_names.index("caption"), "caption", [texts]), shard
+        )
+    with pytest.raises(RunError, match="not one line of text"):
+        with_captions(open_source(tmp_path / "r"))

@@ -129,6 +129,7 @@ def with_captions(source: Source) -> Source:
         source.captions = captioned.texts
     else:
         return source
+    check_captions(source.captions, len(source.captions))
     source.licence = _licence_of_captions(folder)
     return source
 
