@@ -26,6 +26,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.budget_plan import Plan
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
+from understudy.privacy.rows import DistantRecords
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault, StoredVault
 from understudy.run.config import make_config
@@ -304,6 +305,23 @@ def test_a_map_that_mixes_records_is_refused_and_nothing_is_charged(world):
     with pytest.raises(BackendError, match="depends on its position or its neighbours"):
         vault.map(lambda rows: rows - rows.mean(axis=0))
     assert world.charges() == []
+
+
+def test_embeddings_whose_length_changes_are_refused_and_nothing_is_charged(world):
+    """Rows would be read of parts of others: one record more would move all that follow."""
+    calls = iter(range(-4, 1000))  # those of the probe come first
+
+    def shortened(values):
+        return values[:, : 4 if next(calls) < 2 else 2]
+
+    with pytest.raises(InputError, match=r"gave shape .*, all of one length"):
+        world.vault({"sums": 1.0}).map(shortened)
+    assert world.charges() == []
+    calls = iter(range(1000))
+    records = DistantRecords(world.source, shortened, 64)
+    with pytest.raises(InputError, match=r"gave shape .*, all of one length"):
+        records.block((0, np.arange(N), None))
+    records._file.close()
 
 
 def test_a_closed_vault_and_its_views_answer_nothing(world):

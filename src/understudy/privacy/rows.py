@@ -234,7 +234,7 @@ class DistantRecords:
         for first in range(0, len(index), size):
             values, part_labels = self._read(index[first : first + size])
             labels.append(part_labels)
-            for embeddings in _embedded(encode, values, self._batch):
+            for embeddings in _embedded(encode, values, self._batch, dim):
                 rows, dim = rows + len(embeddings), embeddings.shape[1]
                 self._file.write(embeddings.data)
         self._file.flush()  # a full disk is an error here, and a short write without a buffer
@@ -327,7 +327,7 @@ def cache_records(
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for part in source.batches(max(batch, _READ // batch * batch)):
-            for embeddings in _embedded(encode, part.values, batch):
+            for embeddings in _embedded(encode, part.values, batch, dim):
                 dim = embeddings.shape[1]
                 file.write(embeddings.data)
             labels.append(check_labels(part.labels, max(1, len(source.classes))))
@@ -352,15 +352,20 @@ def cache_records(
     )
 
 
-def _embedded(encode: Encode, records: NDArray[Any], batch: int) -> Iterator[Embeddings]:
-    """A batch's embeddings, call by call, once they are known to be sound."""
+def _embedded(encode: Encode, records: NDArray[Any], batch: int, dim: int) -> Iterator[Embeddings]:
+    """A batch's embeddings, call by call, once they are known to be sound.
+
+    Of ``dim`` numbers each, as those before them, where that is not 0: they lie in a file one after
+    the other, and of several lengths a row would hold parts of others, which one record more moves.
+    """
     for result in constant_calls(encode, records, batch):
         embeddings = np.ascontiguousarray(result, dtype=np.float32)
-        if embeddings.ndim != 2:
+        if embeddings.ndim != 2 or dim not in (0, embeddings.shape[1]):
             raise InputError(
                 f"the encoder gave shape {embeddings.shape} for {len(embeddings)} images; "
-                "expected (n, d)"
+                f"expected (n, {dim or 'd'}), all of one length"
             )
+        dim = embeddings.shape[1]
         if not (np.abs(embeddings) <= LARGEST_NUMBER).all():
             raise InputError(
                 f"the encoder gave NaN, infinity or a number beyond {LARGEST_NUMBER:g}; nothing "
