@@ -154,3 +154,20 @@ def test_probabilities_are_those_of_a_softmax():
     expected = powers / powers.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(row_softmax(logits), expected, rtol=1e-12, atol=1e-300)
     assert row_softmax(logits)[1, 2] == 1
+
+
+def test_results_that_a_function_writes_into_one_array_are_each_their_own():
+    """A view of a plug-in: all rows had those of the last call, and one record moved them."""
+    place = np.empty((4, 2))
+
+    def doubled(values):
+        return np.multiply(values, 2, out=place)
+
+    values = np.arange(20.0).reshape(10, 2)
+    np.testing.assert_array_equal(constantly(doubled, values, 4), 2 * values)
+
+
+def test_rows_of_several_lengths_are_refused():
+    widths = iter((2, 1))
+    with pytest.raises(InputError, match="several lengths"):
+        constantly(lambda values: values[:, : next(widths)], np.zeros((5, 2)), 4)

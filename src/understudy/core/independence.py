@@ -63,8 +63,17 @@ def constantly(
     function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], rows: int
 ) -> NDArray[Any]:
     """``function`` of the records (n, ...), by `constant_calls`, in one array (n, ...)."""
-    parts = list(constant_calls(function, values, rows))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    calls = constant_calls(function, values, rows)
+    first = next(calls)
+    if len(values) <= rows:
+        return first
+    result = np.empty((len(values), *first.shape[1:]), dtype=first.dtype)
+    result[:rows] = first  # at once: a function may write all its results into one array
+    for start, part in zip(range(rows, len(values), rows), calls, strict=True):
+        if part.shape[1:] != first.shape[1:]:
+            raise InputError("an encoder or a view gave rows of several lengths")
+        result[start : start + rows] = part
+    return result
 
 
 def constant_calls(
