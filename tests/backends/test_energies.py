@@ -235,3 +235,22 @@ def test_fine_colours_depart_from_the_coarse_ones_where_energies_say_so() -> Non
     reached = encoder.encode(decoded)[:, layout.columns[chroma]]
     spread = wanted[:, chroma] - wanted[:, chroma].mean(axis=0)
     assert np.square(reached - wanted[:, chroma]).mean() < 0.85 * np.square(spread).mean()
+
+
+def test_an_image_is_as_bright_and_of_as_much_contrast_as_its_cosines() -> None:
+    """Where the energies were those of another image, as of draws, it was dark and pale."""
+    images = next(open_source("procedural:all?count=48", size=32).batches(48)).values // 2 + 64
+    encoder, decoder = EnergyEncoder((32, 32, 3)), EnergyDecoder((32, 32, 3))
+    layout, numbers = encoder.layout(200), energy_models._Numbers((32, 32, 3))
+    wanted = encoder.encode(images)[:, layout.columns]
+    cosines = layout.columns < len(numbers.cosines)
+    wanted[:, ~cosines] = np.roll(wanted[:, ~cosines], 7, axis=0)
+    found = encoder.encode(matched(decoder, wanted, layout, np.eye(200) / 0.3))[:, layout.columns]
+    index = numbers.cosines[layout.columns[cosines]]
+    pixels = numbers.axes.deviations.reshape(-1)[index]
+    of_wanted, of_found = (each[:, cosines] * pixels for each in (wanted, found))
+    mean = index % transform.COSINES**2 == 0
+    misses = np.abs(of_found - of_wanted)[:, mean].mean(axis=0)
+    assert (misses < 0.15 * of_wanted[:, mean].std(axis=0)).all()
+    contrast = [np.linalg.norm(each[:, ~mean], axis=1) for each in (of_found, of_wanted)]
+    assert np.quantile(contrast[0] / contrast[1], 0.1) > 0.95
