@@ -346,11 +346,12 @@ class _Search:
         The search gives way on both where numbers contradict each other, as drawn ones do: its
         images have 0.6 to 0.8 of the contrast of the cosines that they are searched for by.
         """
-        parts = [one * self._deviations * self._own for one in (start, values)]
-        for one in parts:
-            one[:, :, 0, 0] = 0
-        wanted, found = (one.square().sum(dim=(1, 2, 3), keepdim=True) for one in parts)
-        ratio = torch.sqrt(wanted / found.clamp(min=_LEAST_DETAIL**2))
+        weights = self._deviations * self._own
+        weights[:, 0, 0] = 0
+        goal, image = (
+            (one * weights).square().sum(dim=(1, 2, 3), keepdim=True) for one in (start, values)
+        )
+        ratio = torch.sqrt(goal / image.clamp(min=_LEAST_DETAIL**2))
         values = values * ratio.clamp(1, _MOST_CONTRAST)
         mean = self._own[:, 0, 0]
         values[:, mean, 0, 0] = start[:, mean, 0, 0]
