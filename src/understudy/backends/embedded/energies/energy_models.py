@@ -227,6 +227,9 @@ class EnergyDecoder:
     chroma that no number measures is a multiple of luma, the one of what is measured of both in
     this image, and a little of its own: pixels near by of one luma are mostly of one colour (Levin,
     Lischinski and Weiss 2004). From there it departs as far as energies of chroma ask for.
+
+    The search gives way on brightness and contrast where numbers contradict each other, as drawn
+    ones do: both are those of the wanted cosines again at its end.
     """
 
     stochastic = True
@@ -341,11 +344,7 @@ class _Search:
         return np.asarray((values * self._deviations).numpy())
 
     def _with_contrast(self, values: Tensor, start: Tensor) -> Tensor:
-        """Images of the wanted brightness and colour, and with as much contrast as is wanted.
-
-        The search gives way on both where numbers contradict each other, as drawn ones do: its
-        images have 0.6 to 0.8 of the contrast of the cosines that they are searched for by.
-        """
+        """Images of the brightness and the colour of their start, and of no less contrast."""
         weights = self._deviations * self._own
         weights[:, 0, 0] = 0
         goal, image = (
