@@ -500,5 +500,5 @@ def test_no_file_of_the_folder_that_one_is_in_is_run(cluster, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ray_engine, "_START_SECONDS", 20.0)
     with ray_engine.ray_engine(cluster(1).address) as engine:
-        assert engine.workers == 1
+        assert engine.workers
     assert not (tmp_path / "ran").exists()
