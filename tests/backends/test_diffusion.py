@@ -182,22 +182,24 @@ def test_pickled_weights_are_refused(models: Path, tmp_path: Path) -> None:
         load_model(Generator, f"hf:{folder}")
 
 
-def test_a_tokenizer_of_a_pipeline_names_no_file_elsewhere(models: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "elsewhere"
+def told(models: Path, tmp_path: Path, file: str, **fields: Any) -> Path:
+    """A pipeline of a stranger, of which one file says something else."""
+    folder = tmp_path / "stranger"
     shutil.copytree(tiny.saved("sd15", models), folder)
-    config = folder / "tokenizer" / "tokenizer_config.json"
-    told = json.loads(config.read_text()) | {"vocab": "/etc/passwd"}
-    config.write_text(json.dumps(told))
+    content = json.loads((folder / file).read_text()) | fields
+    (folder / file).write_text(json.dumps(content))
+    return folder
+
+
+def test_a_tokenizer_of_a_pipeline_names_no_file_elsewhere(models: Path, tmp_path: Path) -> None:
+    folder = told(models, tmp_path, "tokenizer/tokenizer_config.json", vocab="/etc/passwd")
     with pytest.raises(BackendError, match="names a file for its vocab"):
         load_model(Generator, f"hf:{folder}")
 
 
 def test_a_schedule_of_a_billion_steps_is_not_begun(models: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "long"
-    shutil.copytree(tiny.saved("sd15", models), folder)
-    config = folder / "scheduler" / "scheduler_config.json"
-    told = json.loads(config.read_text()) | {"num_train_timesteps": 10**12}
-    config.write_text(json.dumps(told))
+    file = "scheduler/scheduler_config.json"
+    folder = told(models, tmp_path, file, num_train_timesteps=10**12)
     with pytest.raises(BackendError, match="too many num_train_timesteps"):
         load_model(Generator, f"hf:{folder}")
 
@@ -206,12 +208,8 @@ def test_a_part_of_another_library_is_not_imported(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a notebook, Python also imports from the folder that one is in."""
-    folder = tmp_path / "stranger"
-    shutil.copytree(tiny.saved("sd15", models), folder)
+    folder = told(models, tmp_path, "model_index.json", unet=["stranger.evil", "Network"])
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    index = folder / "model_index.json"
-    told = json.loads(index.read_text()) | {"unet": ["stranger.evil", "Network"]}
-    index.write_text(json.dumps(told))
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BackendError, match=r"its unet is of stranger\.evil"):
         load_model(Generator, f"hf:{folder}")

@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+WHOLE = "from understudy.cli.main import main; main()"
+"""The program, as ``python -c`` runs it."""
+
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 PRELOADED = (
     *(f"scipy.{part}" for part in ("fft", "linalg", "optimize", "sparse", "special")),

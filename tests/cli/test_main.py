@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from tests.cli.processes import Commands
+from tests.cli.processes import WHOLE, Commands
 from tests.plugin_packages import install
 from tests.run.samples import class_folders, embeddings, save
 from typer.testing import CliRunner
@@ -23,8 +23,6 @@ from understudy.core.entry_points import SOURCES
 from understudy.core.version import __version__
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import run_options
-
-WHOLE = "from understudy.cli.main import main; main()"
 
 ONE = ["--epsilon", "1"]
 QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]

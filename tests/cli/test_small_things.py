@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.cli.processes import ONE_THREAD, SOURCE
+from tests.cli.processes import ONE_THREAD, SOURCE, WHOLE
 from tests.run.samples import class_folders, pictures, save
 from typer.testing import CliRunner
 
@@ -28,7 +28,6 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.books import dataset_account, set_dataset_budget
 from understudy.run.config import make_config
 
-WHOLE = "from understudy.cli.main import main; main()"
 QUICK = (
     *("--set", "clusters=1", "--progress", "none"),
     *("--encoder", "embedded:dct", "--decoder", "none"),  # without torch

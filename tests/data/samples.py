@@ -12,8 +12,7 @@ from PIL import Image
 
 from understudy.core.ports import Source
 from understudy.core.types import Release, SyntheticBatch
-from understudy.testing.source_suite import KEY, read_all  # noqa: F401
-from understudy.testing.source_suite import sound_rows as check_source  # noqa: F401
+from understudy.testing.source_suite import read_all
 
 
 def picture(seed: int, height: int = 6, width: int = 5, channels: int = 3) -> np.ndarray:

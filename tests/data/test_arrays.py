@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
-from tests.data.samples import KEY, check_source, read_all, units_of
+from tests.data.samples import units_of
 
 from understudy.core.errors import SourceError
 from understudy.core.types import Batch
 from understudy.data import open_source
 from understudy.data.stored_arrays import regroup
+from understudy.testing.source_suite import KEY, read_all, sound_rows
 
 RNG = np.random.default_rng(4)
 IMAGES = RNG.integers(0, 256, (7, 4, 5), dtype=np.uint8)
@@ -43,7 +44,7 @@ def write_idx(folder: Path, *, packed: bool, halves: tuple[str, ...] = ("train",
 def test_idx(tmp_path: Path, packed: bool) -> None:
     folder = write_idx(tmp_path / "mnist", packed=packed)
     source = open_source(folder)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values[..., 0], IMAGES)
     assert source.classes == ("1", "3", "12")
     assert labels.tolist() == [1, 0, 0, 2, 1, 1, 0]
@@ -89,10 +90,10 @@ def save_npz(path: Path, *, packed: bool, **arrays: Any) -> Path:
 def test_npz_images(tmp_path: Path, packed: bool, names: tuple[str, str]) -> None:
     path = save_npz(tmp_path / "a.npz", packed=packed, **{names[0]: IMAGES, names[1]: LABELS})
     source = open_source(path)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values[..., 0], IMAGES)
     assert labels.tolist() == [1, 0, 0, 2, 1, 1, 0]
-    check_source(open_source(path, size=3))
+    sound_rows(open_source(path, size=3))
     assert len(open_source(tmp_path)) == 7  # the only file of its folder
 
 
@@ -106,7 +107,7 @@ def test_npz_embeddings_with_units_and_words_for_labels(tmp_path: Path, packed: 
         patient=np.array([1, 1, 2, 2, 3, 3, 3]),
     )
     source = open_source(path, unit="patient")
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert (source.kind, source.shape, source.classes) == ("embeddings", (3,), ("a", "b", "ö"))
     np.testing.assert_array_equal(values, POINTS)
     assert labels.tolist() == [1, 0, 0, 2, 1, 1, 0]
@@ -190,7 +191,7 @@ def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     with pytest.raises(SourceError, match="not finite"):
         read_all(open_source(path))
     source = open_source(path, skip_bad=True)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert source.skipped == 2
     np.testing.assert_array_equal(values, POINTS[[0, 2, 3, 4, 6]])
     assert labels.tolist() == [1, 0, 2, 1, 0]
@@ -205,7 +206,7 @@ def test_rows_without_a_unit(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=r"row 1.*has no unit"):
             open_source(path, unit="unit")
     source = open_source(path, unit="unit", skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert units_of(source) == list("abbccc"[:1] + "bbccc")
     assert source.skipped == 1
 
@@ -213,7 +214,7 @@ def test_rows_without_a_unit(tmp_path: Path) -> None:
 def test_npy(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", POINTS)
     source = open_source(tmp_path / "a.npy")
-    values, _, _ = check_source(source)
+    values, _, _ = sound_rows(source)
     np.testing.assert_array_equal(values, POINTS)
     assert source.classes == ("all",)
     data = (tmp_path / "a.npy").read_bytes()
@@ -229,13 +230,13 @@ def test_safetensors(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_file({"embeddings": POINTS, "labels": LABELS}, path)
     source = open_source(path)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values, POINTS)
     assert source.classes == ("1", "3", "12")
     names = json.dumps([f"c{n}" for n in range(13)])
     save_file({"embeddings": POINTS, "labels": LABELS}, path, metadata={"classes": names})
     source = open_source(path)
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.classes == tuple(f"c{n}" for n in range(13))
     assert labels.tolist() == LABELS.tolist()
     save_file({"embeddings": POINTS, "labels": LABELS}, path, metadata={"classes": '["a", "b"]'})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydicom.pixels import processing
 from tests.data.dicom_files import CANARIES, dicom, hospital, jpeg_2000, saved
-from tests.data.samples import KEY, check_source, read_all, units_of
+from tests.data.samples import units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
@@ -16,6 +16,7 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import HoldOut, split
 from understudy.data.image_decoding import BadImage
 from understudy.data.reading_options import AS_STORED, Reading, Window
+from understudy.testing.source_suite import KEY, read_all, sound_rows
 
 RAMP = np.arange(4096, dtype=np.uint16).reshape(64, 64)
 
@@ -118,7 +119,7 @@ def test_frames_are_refused_or_split(tmp_path: Path) -> None:
         open_source(tmp_path)
     first, every = (open_source(f"{tmp_path}?frames={what}") for what in ("first", "all"))
     assert (len(first), len(every)) == (2, 6)
-    values, _, _ = check_source(every)
+    values, _, _ = sound_rows(every)
     one_by_one = [shown(dicom(frame)) for frame in frames]
     np.testing.assert_array_equal(values[:3, :, :, 0], np.stack(one_by_one))
     assert len(set(every.digests(KEY))) == 3
@@ -131,7 +132,7 @@ def test_frames_are_refused_or_split(tmp_path: Path) -> None:
 
 def test_a_hospital_s_folder_is_a_dataset(tmp_path: Path) -> None:
     source = open_source(hospital(tmp_path, 3))
-    check_source(source)
+    sound_rows(source)
     assert source.classes == ("ct", "mr", "us")
     assert source.shape == (8, 8, 3)
     assert isinstance(source, RecordSource)

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture, read_all
+from tests.data.samples import class_folders, encode, picture
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.testing.source_suite import KEY, read_all, sound_rows
 
 
 def test_class_folders(tmp_path: Path) -> None:
     source = open_source(class_folders(tmp_path / "pets"))
-    values, labels, units = check_source(source)
+    values, labels, units = sound_rows(source)
     assert source.classes == ("cat", "dog")
     assert source.shape == (6, 5, 3)
     assert source.skipped == 0
@@ -50,7 +51,7 @@ def test_images_without_labels(tmp_path: Path) -> None:
     (tmp_path / "licence.json").write_text("{}")
     (tmp_path / ".hidden.png").write_bytes(b"")
     source = open_source(tmp_path)
-    check_source(source)
+    sound_rows(source)
     assert source.classes == ("all",)
     assert len(source) == 3
 
@@ -62,7 +63,7 @@ def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
     assert open_source(tmp_path).shape == (6, 5, 1)
     (tmp_path / "dog" / "0.png").write_bytes(encode(picture(1)))
     source = open_source(tmp_path)
-    values, _, _ = check_source(source)
+    values, _, _ = sound_rows(source)
     assert source.shape == (6, 5, 3)
     np.testing.assert_array_equal(values[0], picture(1, channels=1).repeat(3, axis=2))
 
@@ -72,7 +73,7 @@ def test_different_sizes_ask_for_one(tmp_path: Path) -> None:
     (tmp_path / "dog" / "1.png").write_bytes(encode(picture(1, 9, 7)))
     with pytest.raises(SourceError, match=r"6 x 5 .*1\.png is 9 x 7.* --size 64"):
         open_source(tmp_path, skip_bad=True)
-    check_source(open_source(tmp_path, size=8))
+    sound_rows(open_source(tmp_path, size=8))
     assert open_source(tmp_path, size=8).shape == (8, 8, 3)
     assert open_source(tmp_path, size=(4, 8)).shape == (4, 8, 3)
 
@@ -133,7 +134,7 @@ def test_a_bad_file_is_named_or_passed_over(tmp_path: Path, kind: str) -> None:
     assert caught.value.path == bad
     assert "--skip-bad" in str(caught.value)
     source = open_source(folder, skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert source.skipped == 1
     assert [Path(where) for where, _ in source.bad] == [bad]  # type: ignore[attr-defined]
     assert source.classes == ("cat", "dog")
@@ -155,7 +156,7 @@ def test_a_truncated_file_is_named_when_read_or_passed_over_at_once(
         read_all(open_source(folder))
     assert caught.value.path == bad
     source = open_source(folder, skip_bad=True)
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.skipped == 1
     assert labels.tolist() == [0, 0, 0, 1, 1]
 
@@ -196,7 +197,7 @@ def test_a_class_of_bad_files_only_is_left_out(tmp_path: Path) -> None:
     for path in (folder / "b").iterdir():
         path.write_bytes(b"")
     source = open_source(folder, skip_bad=True)
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.classes == ("a", "c")
     assert labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert source.skipped == 3
@@ -224,7 +225,7 @@ def test_a_dataset_that_changes_underneath_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has changed"):
         read_all(source)
     extra.unlink()
-    check_source(source)
+    sound_rows(source)
     (folder / "dog" / "2.png").unlink()
     with pytest.raises(SourceError, match="has changed"):
         list(source.digests(KEY))

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, claiming, encode, picture, read_all, release_of
+from tests.data.samples import claiming, encode, picture, release_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source, write_release
 from understudy.steps.niqe_model import NiqeModel
+from understudy.testing.source_suite import KEY, read_all, sound_rows
 
 CLASSES = ("shoe", "bag", "hat")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2], np.int64)
@@ -58,7 +59,7 @@ def test_a_release_is_what_their_loader_reads(tmp_path: Path) -> None:
 def test_their_file_is_a_dataset_of_the_same_pixels(tmp_path: Path, dtype: str) -> None:
     np.savez(tmp_path / "gen.npz", x=UNIT.astype(dtype), y=LABELS.astype(np.int32))
     source = open_source(tmp_path / "gen.npz")
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values, IMAGES)
     assert (source.classes, labels.tolist()) == (("0", "1", "2"), LABELS.tolist())
     # The ledger goes by digests of pixels, whatever type a file stores them in.
@@ -152,7 +153,7 @@ def test_rows_that_are_no_images_can_be_passed_over(tmp_path: Path) -> None:
     wrong[[1, 5], 0, 0, 0] = np.inf, 1.2
     np.savez(tmp_path / "gen.npz", x=wrong, y=LABELS)
     source = open_source(tmp_path / "gen.npz", skip_bad=True)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert (source.skipped, labels.tolist()) == (2, [2, 1, 1, 0, 2])
     np.testing.assert_array_equal(values, IMAGES[[0, 2, 3, 4, 6]])
 
@@ -179,7 +180,7 @@ def test_classes_are_those_that_dataset_json_lists(tmp_path: Path, unpacked: boo
             archive.extractall(tmp_path / "train")
         path = tmp_path / "train"
     source = open_source(path)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert source.classes == ("0", "1", "2")  # and not the folders 00000 and 00001
     assert labels.tolist() == [2, 1, 0, 2, 1, 0]
     np.testing.assert_array_equal(values[5], picture(0))

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture, read_all
+from tests.data.samples import class_folders, encode, picture
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Source
 from understudy.data import open_source
 from understudy.data.holdout import HoldOut, split
+from understudy.testing.source_suite import KEY, read_all, sound_rows
 
 HOLD_OUT = HoldOut(bytes(range(32)), 0.3)
 
@@ -29,7 +30,7 @@ def test_the_parts_are_sources_and_hold_every_record_once(tmp_path: Path) -> Non
     whole = open_source(class_folders(tmp_path / "a", rows=12))
     members, held_out = split(whole, HOLD_OUT)
     for part in (members, held_out):
-        values, labels, _ = check_source(part)
+        values, labels, _ = sound_rows(part)
         assert part.classes == whole.classes
         assert len(values) == len(labels) == len(part) > 0
     assert rows_of(members) | rows_of(held_out) == rows_of(whole)

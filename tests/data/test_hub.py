@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
+from tests.data.samples import class_folders, encode, picture, units_of
 
 from understudy.core.errors import MissingExtra, SourceError
 from understudy.data import open_source
+from understudy.testing.source_suite import KEY, sound_rows
 
 
 def dataset(datasets: Any, labels: list[int], names: list[str] | None) -> Any:
@@ -30,7 +31,7 @@ def test_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> None:
     saved = tmp_path / "saved"
     dataset(quiet_datasets, [1, 0, 1, 1, 0, 0], ["zebra", "ant"]).save_to_disk(saved)
     source = open_source(saved, unit="patient")
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert source.classes == ("zebra", "ant")
     assert labels.tolist() == [1, 0, 1, 1, 0, 0]
     assert units_of(source) == ["p0", "p0", "p1", "p1", "p2", "p2"]
@@ -54,7 +55,7 @@ def test_bad_rows_of_a_saved_dataset(tmp_path: Path, quiet_datasets: Any) -> Non
     with pytest.raises(SourceError, match="row 1"):
         open_source(tmp_path / "saved")
     source = open_source(tmp_path / "saved", skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert (len(source), source.skipped) == (2, 2)
 
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tests.data.samples import KEY, check_source, class_folders, encode, picture
+from tests.data.samples import class_folders, encode, picture
 from tests.data.test_webdataset import write as write_tar
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.data.image_decoding import converted_channels, decode
 from understudy.data.labels import label_column_of
+from understudy.testing.source_suite import KEY, sound_rows
 
 ATTRIBUTES = ["Smiling", "Male", *(f"Attribute_{n}" for n in range(38))]
 """Forty, as CelebA has."""
@@ -88,7 +89,7 @@ def test_forty_attributes_need_a_word_and_one_is_enough(celeba: Path) -> None:
     assert "--label" in str(refused.value)
     for name in ("Smiling", "Male"):
         source = open_source(celeba, label=name)
-        _, labels, _ = check_source(source)
+        _, labels, _ = sound_rows(source)
         assert [int(source.classes[label] in ("1", "True")) for label in labels] == [
             int(sign(row, name) > 0) for row in range(ROWS)
         ]
@@ -98,7 +99,7 @@ def test_forty_attributes_need_a_word_and_one_is_enough(celeba: Path) -> None:
 def test_the_label_is_no_part_of_a_record(celeba: Path) -> None:
     first, second, none = (open_source(celeba, label=n) for n in ("Smiling", "Male", "none"))
     assert none.classes == ("all",)
-    check_source(none)
+    sound_rows(none)
     assert list(first.digests(KEY)) == list(second.digests(KEY)) == list(none.digests(KEY))
 
 
@@ -154,7 +155,7 @@ def test_declared_classes_hold_their_order_and_may_be_empty(tmp_path: Path) -> N
     folder = class_folders(tmp_path / "a")
     (folder / "owl").mkdir()
     source = open_source(folder, classes=["owl", "dog", "cat"])
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.classes == ("owl", "dog", "cat")
     assert labels.tolist() == [2, 2, 2, 1, 1, 1]
     only_cats = class_folders(tmp_path / "cats", ("cat",))
@@ -171,7 +172,7 @@ def test_an_undeclared_class_is_named_with_the_remedy(tmp_path: Path) -> None:
         open_source(tmp_path / "a.npz", classes=["0", "1"])
     np.savez(tmp_path / "a.npz", images=images, labels=[1, 1, 0])
     source = open_source(tmp_path / "a.npz", classes=["2", "1", "0"])
-    assert check_source(source)[1].tolist() == [1, 1, 2]
+    assert sound_rows(source)[1].tolist() == [1, 1, 2]
     with pytest.raises(SourceError, match="has no labels"):
         open_source("procedural:leaves?count=4", classes=["a", "b"])
 
@@ -184,7 +185,7 @@ def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: in
         (folder / name / "0.png").write_bytes(encode(picture(0, channels=own)))
     grey_only = class_folders(tmp_path / "b")
     for source in (open_source(folder, channels=channels), open_source(grey_only, channels=1)):
-        values, _, _ = check_source(source)
+        values, _, _ = sound_rows(source)
         assert values.shape[3] == source.shape[2]
     assert open_source(folder, channels=channels).shape[2] == channels
     for own in (1, 3):
@@ -192,7 +193,7 @@ def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: in
         np.savez(tmp_path / "a.npz", images=images)
         source = open_source(tmp_path / "a.npz", channels=channels)
         assert source.shape[2] == channels
-        np.testing.assert_array_equal(check_source(source)[0], converted_channels(images, channels))
+        np.testing.assert_array_equal(sound_rows(source)[0], converted_channels(images, channels))
     with pytest.raises(ConfigError, match="channels is 1"):
         open_source(folder, channels=2)
 

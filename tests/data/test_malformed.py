@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
-from tests.data.samples import class_folders, encode, picture, read_all
+from tests.data.samples import class_folders, encode, picture
 
 from understudy.backends.yaml_files import read_yaml
 from understudy.core.errors import ConfigError, InputError
 from understudy.data import open_source
+from understudy.testing.source_suite import read_all
 
 Break = Callable[[Path], str | Path | None]
 """Makes a dataset of two classes in a folder bad; gives its name, if that is another one."""

@@ -5,10 +5,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.data.samples import check_source, class_folders, encode, picture, units_of
+from tests.data.samples import class_folders, encode, picture, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.testing.source_suite import sound_rows
 
 ROWS = "path,label,patient\nb.png,dog,p1\na.png,cat,p2\nsub/c.png,dog,p1\n"
 
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 def test_csv_in_its_own_order(folder: Path) -> None:
     (folder / "manifest.csv").write_text(ROWS)
     source = open_source(folder, unit="patient")
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert source.classes == ("cat", "dog")
     assert labels.tolist() == [1, 0, 1]
     assert units_of(source) == ["p1", "p2", "p1"]
@@ -48,7 +49,7 @@ def test_parquet(folder: Path, name: str) -> None:
     )
     pq.write_table(table, folder / name)
     source = open_source(folder, unit="patient")
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.classes == ("9", "10")
     assert labels.tolist() == [1, 0, 1]
     assert units_of(source) == ["7", "8", "7"]
@@ -92,7 +93,7 @@ def test_bad_rows(folder: Path, line: str, reason: str) -> None:
     with pytest.raises(SourceError, match=reason):
         open_source(folder, unit="patient")
     source = open_source(folder, unit="patient", skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert (len(source), source.skipped) == (3, 1)
 
 
@@ -122,7 +123,7 @@ def test_a_table_beside_one_folder_names_its_images(
     if place is None:
         place = Path(shutil.make_archive(str(tmp_path / "scans"), "zip", folder))
     source = open_source(place, unit="patient")
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert source.classes == ("ill", "well")
     assert labels.tolist() == [0, 1, 0]
     assert units_of(source) == ["0", "0", "1"]

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
 from understudy.data.image_decoding import BadImage
 from understudy.data.nifti import nifti_image
 from understudy.data.reading_options import Reading, Window
+from understudy.testing.source_suite import KEY, sound_rows
 
 nibabel = pytest.importorskip("nibabel")
 
@@ -41,7 +41,7 @@ def test_slices_are_asked_for(tmp_path: Path) -> None:
     assert middle.grouping is None  # the middle slices alone: a file is one image
     assert open_source(f"{tmp_path}?axis=2&slices=2:4&window=105,211").grouping is not None
     every = open_source(f"{tmp_path}?axis=0&slices=all&window=105,211")
-    check_source(every)
+    sound_rows(every)
     assert (len(every), every.shape) == (10, (7, 6, 1))
     assert len(set(every.digests(KEY))) == 5
     some = open_source(f"{tmp_path}?axis=1&slices=2:4&window=105,211")
@@ -77,7 +77,7 @@ def test_slopes_apply_and_the_file_s_own_range_is_inferred(tmp_path: Path) -> No
         path = saved(tmp_path / name / "x.nii", cal_min=0.0, cal_max=209.0)
     source = open_source(f"{tmp_path}?axis=2&slices=3")
     assert source.window_premise == ("that of each file", False)  # type: ignore[attr-defined]
-    values, _, _ = check_source(source)
+    values, _, _ = sound_rows(source)
     scaled = np.rint(VOLUME[:, :, 3].T[::-1] / 209 * 255)
     np.testing.assert_array_equal(values[0, :, :, 0], scaled)
     doubled = nibabel.Nifti1Image(VOLUME, np.eye(4))

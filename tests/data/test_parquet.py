@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
+from tests.data.samples import class_folders, encode, picture, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
+from understudy.testing.source_suite import KEY, sound_rows
 
 PICTURES = [encode(picture(seed)) for seed in range(6)]
 
@@ -28,7 +29,7 @@ def test_image_bytes(tmp_path: Path, struct: bool) -> None:
         tmp_path / "a.parquet", struct=struct, label=list("abbaab"), patient=[1, 1, 2, 2, 3, 3]
     )
     source = open_source(path, unit="patient")
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values, np.stack([picture(seed) for seed in range(6)]))
     assert source.classes == ("a", "b")
     assert labels.tolist() == [0, 1, 1, 0, 0, 1]
@@ -44,7 +45,7 @@ def test_shards_and_halves(tmp_path: Path, place: str) -> None:
     for name in parts:
         write(folder / place / f"{name}.parquet", label=[0, 1, 10, 9, 1, 1])
     source = open_source(folder)
-    check_source(source)
+    sound_rows(source)
     assert (len(source), source.classes) == (12, ("0", "1", "9", "10"))
     assert len(open_source(folder, split="test")) == 6
     assert source.unread == ("validation-0.parquet",)
@@ -63,7 +64,7 @@ def class_label(path: Path, names: list[str], labels: list[int | None]) -> Path:
 def test_class_names_that_the_file_declares(tmp_path: Path) -> None:
     path = class_label(tmp_path / "a.parquet", ["zebra", "ant"], [0, 1, 0, 1, 0, 0])
     source = open_source(path)
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.classes == ("zebra", "ant")
     assert labels.tolist() == [0, 1, 0, 1, 0, 0]
 
@@ -73,7 +74,7 @@ def test_an_empty_class_is_named_or_dropped(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="class 'never' is empty"):
         open_source(path)
     source = open_source(path, skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert (source.classes, source.skipped) == (("x", "y"), 1)
 
 
@@ -83,7 +84,7 @@ def test_labels_that_are_none(tmp_path: Path, label: int | None) -> None:
     with pytest.raises(SourceError, match="row 2"):
         open_source(path)
     source = open_source(path, skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert (len(source), source.skipped) == (5, 1)
 
 
@@ -93,9 +94,9 @@ def test_bad_images(tmp_path: Path, image: bytes | None) -> None:
         tmp_path / "a.parquet", images=[*PICTURES[:2], image, *PICTURES[3:]], label=list("abbaab")
     )
     with pytest.raises(SourceError, match="row 2"):
-        check_source(open_source(path))
+        sound_rows(open_source(path))
     source = open_source(path, skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert (len(source), source.skipped) == (5, 1)
 
 

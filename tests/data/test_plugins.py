@@ -5,13 +5,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tests.data.samples import check_source
 from tests.plugin_packages import install
 
 from understudy.core.entry_points import SOURCES
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch
 from understudy.data import open_source
+from understudy.testing.source_suite import sound_rows
 
 
 class Stripes:
@@ -65,7 +65,7 @@ def test_an_installed_prefix_opens(register, monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, module)
     source = open_source("stripes:some?many=4", split="test", size=(3, 5))
     assert source.split == "test"
-    assert check_source(source)[0].shape == (4, 3, 5, 3)
+    assert sound_rows(source)[0].shape == (4, 3, 5, 3)
     with pytest.raises(ConfigError, match="no"):
         open_source("stripes:refuse")
     with pytest.raises(SourceError, match="ZeroDivisionError: oh"):

@@ -11,12 +11,13 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import load_file
-from tests.data.samples import check_source, class_folders, picture, read_all, release_of
+from tests.data.samples import class_folders, picture, release_of
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Release
 from understudy.data import open_source, write_release
 from understudy.data import release as release_module
+from understudy.testing.source_suite import read_all, sound_rows
 
 CLASSES = ("T-shirt/top", "test", "t-shirt_TOP", "10")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2, 3, 0], np.int64)
@@ -44,7 +45,7 @@ def test_a_release_comes_back(tmp_path: Path, format: Any, channels: int) -> Non
     facts = write_release(make(images=images), tmp_path / "OUT" / "release", format=format)
     for name in ("OUT", "OUT/release"):
         source = open_source(tmp_path / name)
-        values, labels, _ = check_source(source)
+        values, labels, _ = sound_rows(source)
         assert source.classes == CLASSES
         assert source.shape == images.shape[1:]
         expected = by_class(images, LABELS)
@@ -84,7 +85,7 @@ def test_embeddings_are_rows_of_the_same_release(tmp_path: Path) -> None:
     with safe_open(path, "numpy") as file:
         assert json.loads(file.metadata()["classes"]) == list(CLASSES)
     source = open_source(path)
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values, EMBEDDINGS)
     np.testing.assert_array_equal(labels, LABELS)
     assert source.classes == CLASSES
@@ -96,7 +97,7 @@ def test_embeddings_without_labels(tmp_path: Path, classes: tuple[str, ...]) -> 
     release = make(classes=classes, labels=LABELS * 0, embeddings=EMBEDDINGS)
     write_release(release, tmp_path / "r")
     source = open_source(tmp_path / "r")
-    check_source(source)
+    sound_rows(source)
     assert source.classes == ("all",)
 
 
@@ -104,7 +105,7 @@ def test_embeddings_alone(tmp_path: Path) -> None:
     facts = write_release(make(embeddings=EMBEDDINGS), tmp_path / "r")
     assert facts["format"] is None
     assert os.listdir(tmp_path / "r") == ["embeddings.safetensors"]
-    check_source(open_source(tmp_path / "r"))
+    sound_rows(open_source(tmp_path / "r"))
 
 
 @pytest.mark.parametrize("format", ["png", "parquet", "npz"])
@@ -115,7 +116,7 @@ def test_without_labels(tmp_path: Path, format: Any, classes: tuple[str, ...]) -
     facts = write_release(release, tmp_path / "r", format=format)
     assert facts["rows_per_class"] == {"all": 9}
     source = open_source(tmp_path / "r")
-    values, _, _ = check_source(source)
+    values, _, _ = sound_rows(source)
     assert source.classes == ("all",)
     np.testing.assert_array_equal(values, images)
 
@@ -128,7 +129,7 @@ def test_a_class_may_stay_empty(tmp_path: Path, format: Any) -> None:
     assert facts["rows_per_class"]["test"] == 0
     for name in ("r", "r/embeddings.safetensors"):
         source = open_source(tmp_path / name)
-        _, again, _ = check_source(source)
+        _, again, _ = sound_rows(source)
         assert source.classes == CLASSES
         assert sorted(again) == sorted(labels)
 

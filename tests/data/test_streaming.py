@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.data.samples import KEY, encode, picture
+from tests.data.samples import encode, picture
 
 from understudy.core.ports import Source
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source, write_release
+from understudy.testing.source_suite import KEY
 
 ROWS, SIDE = 320, 96
 WHOLE = ROWS * SIDE * SIDE * 3  # bytes of pixels

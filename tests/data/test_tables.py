@@ -4,11 +4,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.data.samples import check_source, claiming, encode, picture, read_all, units_of
+from tests.data.samples import claiming, encode, picture, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
 from understudy.data.table_files import Table
+from understudy.testing.source_suite import read_all, sound_rows
 
 ROWS = [["path", "label", "patient"], ["b.png", "dög", "p1"], ["a.png", "cat", "p2"]]
 
@@ -43,7 +44,7 @@ def test_csv_as_spreadsheets_write_it(
 ) -> None:
     (folder / "manifest.csv").write_bytes(lines(delimiter, end=end).encode(encoding))
     source = open_source(folder, unit="patient")
-    _, labels, _ = check_source(source)
+    _, labels, _ = sound_rows(source)
     assert source.classes == ("cat", "dög")
     assert labels.tolist() == [1, 0]
     assert units_of(source) == ["p1", "p2"]

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from tests.data.samples import KEY, class_folders, encode, picture, units_of
+from tests.data.samples import class_folders, encode, picture, units_of
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
@@ -9,6 +9,7 @@ from understudy.data import open_source
 from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import HoldOut, split
 from understudy.data.units import alike_words, grouped_pattern, rule_of, unit_column
+from understudy.testing.source_suite import KEY
 
 
 def nested(folder: Path) -> Path:

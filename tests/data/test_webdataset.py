@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
+from tests.data.samples import class_folders, encode, picture, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import stray_words
+from understudy.testing.source_suite import KEY, sound_rows
 
 Members = list[tuple[str, bytes]]
 
@@ -47,7 +48,7 @@ def samples(kind: str, first: int = 0) -> Members:
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
 def test_samples(tmp_path: Path, kind: str, classes: tuple[str, ...], suffix: str) -> None:
     source = open_source(write(tmp_path / f"a.{suffix}", samples(kind)))
-    values, labels, _ = check_source(source)
+    values, labels, _ = sound_rows(source)
     assert source.classes == classes
     np.testing.assert_array_equal(values, np.stack([picture(row) for row in range(4)]))
     if kind == "cls":
@@ -60,7 +61,7 @@ def test_captions_are_no_classes_unless_they_are_asked_for(tmp_path: Path) -> No
     with pytest.raises(SourceError, match=r"--label txt.*--label none"):
         open_source(path)
     source = open_source(path, label="txt")
-    check_source(source)
+    sound_rows(source)
     assert source.classes == ("cat", "dog")
     assert open_source(path, label="none").classes == ("all",)
 
@@ -78,7 +79,7 @@ def test_folders_in_a_tar_may_be_classes_or_people(tmp_path: Path) -> None:
 
 def test_units_come_from_json(tmp_path: Path) -> None:
     source = open_source(write(tmp_path / "a.tar", samples("json")), unit="who")
-    check_source(source)
+    sound_rows(source)
     assert units_of(source) == ["0", "0", "1", "1"]
     with pytest.raises(SourceError, match="no value in the unit column 'patient'"):
         open_source(tmp_path / "a.tar", unit="patient")
@@ -104,7 +105,7 @@ def test_bad_samples(tmp_path: Path, members: Members, reason: str) -> None:
     with pytest.raises(SourceError, match=reason):
         open_source(path)
     source = open_source(path, skip_bad=True)
-    check_source(source)
+    sound_rows(source)
     assert (len(source), source.skipped) == (4, 1)
 
 
@@ -143,4 +144,4 @@ def test_images_in_a_hidden_folder_are_named(tmp_path: Path, kind: str) -> None:
     assert isinstance(source, RecordSource)
     assert (len(source), source.stray) == (4, 4)
     assert "a.tar, .lynx is a folder of images and hidden" in stray_words(source)
-    check_source(source)
+    sound_rows(source)

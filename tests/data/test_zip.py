@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture
+from tests.data.samples import claiming, class_folders, encode, picture
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import source_notes
+from understudy.testing.source_suite import KEY, sound_rows
 
 
 def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
@@ -33,8 +34,8 @@ def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
 def test_class_folders_in_an_archive_are_those_of_the_folder(tmp_path: Path, inside: str) -> None:
     folder = class_folders(tmp_path / "pets")
     source, same = open_source(packed(folder, inside=inside)), open_source(folder)
-    values, labels, _ = check_source(source)
-    expected, expected_labels, _ = check_source(same)
+    values, labels, _ = sound_rows(source)
+    expected, expected_labels, _ = sound_rows(same)
     assert source.classes == same.classes
     np.testing.assert_array_equal(values, expected)
     np.testing.assert_array_equal(labels, expected_labels)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.processes import WHOLE
 from tests.run.samples import class_folders
 
 from understudy import synthesize
@@ -471,7 +472,7 @@ def test_no_image_and_no_path_is_in_the_folders_of_ray(cluster, tmp_path):
     np.savez(folder / "scans.npz", images=images, labels=np.arange(3000) % 2)
     nodes = cluster(1)
     session = nodes.head_node.get_session_dir_path()
-    command = [sys.executable, "-c", "from understudy.cli.main import main; main()", "synthesize"]
+    command = [sys.executable, "-c", WHOLE, "synthesize"]
     command += [folder / "scans.npz", "--epsilon", "1", "--out", tmp_path / "out", "--yes"]
     command += ["--ledger", tmp_path / "ledger.db", "--engine", "ray"]
     command += ["--ray-address", nodes.address]

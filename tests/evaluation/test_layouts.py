@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from tests.data.samples import read_all
 from tests.run.blobs import blobs, folder_of
 
 import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
+from understudy.testing.source_suite import read_all
 
 SAMPLES = sorted(blobs(1, 60), key=lambda sample: sample[0])  # as class folders are read
 LABELS = np.array([["cat", "dog"].index(name) for name, _ in SAMPLES])

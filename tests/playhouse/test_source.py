@@ -1,10 +1,10 @@
 """The playhouse by name: sources that stream and read again identically."""
 
 import pytest
-from tests.data.samples import check_source
 
 from understudy.data import open_source
 from understudy.playhouse import World, open_playhouse
+from understudy.testing.source_suite import sound_rows
 
 SMALL = "homes=3&per_home=4&size=32"
 
@@ -20,7 +20,7 @@ SMALL = "homes=3&per_home=4&size=32"
 )
 def test_homes_hold_to_what_sources_must(name, classes):
     source = open_source(name)
-    values, _, units = check_source(source)
+    values, _, units = sound_rows(source)
     assert source.classes == classes
     assert values.shape == (12, 32, 32, 3)
     assert units.tolist() == ["home-0", "home-1", "home-2"] * 4

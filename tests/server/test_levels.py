@@ -9,6 +9,7 @@ ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 pytest.importorskip("torch")
 
+from tests.cli.processes import WHOLE  # noqa: E402
 from tests.device.device_site import install_colours  # noqa: E402
 from tests.methods.sanitize.painted_models import RED, SIZES, ColourTuner, Painter  # noqa: E402
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  # noqa: E402
@@ -88,7 +89,7 @@ def installed(folder: Path, result: wire.ModelResult, data: bytes) -> bool:
 def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
     """`understudy serve` over TLS, all four stages in its worker, and nothing left of the job."""
     install_colours(tmp_path / "plugin")
-    command = ("-c", "from understudy.cli.main import main; main()", "serve")
+    command = ("-c", WHOLE, "serve")
     words = ["--data", tmp_path / "server", "--port", free_port()]
     words += ["--generator", "colours:red", "--segmenter", "colours:red"]
     with serving_process(*words, command=command, path=str(tmp_path / "plugin")) as code:

@@ -69,12 +69,12 @@ def main() -> None:
         _say(f"understudy: {error}")
         sys.exit(1)
     except Exception as error:
-        from understudy.core.entry_points import others_at_fault  # which most ends do without
+        from understudy.core.entry_points import failure_of_others  # which most ends do without
 
-        others = others_at_fault(error)
-        if not others:
+        failure = failure_of_others(error)
+        if not failure:
             raise
-        _say(f"understudy: {others} failed: {type(error).__name__}: {error}")
+        _say(f"understudy: {failure}")
         sys.exit(1)
 
 

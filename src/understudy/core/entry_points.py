@@ -129,11 +129,17 @@ def registration_of(
     return registrations[0] if registrations else None
 
 
-def others_at_fault(error: BaseException) -> str:
-    """Whose code, and where in it, raised an error, in words; empty: our own.
+def failure_of_others(error: BaseException) -> str:
+    """Whose code, where in it, and what it raised, in words; empty: our own.
 
     That of a plug-in, or of a package that a backend hands its work to, such as Transformers.
     """
+    others = _others_at_fault(error)
+    return f"{others} failed: {type(error).__name__}: {error}" if others else ""
+
+
+def _others_at_fault(error: BaseException) -> str:
+    """Whose code and where, such as ``the plug-in NAME (FILE, line 3)``."""
     packages = {
         registration.value.partition(":")[0].partition(".")[0]: registration.package
         for group in (METHODS, BACKENDS, SOURCES, SANITIZERS)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
@@ -27,6 +27,9 @@ from understudy.report.meaning import budget
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name, load_perceptual
 from understudy.run.prepare import open_labelled, open_test, require_classes
+
+if TYPE_CHECKING:
+    from understudy.release.run_file import RunFile
 
 SEARCHED_ROWS = 60_000
 """Rows of a side whose nearest neighbours are searched by default, at most."""
@@ -266,7 +269,8 @@ def _real(
             "say --test: real records that were not in the private dataset. This run held none out "
             "(understudy synthesize --hold-out 5%)"
         )
-    settings = _settings(path)
+    run = _run_of(path)
+    settings = {} if run is None else run.settings
     unit = _unit_rule(settings) if hold_out is None else hold_out.unit
     own = declared | {"skip_bad": declared["skip_bad"] or bool(settings.get("skip_bad"))}
     members = open_source(real, split="train", unit=unit, **own)
@@ -281,12 +285,9 @@ def _real(
 
 def other_records(path: Path, name: str, real: Source) -> str | None:
     """What is said where ``real`` has another name and length than what the run read."""
-    owner = path.parent / "owner" / "run.json"
-    if path.name != "release" or not owner.is_file():
+    run = _run_of(path) if path.name == "release" else None
+    if run is None:
         return None
-    from understudy.release.run_file import read_run_file  # imports pydantic
-
-    run = read_run_file(owner)
     own_run = run.spending is not None  # else its records are those of an earlier release
     sizes = run.rows, run.rows + run.rows_held_out
     if not own_run or Path(name) == Path(run.dataset) or len(real) in sizes:
@@ -312,14 +313,17 @@ def other_windows(path: Path, sources: Iterable[Source]) -> str | None:
     )
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    """Those of the run that a release is of; none where its owner's folder is not beside it."""
-    owner = path.parent / "owner" / "run.json"
-    settings: dict[str, Any] = read_json(owner).get("settings", {}) if owner.is_file() else {}
-    return settings
+def _run_of(path: Path) -> RunFile | None:
+    """The run that a release is of; None where its owner's folder is not beside it."""
+    file = path.parent / "owner" / "run.json"
+    if not file.is_file():
+        return None
+    from understudy.release.run_file import read_run_file  # imports pydantic
+
+    return read_run_file(file)
 
 
-def _unit_rule(settings: dict[str, Any]) -> str | None:
+def _unit_rule(settings: Mapping[str, Any]) -> str | None:
     """The rule by which a run told units from folders or names; None where it did not."""
     names = ("unit", "unit_from", "unit_from_name")
     column = unit_column(*(settings.get(name) for name in names))
@@ -373,11 +377,8 @@ def _encoder(path: Path, facts: dict[str, Any], name: str | None, real: Source) 
     if real.kind == "embeddings":
         return None
     names = [m["name"] for m in facts.get("models", ()) if m["role"] == "encoder"]
-    owner = path.parent / "owner" / "run.json"
-    if owner.is_file():
-        from understudy.release.run_file import read_run_file  # imports pydantic
-
-        names = [read_run_file(owner).settings.get("encoder"), *names]
+    if (run := _run_of(path)) is not None:
+        names = [run.settings.get("encoder"), *names]
     choice = name or next(filter(None, names), None)
     if choice is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from understudy.core.entry_points import others_at_fault
+from understudy.core.entry_points import failure_of_others
 from understudy.core.errors import (
     BackendError,
     CommitInDoubt,
@@ -197,9 +197,8 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
             raise RunStopped(f"{problem}. {stands()}") from error
         if isinstance(error, UnderstudyError):
             raise
-        if others := others_at_fault(error):
-            problem = f"{others} failed: {type(error).__name__}: {error}"
-            raise RunStopped(f"{problem}. {stands()}") from error
+        if failure := failure_of_others(error):
+            raise RunStopped(f"{failure}. {stands()}") from error
         error.add_note(stands())
         raise
 

@@ -22,6 +22,7 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 
 from understudy.core.errors import RunError
+from understudy.core.processes import spawning
 from understudy.methods.sanitize.jobs import (
     DIRECTIONS_FILE,
     MODEL_FILE,
@@ -176,8 +177,7 @@ class WorkerPool:
 
     def __init__(self, make: MakeService, service: JobService, count: int) -> None:
         self._make, self._service, self._count = make, service, count
-        self._context = multiprocessing.get_context("spawn")  # torch's threads survive no fork
-        os.environ["PYTHONSAFEPATH"] = "1"  # no file of the folder one is in is run by a worker
+        self._context = spawning()
         self._closed = False
         self._workers: dict[str, BaseProcess] = {}
         self._lock = threading.Lock()

@@ -6,7 +6,6 @@ so several processes draw them, each by the seeds alone, and the corpus is the s
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from understudy.core.phrases import EMPTY
+from understudy.core.processes import spawning
 from understudy.playhouse import World
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.grammar import describe
@@ -36,9 +36,7 @@ def playhouse_rows(side: int, count: int) -> Iterator[CorpusRow]:
     if processes == 1:
         yield from map(partial(playhouse_row, side), seeds)
         return
-    context = multiprocessing.get_context("spawn")  # torch's threads survive no fork
-    os.environ["PYTHONSAFEPATH"] = "1"  # no file of the folder one is in is run by a process
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(processes, mp_context=spawning()) as pool:
         yield from pool.map(partial(playhouse_row, side), seeds, chunksize=_CHUNK)
 
 

@@ -229,7 +229,8 @@ class EnergyDecoder:
     Lischinski and Weiss 2004). From there it departs as far as energies of chroma ask for.
 
     The search gives way on brightness and contrast where numbers contradict each other, as drawn
-    ones do: both are those of the wanted cosines again at its end.
+    ones do. At its end the brightness is that of the wanted cosines, and so is contrast where it
+    was less, up to twice what was found.
     """
 
     stochastic = True
