@@ -129,10 +129,12 @@ def test_only_the_schema_passes_and_nothing_of_files_names_or_times(
     paired.outbox.status(paired.attempt(shown), wait=True)
     paired.outbox.model(paired.attempt(shown))
     paired.outbox.delete(paired.attempt(shown))
+    # Four digits alone turn up in a hexadecimal digest, once in a hundred runs.
+    names_and_times = (CANARY, "2031:03:07", "2031-03-07", "1111111111", "labelled", "blue/")
     requested = []
     for method, path, body in paired.exchange.messages:
         text = path.encode() + body
-        for canary in (CANARY, "2031", "1111111111", "labelled", "blue/", str(paired.home.folder)):
+        for canary in (*names_and_times, str(paired.home.folder)):
             assert canary.encode() not in text
         if path == "/v1/jobs":
             submission = wire.decode_message(wire.JobSubmission, body)
