@@ -169,7 +169,6 @@ class RecordSource:
         self.tables, self.hidden = list[str](), list[str]()  # of the notes, what may be meant
         self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
         self.class_units: dict[str, Counter[str]] = {}  # of each class; and their rows of it
-        self.deep = False  # whether there are colours of 16 bits without a window
         self.grouping: Grouping | None = None  # a sign that images share a person
         self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
         self._options = options
@@ -361,7 +360,6 @@ class RecordSource:
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in
-            self.deep |= head.deep
             self.distorted += self._is_distorted(head)
         self._rows, self.class_sizes = sum(counts.values()), counts
         self.lost_classes = sorted_names(name for name in opened - counts.keys() if name)
