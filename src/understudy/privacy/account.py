@@ -495,5 +495,5 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     # Opened here, because NumPy leaves a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-    query = dict(note["drawn"] if "drawn" in note else {"query": note["query"]})  # 0.1.0: no more
-    return noisy, {"receipt": None, **note, "drawn": query, "attempt": int(note["attempt"])}
+    parts = {"drawn": dict(note["drawn"]), "receipt": dict(note["receipt"])}
+    return noisy, {**parts, "attempt": int(note["attempt"])}
