@@ -490,7 +490,7 @@ DAMAGE: dict[str, tuple[str, list[str]]] = {
     "a gap that was closed": (
         f"DELETE FROM ledger_rows WHERE seq = 5; {moved((6, 5), (7, 6), (8, 7))}",
         [
-            r"row 5 \(charge, run r1, stage s6.*was written as row 6",
+            r"row 5 \(charge, run r1, stage s6.*was changed, moved",
             "row 6 ",
             "row 7 ",
             "row 8 is missing, at the end",
@@ -499,7 +499,7 @@ DAMAGE: dict[str, tuple[str, list[str]]] = {
     "rows that were swapped": (
         moved((4, 99), (6, 4), (99, 6)),
         [
-            r"row 4 \(charge, run r1, stage s6.*was written as row 6: rows were reordered",
+            r"row 4 \(charge, run r1, stage s6.*was changed, moved",
             r"row 6 \(charge, run r1, stage s4",
         ],
     ),
