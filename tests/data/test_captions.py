@@ -13,7 +13,8 @@ from understudy.core.errors import RunError, SourceError
 from understudy.core.ports import CaptionedSource
 from understudy.core.types import Release
 from understudy.data import open_source, write_release
-from understudy.data.captions import with_captions
+from understudy.data.captions import captioned_files, with_captions
+from understudy.data.encoded_images import Options, RecordSource
 
 CLASSES = ("T-shirt/top", "test", "10")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2, 0, 0], np.int64)
@@ -93,6 +94,15 @@ def test_a_csv_that_was_changed_is_refused(tmp_path: Path, text: str, reason: st
     (tmp_path / "r" / "captions.csv").write_text(text)
     with pytest.raises(SourceError, match=reason):
         with_captions(open_source(tmp_path / "r"))
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "none.png"])
+def test_a_table_of_training_images_names_files_of_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "r").mkdir()
+    Image.fromarray(IMAGES[0]).save(tmp_path / "outside.png")
+    images = captioned_files(tmp_path / "r", [(name, "a")], "captions.csv")
+    with pytest.raises(SourceError, match=r"is named in captions.csv and is no file of the folder"):
+        RecordSource(lambda: images, Options("r"))
 
 
 @pytest.mark.parametrize("format", ["png", "parquet"])
