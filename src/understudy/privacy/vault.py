@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
 
@@ -303,7 +304,7 @@ class PrivateVault(Sealed):
 
         Any error in 1 to 4 ends the run.
         """
-        return self._inside.account.release(query, stage, lambda grid: self._exact(query, grid))
+        return self._inside.account.release(query, stage, partial(self._exact, query))
 
     def sample(self, query: Query, *, stage: str, step: int) -> Vector:
         """See `Vault.sample`; as `release`, but 1. is of a sample of the units, and 2. is once.
@@ -320,9 +321,7 @@ class PrivateVault(Sealed):
                 "the network that is trained",
                 batch=RECORDS_PER_GRADIENT,
             )
-        return inside.account.sample(
-            query, stage, step, lambda grid, rate: self._exact(query, grid, rate)
-        )
+        return inside.account.release(query, stage, partial(self._exact, query), step)
 
     def _exact(self, query: Query, grid: float, rate: float = 1.0) -> NDArray[np.int64]:
         if self._position is None:
