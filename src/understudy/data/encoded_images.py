@@ -191,36 +191,23 @@ class RecordSource:
         """Every row in order, ``size`` at a time (the last batch may be shorter)."""
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
-        labels, units = list[int](), list[str]()
-        values = np.empty((min(size, self._rows), *self.shape), dtype=np.uint8)
-        for record in self._usable():
-            values[len(labels)] = self._pixels(record)
-            labels.append(self._label(record))
-            units.append(self._batch_unit(record))
-            if len(labels) == len(values):
-                yield self._batch(values, labels, units)
-                values, labels, units = np.empty_like(values), [], []
-        if labels:
-            yield self._batch(values[: len(labels)], labels, units)
+        records = self._usable()
+        while len((batch := self._batch(records, min(size, self._rows))).labels):
+            yield batch
 
     def read(self, positions: NDArray[np.int64]) -> Batch:
         """The rows at increasing positions; others are passed over undecoded.
 
         A reader that goes on where it left off does not begin again.
         """
-        values = np.empty((len(positions), *self.shape), dtype=np.uint8)
-        labels, units = list[int](), list[str]()
         next_row, records = self._reading
         if not len(positions) or positions[0] < next_row:
             next_row, records = 0, self._usable()
-        for row, position in enumerate(positions.tolist()):
-            record = next(islice(records, position - next_row, None))
-            next_row = position + 1
-            values[row] = self._pixels(record)
-            labels.append(self._label(record))
-            units.append(self._batch_unit(record))
-        self._reading = next_row, records
-        return self._batch(values, labels, units)
+        gaps = np.diff(positions, prepend=next_row - 1) - 1
+        chosen = (next(islice(records, int(gap), None)) for gap in gaps)
+        batch = self._batch(chosen, len(positions))
+        self._reading = (positions[-1] + 1 if len(positions) else next_row), records
+        return batch
 
     def units(self) -> Iterator[str]:
         """The unit of each row, as a batch carries it."""
@@ -270,9 +257,16 @@ class RecordSource:
         unit = record.unit or ""
         return unit_digest(self._unit_key, unit).hex() if self._keyed else unit
 
-    def _batch(self, values: np.ndarray, labels: list[int], units: list[str]) -> Batch:
+    def _batch(self, records: Iterator[Record], most: int) -> Batch:
+        """The next records, as many as asked for or as are left: decoded one by one."""
+        values = np.empty((most, *self.shape), dtype=np.uint8)
+        labels, units = list[int](), list[str]()
+        for record in islice(records, most):
+            values[len(labels)] = self._pixels(record)
+            labels.append(self._label(record))
+            units.append(self._batch_unit(record))
         return Batch(
-            values,
+            values[: len(labels)],
             np.array(labels, dtype=np.int64),
             np.array(units, dtype=np.str_) if self.has_units else None,
         )
