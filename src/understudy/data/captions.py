@@ -1,7 +1,7 @@
 """The captions of a release: written beside its images, and read back with them.
 
     captions.csv                        path,caption; paths begin at the release's folder
-    data/train-00000-of-00003.parquet   or a column ``caption``
+    data/train-00000-of-00001.parquet   or a column ``caption``
 
 Where a release says so, a column ``licence`` follows: that of the model which drew the images.
 
