@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
@@ -173,23 +173,17 @@ class _PartialSum:
         return number, total
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Inside(Sealed):
     """What a vault and all its views share, so that closing one empties them all."""
 
-    __slots__ = ("account", "cache", "engine", "probe", "progress", "rows", "source")
-
-    def __init__(
-        self,
-        source: Source,
-        account: Account,
-        engine: Engine,
-        cache: Path,
-        progress: Callable[[str], Callable[[int], None]] | None,
-        probe: bool,
-    ) -> None:
-        self.source, self.account, self.engine = source, account, engine
-        self.cache, self.progress, self.probe = cache, progress, probe
-        self.rows: list[RecordBlocks] = []
+    source: Source
+    account: Account
+    engine: Engine
+    cache: Path
+    progress: Callable[[str], Callable[[int], None]] | None
+    probe: bool
+    rows: list[RecordBlocks] = field(default_factory=list)
 
 
 class PrivateVault(Sealed):
