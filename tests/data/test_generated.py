@@ -200,6 +200,14 @@ def test_classes_are_those_that_dataset_json_lists(tmp_path: Path, unpacked: boo
     assert open_source(tmp_path / "train.zip", label="none").classes == ("all",)
 
 
+def test_an_image_that_dataset_json_leaves_out_is_an_error_in_a_folder_too(tmp_path: Path) -> None:
+    """In an archive it was one, and in a folder it was passed over in silence."""
+    with zipfile.ZipFile(listed(tmp_path / "train.zip", ROWS[:-1])) as archive:
+        archive.extractall(tmp_path / "train")
+    with pytest.raises(SourceError, match=r"img00000005\.png: is not listed in dataset\.json"):
+        open_source(tmp_path / "train")
+
+
 BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
     "an image that it leaves out": (lambda p: listed(p, ROWS[:-1]), "not listed in dataset.json"),
     "a file that is not there": (lambda p: listed(p, [*ROWS, ["00001/x.png", 1]]), "not in the"),
