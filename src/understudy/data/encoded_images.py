@@ -204,8 +204,8 @@ class RecordSource:
         if not len(positions) or positions[0] < next_row:
             next_row, records = 0, self._usable()
         gaps = np.diff(positions, prepend=next_row - 1) - 1
-        chosen = (next(islice(records, int(gap), None)) for gap in gaps)
-        batch = self._batch(chosen, len(positions))
+        selection = (next(islice(records, int(gap), None)) for gap in gaps)
+        batch = self._batch(selection, len(positions))
         self._reading = (positions[-1] + 1 if len(positions) else next_row), records
         return batch
 
