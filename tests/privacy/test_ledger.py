@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -33,6 +34,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, LedgerSpending, Preview
 
+SQLALCHEMY_LEDGER = Path(__file__).with_name("ledger_of_sqlalchemy.sql")
 DELTA = 1e-5
 IMAGE: dict[str, Any] = {"unit": "image", "adjacency": "add-remove"}
 ONE = Gaussian(mu_of(1.0, DELTA))
@@ -634,6 +636,32 @@ def test_tables_that_are_no_ledger_are_refused(ledger: Ledger, site: Site) -> No
     site.sql("DELETE FROM ledger_meta")
     with pytest.raises(LedgerError, match="is not a ledger"):
         site.open()
+
+
+def test_a_ledger_that_sqlalchemy_wrote_is_gone_on_with_unchanged(tmp_path: Path) -> None:
+    """Versions before November 22 wrote by SQLAlchemy; nothing of their file is converted."""
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SQLALCHEMY_LEDGER.read_text(encoding="utf-8"))
+        before = connection.execute("SELECT * FROM ledger_rows").fetchall()
+    with Ledger(path) as ledger:
+        assert ledger.verify() == []
+        photos = ledger.look_up(rows(12))[0]
+        assert photos is not None
+        assert (photos.name, photos.budget) == ("photos", Budget(2.0, DELTA))
+        assert [other.name for other in ledger.concerned(photos.id)] == ["part"]
+        spent = ledger.spent(photos.id)
+        assert (spent.epsilon, spent.runs) == (pytest.approx(0.841924, abs=1e-5), ("r1", "r2"))
+        assert [one.run for one in spent.disclosures] == ["r3"]
+        assert ledger.released("r1", "means", 1) == "00ff"
+        with pytest.raises(BudgetRefused, match=r"Spent:      epsilon 0\.8419"):
+            ledger.charge(photos.id, [charge("r4", event=Gaussian(mu_of(2.0, DELTA)))], **IMAGE)
+        ledger.charge(photos.id, [charge("r4", event=Gaussian(0.1))], **IMAGE)
+        assert ledger.verify() == []
+    with closing(sqlite3.connect(path)) as connection:
+        after = connection.execute("SELECT * FROM ledger_rows").fetchall()
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + 2  # the charge, and that of the part
 
 
 def test_the_owner_alone_may_read_the_file(tmp_path: Path) -> None:

@@ -74,6 +74,22 @@ def test_a_part_too_small_to_leave_a_trace_is_no_overlap() -> None:
     assert Sketch.of(rows).overlap(Sketch.of([*rows[-3:], rows[0]])) == 1.0
 
 
+def test_a_sketch_of_the_first_version_is_compared_by_what_it_holds() -> None:
+    """256 digests, and no word of how many."""
+    rows = some(range(6000))
+    now = Sketch.of(rows)
+    value = now.to_json()
+    old = Sketch.from_json({"total": value["total"], "lowest": value["lowest"][: 256 * 32]})
+    assert (old.size, len(old.lowest)) == (256, 256)
+    assert old.is_of(now)
+    assert old.similarity(now) == old.overlap(now) == 1.0
+    assert Sketch.of(rows[:3000]).overlap(old) == 1.0
+    assert Sketch.of(rows[:3000]).similarity(old) == pytest.approx(0.5, abs=4 * (0.25 / 256) ** 0.5)
+    assert Sketch.of(some(range(6000, 9000))).overlap(old) == 0.0
+    few = Sketch.from_json({**Sketch.of(rows[:50]).to_json(), "size": 256})
+    assert few.overlap(now) == Sketch.of(rows[:50]).overlap(now)
+
+
 def test_what_is_no_dataset_is_refused() -> None:
     with pytest.raises(LedgerError, match="no rows"):
         Sketch.of([])

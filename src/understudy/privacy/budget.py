@@ -51,6 +51,19 @@ class Budget:
                 f"is covered down to {MIN_DELTA:g} only (docs/promise.md). Use 1e-10 or 1e-5"
             )
 
+    @classmethod
+    def recorded(cls, epsilon: float, delta: float) -> Budget:
+        """A budget as an old ledger row has it, whose delta may lie below `MIN_DELTA`.
+
+        It can be shown, and nothing more can be charged to it (`_rules.check_budget`).
+        """
+        if delta >= MIN_DELTA:
+            return cls(epsilon, delta)
+        budget = object.__new__(cls)
+        object.__setattr__(budget, "epsilon", epsilon)
+        object.__setattr__(budget, "delta", delta)
+        return budget
+
 
 def part_of_budget(epsilon: str) -> float | None:
     """What an epsilon in words asks for: a share of the dataset's budget; None: the rest of it.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from understudy.core.errors import ConfigError, LedgerError
+from understudy.core.errors import LedgerError
 from understudy.privacy.accounting import Event, epsilon_of, event_from_json, event_to_json
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.chain import GENESIS, Head, Link, canonical
@@ -70,6 +70,13 @@ class Page:
     def events(self) -> list[Event]:
         """Everything charged, in order."""
         return list(self.charged.values())
+
+    def knows_values_of(self, fingerprint: Fingerprint) -> bool:
+        """Whether the decoded values of a dataset are known: earlier versions stored none."""
+        values = fingerprint.values
+        return values is None or any(
+            sketch.values is not None and sketch.values.is_of(values) for sketch in self.sketches
+        )
 
     def without(self, returned: Collection[ReleaseKey]) -> Page:
         """The page as it is once these charges are returned."""
@@ -152,7 +159,7 @@ class Book:
     def fingerprint(self, stored: Sketch) -> Fingerprint | None:
         """That of the rows with these stored bytes, decoded values included; None: not known."""
         fingerprints = (one for page in self.pages.values() for one in page.sketches)
-        return next((one for one in fingerprints if one.stored == stored), None)
+        return next((one for one in fingerprints if one.values and one.stored == stored), None)
 
     def shared_records(
         self, records: RecordDigests, besides: RecordDigests | None
@@ -228,10 +235,11 @@ class Book:
     def _register(self, entry: LedgerEntry) -> None:
         page = self.pages.setdefault(entry["dataset"], Page(entry["dataset"]))
         page.names.append(entry["name"])
-        page.sketches.append(entry["sketch"])
+        page.sketches.append(Fingerprint.from_json(entry["sketch"]))
 
     def _budget(self, entry: LedgerEntry) -> None:
-        self.pages[entry["dataset"]].budget = entry["budget"]
+        budget = Budget.recorded(entry["epsilon"], entry["delta"])
+        self.pages[entry["dataset"]].budget = budget
 
     def _charge(self, entry: LedgerEntry) -> None:
         self._spend(entry)
@@ -253,8 +261,8 @@ class Book:
         page.charged = _without(page.charged, [_release_key(entry)])
 
     def _disclose(self, entry: LedgerEntry) -> None:
-        details, pool = entry.get("details", {}), entry.get("sketch")
-        disclosure = Disclosure(entry["run"], entry["what"], details, pool)
+        pool = None if "sketch" not in entry else Sketch.from_json(entry["sketch"])
+        disclosure = Disclosure(entry["run"], entry["what"], entry.get("details", {}), pool)
         self.pages[entry["dataset"]].disclosures[disclosure.run] = disclosure
 
     def _measure(self, entry: LedgerEntry) -> None:
@@ -293,31 +301,15 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
 
 
 def parse(link: Link) -> dict[str, Any]:
-    """What a row says, with its sketch and its budget as values.
-
-    Raises:
-        LedgerError: Another version wrote it.
-    """
+    """What a row says."""
     entry: dict[str, Any] = json.loads(link.entry)
     if entry["kind"] not in _READERS:
         raise LedgerError(
             f"row {link.seq} of the ledger is of unknown kind {entry['kind']!r}; it was written by "
             "a newer version of Understudy, so what was spent cannot be known: upgrade first"
         )
-    try:
-        if entry["kind"] in ("charge", "shared charge"):
-            event_from_json(entry["event"])
-        elif entry["kind"] in ("dataset", "variant"):
-            entry["sketch"] = Fingerprint.from_json(entry["sketch"])
-        elif entry["kind"] == "budget":
-            entry["budget"] = Budget(entry["epsilon"], entry["delta"])
-        elif "sketch" in entry:
-            entry["sketch"] = Sketch.from_json(entry["sketch"])
-    except (KeyError, ConfigError) as error:
-        raise LedgerError(
-            f"row {link.seq} of the ledger was written by another version of Understudy, which "
-            "noted less: go on with that version, or name another ledger (--ledger)"
-        ) from error
+    if entry["kind"] in ("charge", "shared charge"):
+        event_from_json(entry["event"])
     return entry
 
 

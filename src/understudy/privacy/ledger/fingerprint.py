@@ -31,6 +31,7 @@ _EQUAL_BANDS = 3  # that two images have in common which look the same
 _MANY, _MANY_SHARE, _LEAST_SHARE = 5, 0.1, 0.05
 _TIMES_ALIKE = 3  # as many of a set of copies look like a record as records do among themselves
 _BYTES = 16
+_FIRST_SIZE = 256  # of the sketches of 0.1.0, whose rows do not name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Sketch:
         """Estimated Jaccard similarity of two datasets, rows in both / rows in either, in [0, 1].
 
         Exact where both have fewer distinct rows than their ``size``; otherwise the standard error
-        is at most 1 / (2 sqrt(size)): 0.016.
+        is at most 1 / (2 sqrt(size)): 0.016, and 0.03 with a sketch of 0.1.0.
         """
         mine, theirs = self._common_sample(other)
         return len(mine & theirs) / len(mine | theirs)
@@ -132,7 +133,7 @@ class Sketch:
             tuple(
                 int.from_bytes(lowest[i : i + _BYTES], "big") for i in range(0, len(lowest), _BYTES)
             ),
-            int(value["size"]),
+            int(value.get("size", _FIRST_SIZE)),
         )
 
 
@@ -191,15 +192,15 @@ class Fingerprint:
 
     Attributes:
         stored: Of the stored bytes.
-        values: Of the decoded values.
+        values: Of the decoded values; None in rows of earlier versions.
         looks: For up to `VALUES_SIZE` records, the digests of their looks, in one string.
         records: How many the dataset had.
     """
 
     stored: Sketch
-    values: Sketch
-    looks: bytes
-    records: int
+    values: Sketch | None = None
+    looks: bytes = b""
+    records: int = 0
 
     @classmethod
     def of(cls, source: Source, key: bytes, stored: Sketch | None = None) -> Fingerprint:
@@ -216,7 +217,7 @@ class Fingerprint:
             stored = Sketch.of(source.digests(key))
         if source.kind == "embeddings":  # they have no looks
             values = Sketch.of(embedding_digests(originals_of(source), key), VALUES_SIZE)
-            return cls(stored, values, b"", len(source))
+            return cls(stored, values, records=len(source))
         images: dict[bytes, Any] = {}
         highest: bytes | None = None  # of those that are left: looks beyond it would be dropped
 
@@ -239,21 +240,22 @@ class Fingerprint:
 
     def is_of(self, other: Fingerprint) -> bool:
         """Whether both are of the same records, by stored bytes or by decoded values."""
-        return self.stored.is_of(other.stored) or self.values.is_of(other.values)
+        return any(one.is_of(another) for one, another in self._pairs(other))
 
     def similarity(self, other: Fingerprint) -> float:
         """As `Sketch.similarity`, by stored bytes or by decoded values, whichever is larger."""
-        return max(self.stored.similarity(other.stored), self.values.similarity(other.values))
+        return max(one.similarity(another) for one, another in self._pairs(other))
 
     def overlap(self, other: Fingerprint) -> float:
         """As `Sketch.overlap`, by stored bytes or by decoded values, whichever is larger."""
-        return max(self.stored.overlap(other.stored), self.values.overlap(other.values))
+        return max(one.overlap(another) for one, another in self._pairs(other))
 
     def shared(self, records: RecordDigests) -> tuple[set[int], set[int], set[int]]:
         """Which of the records are of this dataset: by stored bytes, decoded values and looks."""
         blank = [row for row, digest in enumerate(records.values) if digest is None]
         stored = _rows_in(self.stored, records.stored) - set(blank)
-        return stored, _rows_in(self.values, records.values), self._looking_the_same(records)
+        values = set() if self.values is None else _rows_in(self.values, records.values)
+        return stored, values, self._looking_the_same(records)
 
     def _looking_the_same(self, records: RecordDigests) -> set[int]:
         """One record counts where all its bands agree, and many where three do.
@@ -282,21 +284,31 @@ class Fingerprint:
             return many
         return {row for row in many if most[row] == BANDS} if alike <= _MANY_SHARE else set()
 
+    def _pairs(self, other: Fingerprint) -> list[tuple[Sketch, Sketch]]:
+        pairs = [(self.stored, other.stored)]
+        if self.values is not None and other.values is not None:
+            pairs.append((self.values, other.values))
+        return pairs
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for a ledger row."""
-        return {
-            **self.stored.to_json(),
-            "values": self.values.to_json(),
-            "looks": b64encode(self.looks).decode(),
-            "records": self.records,
-        }
+        content = self.stored.to_json()
+        if self.values is not None:
+            content["values"] = self.values.to_json()
+            content["looks"] = b64encode(self.looks).decode()
+            content["records"] = self.records
+        return content
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Fingerprint:
-        """The fingerprint of a ledger row."""
-        values = Sketch.from_json(value["values"])
-        looks = b64decode(value["looks"])
-        return cls(Sketch.from_json(value), values, looks, int(value["records"]))
+        """The fingerprint of a ledger row, that of an earlier version without decoded values."""
+        values = value.get("values")
+        return cls(
+            Sketch.from_json(value),
+            None if values is None else Sketch.from_json(values),
+            b64decode(value.get("looks", "")),
+            int(value.get("records", 0)),
+        )
 
 
 def _drop_highest(images: dict[bytes, Any]) -> None:

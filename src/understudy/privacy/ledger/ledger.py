@@ -160,7 +160,7 @@ class Ledger:
         fingerprint = self._fingerprint(source)
         with self._writing() as (connection, book):
             match = book.same_as(fingerprint)
-            if match is not None and match[1]:
+            if match is not None and match[1] and match[0].knows_values_of(fingerprint):
                 return match[0].dataset()
             if match is None:
                 page, kind = Page(secrets.token_hex(8), [source.name]), "dataset"

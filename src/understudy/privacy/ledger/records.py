@@ -152,7 +152,7 @@ class LedgerRow:
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.
-        by: The user account that wrote it, as that user's system said.
+        by: The user account that wrote it, as that user's system said; empty in older rows.
     """
 
     seq: int

@@ -15,7 +15,7 @@ from understudy.privacy.accounting import (
     mu_with_slack,
     run_event,
 )
-from understudy.privacy.budget import MAX_EPSILON, Budget
+from understudy.privacy.budget import MAX_EPSILON, MIN_DELTA, Budget
 from understudy.privacy.ledger.book import Book, Page, ReleaseKey, charge_entry, charge_text
 from understudy.privacy.ledger.records import Charge
 
@@ -109,6 +109,12 @@ def check_budget(page: Page, new: Sequence[Event], why: str = "") -> None:
     if page.budget is None:
         return
     budget = page.budget
+    if budget.delta < MIN_DELTA:
+        raise LedgerError(
+            f"the budget of {page.name}{why} was set at delta {budget.delta:g} by an older "
+            f"version. The proof covers {MIN_DELTA:g} and more: set it again with `understudy "
+            f"ledger set-budget {page.id} --epsilon {budget.epsilon:g} --delta 1e-10`"
+        )
     requested = epsilon_of([*page.events, *new], budget.delta)
     is_rounding = requested > _NEARLY_ALL * budget.epsilon and _is_rounding(page, budget, new)
     # "not <=": an epsilon that is not a number is refused too.
