@@ -20,12 +20,12 @@ from typing import Any
 from benchmarks.tables import Skipped, machine
 
 NAMES = (
-    *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
+    *("noise", "kmeans", "scale", "votes", "eurosat", "fashion_mnist", "diffusion"),
     *("studio", "photo", "alignment", "evolution", "satellite", "audit", "evaluate"),
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
     *("selection", "selection_baselines", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
-    *("sanitize_photos", "photo_segmenter", "sanitize_second", "strangers", "finetuning"),
+    *("sanitize_photos", "photo_segmenter", "strangers", "finetuning"),
     *("papers", "dpimagebench", "gpu_check", "run_times"),
 )
 
@@ -70,10 +70,8 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--data", type=Path, help="a folder that holds images/")
     parser.add_argument("--out", type=Path, help="a folder of results, to go on from")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the judges")
-    parser.add_argument("--pack", type=Path, help="a folder for releases to be judged elsewhere")
     parser.add_argument("--table", help="of a paper: T1")
     parser.add_argument("--list", action="store_true", default=None, dest="list_only")
-    parser.add_argument("--quality", type=int, help="of JPEG in packs; else lossless")
     options = vars(parser.parse_args(arguments))
     try:
         chosen = _chosen(options.pop("names"))

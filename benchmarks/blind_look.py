@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from benchmarks.sanitize_models import TASKS, Size, images_of_words
-from benchmarks.sanitize_second import with_seconds
+from benchmarks.sanitize_models import TASKS, Models, Size, images_of_words
+from benchmarks.second_targets import with_seconds
 from benchmarks.tables import Table
 from understudy.device.sheets import sheet_bytes
 
@@ -34,7 +34,8 @@ def write(task_name: str, folder: Path) -> None:
     rng = np.random.default_rng(secrets.randbits(64))
     sets = [images_of_words(task, seed, Size()).images for seed in SEEDS]
     images = rng.permutation(np.concatenate(sets))
-    twice = with_seconds(images[total - LAID_ON : total + LAID_ON], task.nouns[0])[:LAID_ON]
+    seconds = images[total - LAID_ON : total + LAID_ON]
+    twice = with_seconds(seconds, task.nouns[0], Models.segmenter())[:LAID_ON]
     shown = np.concatenate([images[: total - len(twice)], twice])
     order = rng.permutation(total)
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from benchmarks.images import FASHION, PIXELS
+from benchmarks.fashion_mnist import FOLDER
+from benchmarks.small_classes import PIXELS
 from understudy.core.errors import SourceError
 from understudy.core.types import Images, Labels
 from understudy.data import open_source
@@ -129,7 +130,7 @@ def folder_split(folder: Path, channels: int | None) -> Split:
 
 def fashion_split(channels: int | None) -> Split:
     """Fashion-MNIST, 28 pixels."""
-    return images_of(FASHION, channels=channels), images_of(FASHION, "test", channels=channels)
+    return images_of(FOLDER, channels=channels), images_of(FOLDER, "test", channels=channels)
 
 
 def everyday_names(zips: Path) -> tuple[str, ...]:
@@ -189,7 +190,7 @@ def default_sets(
         "x-rays": images / "strangers" / "chest-x-rays",
         "eurosat": images / "eurosat",
         "clothing": images / "clothing",
-        "fashion_mnist": FASHION,
+        "fashion_mnist": FOLDER,
         "everyday": images / "tiny-imagenet",
     }
     readers: dict[str, Callable[[], Split]] = {

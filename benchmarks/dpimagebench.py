@@ -39,7 +39,7 @@ from benchmarks.dpimagebench_networks import (
     SGD,
     fit,
 )
-from benchmarks.images import FASHION
+from benchmarks.fashion_mnist import FOLDER
 from benchmarks.tables import DATA, Skipped, Table, load
 from understudy import synthesize
 from understudy.core.types import Images
@@ -115,7 +115,7 @@ def dataset(name: str, folder: Path) -> tuple[Labelled, Labelled]:
         Skipped: Its files are not there.
     """
     protocol = PROTOCOLS[name]
-    places = {"fmnist_28": FASHION, "eurosat_32": folder / "images" / "eurosat"}
+    places = {"fmnist_28": FOLDER, "eurosat_32": folder / "images" / "eurosat"}
     path = places.get(name, folder / name)
     if not path.exists():
         raise Skipped(f"{path} is not there")

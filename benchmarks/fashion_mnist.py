@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.judges import HEADS, Panel, judge
+from benchmarks.judges import HEADS, SEEDS, judge
 from benchmarks.tables import Table, load, need, percent
 from understudy import synthesize
 from understudy.run.run_result import Result
@@ -30,25 +30,24 @@ def release(out: Path, epsilon: float, **options: Any) -> Result:
     return synthesize(FOLDER, out=out, epsilon=epsilon, delta=DELTA, ledger=ledger, **options)
 
 
-def images(out: Path, epsilon: float, panel: Panel) -> tuple[tuple[str, ...], Result, float]:
+def images(out: Path, epsilon: float, seeds: int) -> tuple[tuple[str, ...], Result, float]:
     """The judges' cells on synthetic images, the run, and seconds of training."""
     result = release(out, epsilon, encoder="embedded:dct", count=ROWS, format="parquet")
     start = time.perf_counter()
-    verdict = judge(load(result.release), load(FOLDER, "test"), panel)
+    verdict = judge(load(result.release), load(FOLDER, "test"), seeds)
     return verdict.cells(), result, time.perf_counter() - start
 
 
-def embeddings(out: Path, epsilon: float, panel: Panel) -> tuple[tuple[str, ...], Result, float]:
+def embeddings(out: Path, epsilon: float, seeds: int) -> tuple[tuple[str, ...], Result, float]:
     """The accuracy of the two-layer network on synthetic scattering embeddings, likewise."""
     result = release(out, epsilon, encoder="embedded:scattering", test=str(FOLDER))
     accuracy = percent(result.accuracy[0].synthetic)
     return ("", "", accuracy, ""), result, result.seconds["measure accuracy"]
 
 
-def main(*, seeds: int | None = None) -> None:
+def main(*, seeds: int = SEEDS) -> None:
     """Print balanced accuracies on the real test split, and the seconds of each part."""
     need(FOLDER)
-    panel = Panel() if seeds is None else Panel(seeds=seeds)
     table = Table(
         f"Fashion-MNIST, delta {DELTA:g}, {ROWS:,} synthetic rows",
         ("", "epsilon", *HEADS, "fit s", "sample s", "training s"),
@@ -60,7 +59,7 @@ def main(*, seeds: int | None = None) -> None:
     ):
         for epsilon in EPSILONS:
             with tempfile.TemporaryDirectory() as name:
-                cells, result, training = make(Path(name) / "out", epsilon, panel)
+                cells, result, training = make(Path(name) / "out", epsilon, seeds)
             fit, sample = result.seconds["embed and fit"], result.seconds["sample and write"]
             table.row(words, f"{epsilon:g}", *cells, fit, sample, training)
     for words, *published in PUBLISHED:

@@ -1,14 +1,12 @@
-"""Labelled images in one small file, to be judged on another machine.
+"""Labelled images in one small file, from which a benchmark goes on.
 
-A pack is an npz of encoded sheets, 256 images each, lossless WebP or, where a quality is asked for,
-JPEG without colour subsampling; with ``labels``, ``classes`` and ``shape``. The release
-``NAME-anything.npz`` of a folder is tested on ``test-NAME.npz``.
+A pack is an npz of encoded sheets, 256 images each, lossless WebP, with ``labels``, ``classes`` and
+``shape``.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +15,13 @@ from PIL import Image
 from understudy.core.errors import InputError
 from understudy.metrics.labelled import Labelled
 
-TEST = "test-"
 ROW = 16  # images in a row of a sheet, and rows of it
 
 
-def write_pack(file: Path, data: Labelled, quality: int | None = None) -> None:
+def write_pack(file: Path, data: Labelled) -> None:
     """Write labelled images."""
     arrays = {
-        f"sheet_{at:04d}": np.frombuffer(
-            _encoded(data.values[start : start + ROW**2], quality), "u1"
-        )
+        f"sheet_{at:04d}": np.frombuffer(_encoded(data.values[start : start + ROW**2]), "u1")
         for at, start in enumerate(range(0, len(data.values), ROW**2))
     }
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,21 +47,7 @@ def read_pack(file: Path) -> Labelled:
     return Labelled(np.concatenate(parts)[:n], labels, classes)
 
 
-def packs(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Every release of a folder, in the order of names, with the test images that belong to it."""
-    releases = [file for file in sorted(folder.glob("*.npz")) if not file.name.startswith(TEST)]
-    if not releases:
-        raise InputError(
-            f"{folder} holds no packs; `python -m benchmarks images --pack` writes some"
-        )
-    for file in releases:
-        test = folder / f"{TEST}{file.stem.partition('-')[0]}.npz"
-        if not test.is_file():
-            raise InputError(f"{file} is tested on {test.name}, which is not there")
-        yield file, test
-
-
-def _encoded(images: np.ndarray, quality: int | None) -> bytes:
+def _encoded(images: np.ndarray) -> bytes:
     """Up to 256 images as one: sixteen in a row, the rest black."""
     missing = ROW**2 - len(images)
     full = np.pad(images, ((0, missing), (0, 0), (0, 0), (0, 0)))
@@ -75,10 +56,7 @@ def _encoded(images: np.ndarray, quality: int | None) -> bytes:
     pixels = grid.reshape(ROW * height, ROW * width, channels)
     stream = io.BytesIO()
     image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
-    if quality is None:
-        image.save(stream, "WEBP", lossless=True, quality=60)
-    else:
-        image.save(stream, "JPEG", quality=quality, subsampling=0)
+    image.save(stream, "WEBP", lossless=True, quality=60)
     return stream.getvalue()
 
 

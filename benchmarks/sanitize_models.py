@@ -453,7 +453,7 @@ def seen_in_pieces(task: Task, images: LabelledSet) -> float:
     """Part of the composed images in which the object is seen in two pieces.
 
     That is no count of second objects: a true picture of one person is often in two pieces
-    (`python -m benchmarks sanitize_second`).
+    (`benchmarks.blind_look` has them counted by eye).
     """
     return float(in_pieces(images.images, task.nouns[0], Models.segmenter()).mean())
 

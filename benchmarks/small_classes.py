@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from benchmarks.judges import HEADS, Panel, Verdict, judge, sheet
+from benchmarks.judges import HEADS, SEEDS, Verdict, judge, sheet
 from benchmarks.tables import DATA, Table, need, percent
 from understudy import synthesize
 from understudy.core.types import Images, Vector
@@ -94,12 +94,7 @@ def static(release: Labelled, real: Labelled) -> dict[str, float]:
 
 
 def run(
-    subset: Subset,
-    file: Path | None,
-    panel: Panel | None = None,
-    *,
-    epsilon: float = EPSILON,
-    **models: str,
+    subset: Subset, file: Path | None, seeds: int = SEEDS, **models: str
 ) -> list[tuple[object, ...]]:
     """Lines under `COLUMNS`: one of all, and a class each; ``models`` as for `synthesize`."""
     with tempfile.TemporaryDirectory() as name:
@@ -107,7 +102,7 @@ def run(
         result = synthesize(
             train,
             out=Path(name) / "out",
-            epsilon=epsilon,
+            epsilon=EPSILON,
             size=PIXELS,
             format="parquet",
             ledger=f"sqlite:///{name}/ledger.db",
@@ -117,11 +112,11 @@ def run(
         real, held_out, release = load(train), load(test), load(result.release)
     if file is not None:
         file.write_bytes(sheet(release, real, classes=5))
-    return lines(real, release, judge(release, held_out, panel))
+    return lines(real, release, judge(release, held_out, seeds))
 
 
-def lines(real: Labelled, release: Labelled, verdict: Verdict | None) -> list[tuple[object, ...]]:
-    """One line of all, and a class each: sizes, static, and what the judges find, if they did."""
+def lines(real: Labelled, release: Labelled, verdict: Verdict) -> list[tuple[object, ...]]:
+    """One line of all, and a class each: sizes, static, and what the judges find."""
     shares = static(release, real)
     sizes = {
         name: [int((each.labels == each.classes.index(name)).sum()) for each in (real, release)]
@@ -129,25 +124,20 @@ def lines(real: Labelled, release: Labelled, verdict: Verdict | None) -> list[tu
     }
     weights = [sizes[name][1] for name in shares]
     overall = percent(float(np.average(list(shares.values()), weights=weights)))
-    cells = () if verdict is None else verdict.cells()
     table: list[tuple[object, ...]] = [
-        ("all", len(real.labels), len(release.labels), overall, *cells)
+        ("all", len(real.labels), len(release.labels), overall, *verdict.cells())
     ]
     for name in real.classes:
-        cells = () if verdict is None else verdict.recalls(name)
-        table.append((f"  {name}", *sizes[name], percent(shares[name]), *cells))
+        table.append((f"  {name}", *sizes[name], percent(shares[name]), *verdict.recalls(name)))
     return table
 
 
-def main(
-    parts: tuple[str, ...] = (), *, seeds: int | None = None, sheets: Path | None = None
-) -> None:
+def main(parts: tuple[str, ...] = (), *, seeds: int = SEEDS, sheets: Path | None = None) -> None:
     """Print class sizes, static and recall, a line a class; all subsets, or some (`PARTS`)."""
-    panel = Panel() if seeds is None else Panel(seeds=seeds)
     table = Table(f"Images of {PIXELS} pixels, epsilon {EPSILON:g}, defaults", COLUMNS)
     for name in parts or PARTS:
         table.row(name)
-        for line in run(SUBSETS[name], None if sheets is None else sheets / f"{name}.png", panel):
+        for line in run(SUBSETS[name], None if sheets is None else sheets / f"{name}.png", seeds):
             table.row(*line)
 
 

@@ -40,7 +40,7 @@ from benchmarks.domains import (
     shaped,
     spread,
 )
-from benchmarks.images import DELTA
+from benchmarks.fashion_mnist import DELTA
 from benchmarks.judges import sheet
 from benchmarks.medians import (
     HEADS,

@@ -288,8 +288,8 @@ FAULTS = (
     Fault(
         "an event that is not known costs nothing",
         "accounting.py",
-        '            return Laplace(_positive(value["epsilon"]))\n',
-        '            return Laplace(_positive(value["epsilon"]))\n        return Gaussian(1e-9)\n',
+        "            return Selected(mu, runs)\n",
+        "            return Selected(mu, runs)\n        return Gaussian(1e-9)\n",
         ACCOUNTING + "test_an_unknown_or_malformed_event_is_refused_not_skipped",
     ),
     Fault(

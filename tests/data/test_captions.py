@@ -10,9 +10,11 @@ from PIL import Image
 from tests.data.samples import picture, release_of
 
 from understudy.core.errors import RunError, SourceError
+from understudy.core.ports import CaptionedSource
 from understudy.core.types import Release
 from understudy.data import open_source, write_release
-from understudy.data.captions import open_captioned, with_captions
+from understudy.data.captions import captioned_files, with_captions
+from understudy.data.encoded_images import Options, RecordSource
 
 CLASSES = ("T-shirt/top", "test", "10")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2, 0, 0], np.int64)
@@ -66,21 +68,15 @@ def test_the_csv_names_the_image_that_each_caption_is_of(
 
 
 @pytest.mark.parametrize("format", ["png", "parquet"])
-@pytest.mark.parametrize("shard", [1, 2, 100])
 def test_captions_come_back_with_their_images(
-    tmp_path: Path, format: Any, shard: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, format: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.data.release._SHARD_BYTES", shard * IMAGES[0].size)
     monkeypatch.setattr("understudy.data.release._ROWS", 3)
-    monkeypatch.setattr("understudy.data.captions._ROWS", 2)
     write_release(captioned(batch=9), tmp_path / "r", format=format)
-    found = open_captioned(tmp_path / "r")
-    assert found is not None
-    assert found.texts == CAPTIONS
-    for rows in ([0, 1, 2, 3, 4, 5, 6, 7, 8], [1, 4, 5, 8], [7]):
-        images = found.images(np.array(rows), IMAGES.shape[1:])
-        read = np.concatenate([batch.values for batch in images.batches(2)])
-        assert [row_of(image) for image in read] == rows
+    found = with_captions(open_source(tmp_path / "r"))
+    assert isinstance(found, CaptionedSource)
+    read = np.concatenate([batch.values for batch in found.batches(2)])
+    assert found.captions == [CAPTIONS[row_of(image)] for image in read]
 
 
 @pytest.mark.parametrize(
@@ -88,22 +84,23 @@ def test_captions_come_back_with_their_images(
     [
         ("path,text\na.png,b\n", "has no column 'caption'"),
         ("path,caption\na.png\n", "row 1 has no path or no caption"),
-        ("path,caption\n../outside.png,b\n", "is no file of the folder"),
-        ("path,caption\nnone.png,b\n", "is no file of the folder"),
+        ("path,caption\n../outside.png,b\n", "has no caption in captions.csv"),
     ],
 )
 def test_a_csv_that_was_changed_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    write_release(captioned(), tmp_path / "r")
+    (tmp_path / "r" / "captions.csv").write_text(text)
+    with pytest.raises(SourceError, match=reason):
+        with_captions(open_source(tmp_path / "r"))
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "none.png"])
+def test_a_table_of_training_images_names_files_of_its_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "r").mkdir()
     Image.fromarray(IMAGES[0]).save(tmp_path / "outside.png")
-    (tmp_path / "r" / "captions.csv").write_text(text)
-
-    def read() -> None:
-        found = open_captioned(tmp_path / "r")
-        assert found is not None
-        found.images(np.array([0]), IMAGES.shape[1:])
-
-    with pytest.raises(SourceError, match=reason):
-        read()
+    images = captioned_files(tmp_path / "r", [(name, "a")], "captions.csv")
+    with pytest.raises(SourceError, match=r"is named in captions.csv and is no file of the folder"):
+        RecordSource(lambda: images, Options("r"))
 
 
 @pytest.mark.parametrize("format", ["png", "parquet"])

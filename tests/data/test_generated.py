@@ -13,6 +13,7 @@ import pytest
 from tests.data.samples import claiming, encode, picture, release_of
 
 from understudy.core.errors import SourceError
+from understudy.core.ports import IndexedSource
 from understudy.data import open_source, write_release
 from understudy.steps.niqe_model import NiqeModel
 from understudy.testing.source_suite import KEY, read_all, sound_rows
@@ -62,7 +63,19 @@ def test_their_file_is_a_dataset_of_the_same_pixels(tmp_path: Path, dtype: str) 
     values, labels, _ = sound_rows(source)
     np.testing.assert_array_equal(values, IMAGES)
     assert (source.classes, labels.tolist()) == (("0", "1", "2"), LABELS.tolist())
-    # The ledger goes by digests of pixels, whatever type a file stores them in.
+
+
+@pytest.mark.parametrize("images", [UNIT, np.moveaxis(IMAGES, 3, 1), IMAGES / 255])
+def test_images_at_a_position_are_those_of_the_batches(tmp_path: Path, images: np.ndarray) -> None:
+    """Of images from 0 to 1 `read`, by which workers and held-out parts go, gave real numbers."""
+    np.savez(tmp_path / "gen.npz", x=images, y=LABELS)
+    source = open_source(tmp_path / "gen.npz")
+    assert isinstance(source, IndexedSource)
+    rows = np.array([1, 2, 5])
+    values = source.read(rows).values
+    assert values.dtype == np.uint8
+    np.testing.assert_array_equal(values, IMAGES[rows])
+    # The ledger goes by digests of pixels, however a file stores them.
     np.savez(tmp_path / "bytes.npz", images=IMAGES, labels=LABELS)
     assert list(source.digests(KEY)) == list(open_source(tmp_path / "bytes.npz").digests(KEY))
 
@@ -185,6 +198,14 @@ def test_classes_are_those_that_dataset_json_lists(tmp_path: Path, unpacked: boo
     assert labels.tolist() == [2, 1, 0, 2, 1, 0]
     np.testing.assert_array_equal(values[5], picture(0))
     assert open_source(tmp_path / "train.zip", label="none").classes == ("all",)
+
+
+def test_an_image_that_dataset_json_leaves_out_is_an_error_in_a_folder_too(tmp_path: Path) -> None:
+    """In an archive it was one, and in a folder it was passed over in silence."""
+    with zipfile.ZipFile(listed(tmp_path / "train.zip", ROWS[:-1])) as archive:
+        archive.extractall(tmp_path / "train")
+    with pytest.raises(SourceError, match=r"img00000005\.png: is not listed in dataset\.json"):
+        open_source(tmp_path / "train")
 
 
 BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {

@@ -17,7 +17,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Release
 from understudy.data import open_source, write_release
 from understudy.data import release as release_module
-from understudy.testing.source_suite import read_all, sound_rows
+from understudy.testing.source_suite import sound_rows
 
 CLASSES = ("T-shirt/top", "test", "t-shirt_TOP", "10")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2, 3, 0], np.int64)
@@ -132,17 +132,6 @@ def test_a_class_may_stay_empty(tmp_path: Path, format: Any) -> None:
         _, again, _ = sound_rows(source)
         assert source.classes == CLASSES
         assert sorted(again) == sorted(labels)
-
-
-def test_parquet_in_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = pictures(3)
-    monkeypatch.setattr("understudy.data.release._SHARD_BYTES", 2 * images[0].size)
-    write_release(make(images=images), tmp_path / "r", format="parquet")
-    names = sorted(os.listdir(tmp_path / "r" / "data"))
-    assert names == [f"train-{shard:05d}-of-00005.parquet" for shard in range(5)]
-    values, labels, _ = read_all(open_source(tmp_path / "r"))
-    np.testing.assert_array_equal(values, images)
-    np.testing.assert_array_equal(labels, LABELS)
 
 
 def test_large_batches_are_written_in_pieces(

@@ -84,7 +84,6 @@ def test_reading(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("format", ["png", "parquet"])
 def test_writing(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.data.release._ROWS", 16)
-    monkeypatch.setattr("understudy.data.release._SHARD_BYTES", WHOLE // 4)
 
     def batches() -> Iterator[SyntheticBatch]:
         for first in range(0, ROWS, 10):

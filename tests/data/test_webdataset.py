@@ -55,6 +55,17 @@ def test_samples(tmp_path: Path, kind: str, classes: tuple[str, ...], suffix: st
         assert labels.tolist() == [0, 1, 0, 1]
 
 
+def test_a_range_of_numbers_names_several_tars(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / f"a-{number:03d}.tar", samples("cls", 4 * number))
+    source = open_source(f"{tmp_path}/a-{{000..002}}.tar")
+    values, _, _ = sound_rows(source)
+    np.testing.assert_array_equal(values, np.stack([picture(row) for row in range(12)]))
+    for numbers, words in (("000..003", "there is no such file"), ("2..1", "no range of names")):
+        with pytest.raises(SourceError, match=words):
+            open_source(f"{tmp_path}/a-{{{numbers}}}.tar")
+
+
 def test_captions_are_no_classes_unless_they_are_asked_for(tmp_path: Path) -> None:
     """They became class names, which are published."""
     path = write(tmp_path / "a.tar", samples("txt"))

@@ -9,8 +9,8 @@ from tests.run.blobs import SHAPE, blobs, folder_of
 
 import understudy
 from understudy.core.types import Release, SyntheticBatch
-from understudy.data import write_release
-from understudy.data.captions import open_captioned
+from understudy.data import open_source, write_release
+from understudy.data.captions import with_captions
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.embedding_pass import FeatureExtractor
 from understudy.evaluation.evaluate import evaluate
@@ -21,7 +21,7 @@ def no_bars(words, total=None):
 
 
 def measured(painted, features, protected=True):
-    return measure_captions(*painted, features, no_bars, protected=protected)
+    return measure_captions(painted, features, no_bars, protected=protected)
 
 
 def written(place, images, captions, labels, format="png"):
@@ -40,7 +40,7 @@ def painted(tmp_path):
     captions = [f"a {name} thing" for name in NAMES * 5]
     images = Painter(noise=2).generate(captions)
     written(tmp_path / "squares", images, captions, np.arange(40) * 7 % 3 % 2)
-    return open_captioned(tmp_path / "squares"), images.shape[1:]
+    return with_captions(open_source(tmp_path / "squares"))
 
 
 def test_images_that_show_what_their_captions_say_score_highly(painted):

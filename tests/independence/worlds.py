@@ -24,8 +24,7 @@ from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
 
-Sum = Callable[[float], NDArray[np.int64]]
-SampledSum = Callable[[float, float], NDArray[np.int64]]
+Sum = Callable[[float, float], NDArray[np.int64]]
 
 
 def source_of(
@@ -71,28 +70,18 @@ class Notes:
     def receipt(self) -> Receipt:
         return self.account.receipt()
 
-    def release(self, query: Query, stage: str, total: Sum) -> Vector:
-        sigma = self.sigma(query, stage)
-        grid = query.grid(sigma)
-        self.grids[stage], self.sigmas[stage] = grid, sigma
-        self.sums[stage], self.asked[stage] = total(grid), query.fingerprint()
-        self.bounds[stage] = query.sensitivity("add-remove") / grid
-        if stage not in self.answers:
-            self.answers[stage] = self.account.release(query, stage, total)
-        if self.answers[stage].shape != (query.slots, query.width):
-            raise Diverged(stage)
-        return self.answers[stage]
-
-    def sample(self, query: Query, stage: str, step: int, total: SampledSum) -> Vector:
-        """A step, whose exact sum is noted as of all records: who is in is drawn by chance."""
-        name = f"{stage} {step}"
+    def release(self, query: Query, stage: str, total: Sum, step: int = 0) -> Vector:
+        """An answer; the exact sum of a step is noted as of all records: chance draws who is in."""
+        name = f"{stage} {step}" if step else stage
         sigma = self.sigma(query, stage)
         grid = query.grid(sigma)
         self.grids[name], self.sigmas[name] = grid, sigma
         self.sums[name], self.asked[name] = total(grid, 1.0), query.fingerprint()
         self.bounds[name] = query.sensitivity("add-remove") / grid
         if name not in self.answers:
-            self.answers[name] = self.account.sample(query, stage, step, total)
+            self.answers[name] = self.account.release(query, stage, total, step)
+        if self.answers[name].shape != (query.slots, query.width):
+            raise Diverged(stage)
         return self.answers[name]
 
 

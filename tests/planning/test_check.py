@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.samples import png_of_16_bits
 from tests.run.samples import class_folders, embeddings, quick_run, save, tree, with_manifest
 from typer.testing import CliRunner
 
@@ -180,22 +179,6 @@ def test_photos_of_a_format_that_is_not_read_are_to_be_converted(
         with pytest.raises(SourceError, match="is HEIC, a format that is not read"):
             open_source(tmp_path / "x")
         assert open_source(tmp_path / "x", skip_bad=True).skipped == 10
-
-
-def test_colours_of_12_bits_in_16_are_said_to_be_nearly_black(tmp_path: Path) -> None:
-    """Before the charge, too: nobody saw it until the samples were black."""
-    folder = class_folders(tmp_path / "x", {"cat": 30, "dog": 30}, (8, 8, 3))
-    for path in folder.glob("*/*"):
-        path.write_bytes(png_of_16_bits(np.asarray(Image.open(path)).astype(np.uint16) * 16))
-    (problem,) = (one for one in checked(folder).problems if one.kind == "window")
-    assert problem.message.startswith("60 of 60 images have colours of 16 bits that stay below")
-    options = {"out": tmp_path / "o", "epsilon": 1.0, "ledger": str(tmp_path / "l.db")}
-    notes = dry_run(make_config({"source": str(folder), **options})).notes
-    assert f"{problem.message} (owner only)" in notes[:2]  # of which a run prints the first ones
-    windowed = f"{folder}?window=2048,4096"
-    assert "window" not in kinds(checked(windowed))
-    plan = dry_run(make_config({"source": windowed, **options}))
-    assert not any("nearly black" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import typer
 
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.core.errors import Declined, count_words
+from understudy.core.errors import Declined, count_words, listed
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.core.remote_models import PlannedCalls
@@ -259,7 +259,7 @@ def _short(value: object) -> str:
     if isinstance(value, list) and all(isinstance(part, int) for part in value):
         return " x ".join(map(str, value))
     names = [str(part) for part in value] if isinstance(value, list) else [str(value)]
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return listed(names, 8)
 
 
 def whole_result(result: Result) -> None:

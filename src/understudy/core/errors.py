@@ -26,7 +26,7 @@ A message says what is wrong, what was found, and what to do.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,6 +53,12 @@ def escaped(name: str) -> str:
 def count_words(count: int, one: str, several: str = "") -> str:
     """How many there are, as a message says it: ``1 file``, ``2,000 files``."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """``"a, b and 3 more"``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 class UnderstudyError(Exception):

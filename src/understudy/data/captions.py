@@ -1,7 +1,7 @@
 """The captions of a release: written beside its images, and read back with them.
 
     captions.csv                        path,caption; paths begin at the release's folder
-    data/train-00000-of-00003.parquet   or a column ``caption``
+    data/train-00000-of-00001.parquet   or a column ``caption``
 
 Where a release says so, a column ``licence`` follows: that of the model which drew the images.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ import pyarrow.parquet as pq
 from understudy.core.errors import RunError, SourceError
 from understudy.core.files import home_path
 from understudy.core.ports import Source
-from understudy.core.types import Labels, Shape, SyntheticBatch
-from understudy.data.encoded_images import Options, Record, RecordSource
+from understudy.core.types import SyntheticBatch
+from understudy.data.encoded_images import Record, RecordSource
 from understudy.data.folder import inside
 
 CAPTIONS_FILE = "captions.csv"  # at the root of a release of PNG files
@@ -75,41 +74,6 @@ class CaptionsWriter:
             self._lines.writerow([path.as_posix(), caption, *self._licence.values()])
 
 
-@dataclass(frozen=True, slots=True)
-class Captioned:
-    """The images of a release that has captions."""
-
-    folder: Path
-    texts: list[str]  # (n,) its captions
-    # the images of some rows, ascending (k,), in their order
-    records: Callable[[Labels], Iterator[Record]]
-
-    def images(self, rows: Labels, shape: Shape) -> RecordSource:
-        """The images of some rows, ascending (k,), without classes; of a release of that shape."""
-        options = Options(str(self.folder), size=(shape[0], shape[1]))
-        return RecordSource(lambda: self.records(rows), options)
-
-
-def open_captioned(folder: Path) -> Captioned | None:
-    """The images of a release in either format with their captions; None where it has none."""
-    table = folder / CAPTIONS_FILE
-    if table.is_file():
-        lines = read_captions(table)
-        return Captioned(
-            folder,
-            [text for _, text in lines],
-            lambda rows: captioned_files(folder, [lines[row] for row in rows.tolist()], table.name),
-        )
-    shards = sorted((folder / "data").glob("*.parquet"))
-    try:
-        if not shards or CAPTION not in pq.read_schema(shards[0]).names:
-            return None
-        texts = [text for path in shards for text in _column(path)]
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise SourceError(f"its captions cannot be read: {error}", folder / "data") from error
-    return Captioned(folder, texts, lambda rows: _of_shards(shards, rows))
-
-
 def with_captions(source: Source) -> Source:
     """The source, with the captions of the release that it is of, where there are any.
 
@@ -119,44 +83,26 @@ def with_captions(source: Source) -> Source:
     folder = folder / "release" if (folder / "release").is_dir() else folder
     if not isinstance(source, RecordSource) or not folder.is_dir():
         return source
-    if (folder / CAPTIONS_FILE).is_file():
-        texts = {str(folder / path): text for path, text in read_captions(folder / CAPTIONS_FILE)}
+    if (table := folder / CAPTIONS_FILE).is_file():
+        texts = {str(folder / path): text for path, text in read_captions(table)}
         locations = source.locations()
         if bare := [location for location in locations if location not in texts]:
             raise SourceError(f"has no caption in {CAPTIONS_FILE}", bare[0])
         source.captions = [texts[location] for location in locations]
-    elif (captioned := open_captioned(folder)) is not None:
-        source.captions = captioned.texts
+        source.licence = _csv(table)[0].get(LICENCE) or None
+    elif (captions := _column(folder, CAPTION)) is not None:
+        source.captions = captions
+        source.licence = next(iter(_column(folder, LICENCE) or ()), None)
     else:
         return source
-    check_captions(source.captions, len(source.captions))
-    source.licence = _licence_of_captions(folder)
+    check_captions(source.captions, len(source))
     return source
-
-
-def _licence_of_captions(folder: Path) -> str | None:
-    """What stands beside the captions of a release as the licence of the images; None: nothing."""
-    table = folder / CAPTIONS_FILE
-    try:
-        if table.is_file():
-            with table.open(encoding="utf-8-sig", newline="") as file:
-                return next((row.get(LICENCE) or None for row in csv.DictReader(file)), None)
-        shards = sorted((folder / "data").glob("*.parquet"))
-        if not shards or LICENCE not in pq.read_schema(shards[0]).names:
-            return None
-        column = pq.read_table(shards[0], columns=[LICENCE])[LICENCE]
-    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
-        raise SourceError(f"its captions cannot be read: {error}", folder) from error
-    return str(column[0].as_py()) if len(column) else None
 
 
 def read_captions(table: Path) -> list[tuple[str, str]]:
     """(path, caption) of each line of a CSV."""
     try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            lines = [(row[PATH], row[CAPTION]) for row in csv.DictReader(file)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(f"cannot be read as CSV: {error}", table) from error
+        lines = [(row[PATH], row[CAPTION]) for row in _csv(table)]
     except KeyError as error:
         raise SourceError(f"has no column {error}; it needs {PATH} and {CAPTION}", table) from error
     for number, line in enumerate(lines, 1):
@@ -165,6 +111,14 @@ def read_captions(table: Path) -> list[tuple[str, str]]:
     if not lines:
         raise SourceError("has no rows: it needs one for each image", table)
     return lines
+
+
+def _csv(table: Path) -> list[dict[str, str]]:
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"cannot be read as CSV: {error}", table) from error
 
 
 def captioned_files(folder: Path, lines: Sequence[tuple[str, str]], table: str) -> Iterator[Record]:
@@ -176,27 +130,14 @@ def captioned_files(folder: Path, lines: Sequence[tuple[str, str]], table: str) 
         yield Record(str(path), path, fault=fault)
 
 
-def _column(path: Path) -> list[str]:
-    texts: list[str | None] = pq.read_table(path, columns=[CAPTION])[CAPTION].to_pylist()
-    if None in texts:
-        raise SourceError(f"row {texts.index(None)} has no caption", path)
-    return [text for text in texts if text is not None]
-
-
-def _of_shards(shards: list[Path], rows: Labels) -> Iterator[Record]:
-    """Some rows, ascending; of row groups without any, no image is read."""
-    start = 0
-    for path in shards:
-        try:
-            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-                for group in range(file.num_row_groups):
-                    end = start + file.metadata.row_group(group).num_rows
-                    positions = set(rows[(rows >= start) & (rows < end)].tolist())
-                    batches = file.iter_batches(_ROWS, [group], ["image"], use_threads=False)
-                    images = (image for batch in batches for image in batch["image"].to_pylist())
-                    for row, image in enumerate(images if positions else (), start):
-                        if row in positions:
-                            yield Record(f"{path}, row {row}", image["bytes"])
-                    start = end
-        except (OSError, KeyError, pa.ArrowException) as error:
-            raise SourceError(f"cannot be read as Parquet: {error}", path) from error
+def _column(folder: Path, name: str) -> list[Any] | None:
+    """A column of a release as Parquet, in the order of its images; None where it has none."""
+    shards = sorted((folder / "data").glob("*.parquet"))
+    try:
+        if not shards or name not in pq.read_schema(shards[0]).names:
+            return None
+        return [
+            text for one in shards for text in pq.read_table(one, columns=[name])[name].to_pylist()
+        ]
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise SourceError(f"its captions cannot be read: {error}", folder / "data") from error

@@ -169,7 +169,6 @@ class RecordSource:
         self.tables, self.hidden = list[str](), list[str]()  # of the notes, what may be meant
         self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
         self.class_units: dict[str, Counter[str]] = {}  # of each class; and their rows of it
-        self.deep = False  # whether there are colours of 16 bits without a window
         self.grouping: Grouping | None = None  # a sign that images share a person
         self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
         self._options = options
@@ -192,36 +191,23 @@ class RecordSource:
         """Every row in order, ``size`` at a time (the last batch may be shorter)."""
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
-        labels, units = list[int](), list[str]()
-        values = np.empty((min(size, self._rows), *self.shape), dtype=np.uint8)
-        for record in self._usable():
-            values[len(labels)] = self._pixels(record)
-            labels.append(self._label(record))
-            units.append(self._batch_unit(record))
-            if len(labels) == len(values):
-                yield self._batch(values, labels, units)
-                values, labels, units = np.empty_like(values), [], []
-        if labels:
-            yield self._batch(values[: len(labels)], labels, units)
+        records = self._usable()
+        while len((batch := self._batch(records, min(size, self._rows))).labels):
+            yield batch
 
     def read(self, positions: NDArray[np.int64]) -> Batch:
         """The rows at increasing positions; others are passed over undecoded.
 
         A reader that goes on where it left off does not begin again.
         """
-        values = np.empty((len(positions), *self.shape), dtype=np.uint8)
-        labels, units = list[int](), list[str]()
         next_row, records = self._reading
         if not len(positions) or positions[0] < next_row:
             next_row, records = 0, self._usable()
-        for row, position in enumerate(positions.tolist()):
-            record = next(islice(records, position - next_row, None))
-            next_row = position + 1
-            values[row] = self._pixels(record)
-            labels.append(self._label(record))
-            units.append(self._batch_unit(record))
-        self._reading = next_row, records
-        return self._batch(values, labels, units)
+        gaps = np.diff(positions, prepend=next_row - 1) - 1
+        selection = (next(islice(records, int(gap), None)) for gap in gaps)
+        batch = self._batch(selection, len(positions))
+        self._reading = (positions[-1] + 1 if len(positions) else next_row), records
+        return batch
 
     def units(self) -> Iterator[str]:
         """The unit of each row, as a batch carries it."""
@@ -271,9 +257,16 @@ class RecordSource:
         unit = record.unit or ""
         return unit_digest(self._unit_key, unit).hex() if self._keyed else unit
 
-    def _batch(self, values: np.ndarray, labels: list[int], units: list[str]) -> Batch:
+    def _batch(self, records: Iterator[Record], most: int) -> Batch:
+        """The next records, as many as asked for or as are left: decoded one by one."""
+        values = np.empty((most, *self.shape), dtype=np.uint8)
+        labels, units = list[int](), list[str]()
+        for record in islice(records, most):
+            values[len(labels)] = self._pixels(record)
+            labels.append(self._label(record))
+            units.append(self._batch_unit(record))
         return Batch(
-            values,
+            values[: len(labels)],
             np.array(labels, dtype=np.int64),
             np.array(units, dtype=np.str_) if self.has_units else None,
         )
@@ -361,7 +354,6 @@ class RecordSource:
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in
-            self.deep |= head.deep
             self.distorted += self._is_distorted(head)
         self._rows, self.class_sizes = sum(counts.values()), counts
         self.lost_classes = sorted_names(name for name in opened - counts.keys() if name)

@@ -92,7 +92,7 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
     folder = manifest.path.parent
 
     def records() -> Iterator[Record]:
-        names: set[str] = set()
+        names, listed = set[str](), set[str]()
         for row, line in enumerate(manifest.rows(), start=1):
             if not line.path:
                 yield Record(f"{manifest.path}, row {row}", b"", fault="has no path")
@@ -107,7 +107,10 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
                 if real in names:
                     fault = f"is listed twice in {manifest.path.name} (again in row {row})"
                 names.add(real)
+            listed.add(name)
             yield Record(str(path), path, line.label, line.unit, fault, name)
+        for name in manifest.unlisted(listed):
+            yield Record(f"{folder}/{name}", b"", fault=manifest.leaves_out, name=name)
 
     return manifest.source(records, options)
 

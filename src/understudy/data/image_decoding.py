@@ -6,7 +6,6 @@ Gives (height, width, 1 or 3) uint8. DICOM and volumes are elsewhere (`image_fil
 from __future__ import annotations
 
 import struct
-import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,11 +17,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from understudy.core.errors import MissingExtra
 from understudy.core.types import Images
-from understudy.data.reading_options import AS_STORED, ImageFit, Reading, Window, bytes_of
+from understudy.data.reading_options import AS_STORED, ImageFit, Reading, bytes_of
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 """File names that count as images."""
@@ -35,12 +34,10 @@ MAX_BYTES = 1 << 29  # largest encoded image that is read into memory
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
-_BITS, _COMPRESSION, _PLANES = 0x0102, 0x0103, 0x011C  # TIFF tags
-_PHOTOMETRIC = 0x0106  # the TIFF tag: 0 where zero is white
+_BITS, _PHOTOMETRIC = 0x0102, 0x0106  # TIFF tags: of each channel; 0 where zero is white
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
-_LOW_BYTES = {"16B": "16L", "16L": "16B", "16N": "16B" if sys.byteorder == "little" else "16L"}
 _CLIPPED = 0.95  # of the pixels of an image
-_DIM = 64  # of 255: white of 12 bits is 15 of 255, and of 14 bits 63
+_FLAT = 64  # of 255: values of an image that is of one grey nearly all over
 _EQUAL_CHANNELS = 2  # of 255: WebP without colour differs by 1 between its channels
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 
@@ -83,8 +80,6 @@ class Header:
     colourless: bool = False
     # whether a window leaves hardly a pixel between black and white, or all of one grey; likewise
     clipped: bool = False
-    deep: bool = False  # whether it is of colours of 16 bits that no window was declared for
-    dim: bool = False  # of these, whether its pixels stay far below white; likewise
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
@@ -99,14 +94,11 @@ def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = 
     try:
         with _opened(data) as image:
             _check_frames(image, reading)
-            deep = _has_deep_colours(image)
-            windowed = _is_windowed(image, reading) or (deep and reading.window is not None)
+            windowed = _is_windowed(image, reading) or None
             width, height = image.size
             if upright and _orientation(image) in (5, 6, 7, 8):
                 width, height = height, width
-            return Header(
-                height, width, image.mode in _GREY, windowed or None, deep=deep and not windowed
-            )
+            return Header(height, width, image.mode in _GREY, windowed)
     except _DAMAGE as error:
         raise BadImage(_reason(error)) from error
 
@@ -133,10 +125,7 @@ def decode(
             _check_frames(image, reading)
             if frame:
                 image.seek(frame)
-            window = reading.window if _has_deep_colours(image) else None
             turned = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-            if window is not None:
-                turned = _windowed_colours(turned, data, window, frame)
             pixels = fitted(_eight_bits(turned, reading), channels, size, fit)
     except _DAMAGE as error:
         raise BadImage(_reason(error)) from error
@@ -222,11 +211,9 @@ def colourless_images(pixels: Images) -> NDArray[np.bool_]:
 def header_of_pixels(head: Header, pixels: Images) -> Header:
     """A header with what only the pixels of its image say."""
     ends = float(((pixels == 0) | (pixels == 255)).mean())
-    flat = int(pixels.max()) - int(pixels.min()) < _DIM
+    flat = int(pixels.max()) - int(pixels.min()) < _FLAT
     clipped = head.window is not None and (flat or ends > _CLIPPED)
-    dim = head.deep and bool(pixels[pixels < 255].max(initial=0) < _DIM)  # 255: see-through
-    colourless = bool(colourless_images(pixels[None])[0])
-    return replace(head, colourless=colourless, clipped=clipped, dim=dim)
+    return replace(head, colourless=bool(colourless_images(pixels[None])[0]), clipped=clipped)
 
 
 def byte_stream(data: bytes | Path) -> BinaryIO:
@@ -275,19 +262,25 @@ def _opened(data: bytes | Path) -> Iterator[Image.Image]:
                 )
             if width == 0 or height == 0:
                 raise BadImage(f"is {width} x {height}: no pixels")
-            if _is_misread(image):
+            if _has_deep_colours(image):
                 raise BadImage(
-                    "is an uncompressed TIFF of 16 bits with a plane for each colour, whose values "
-                    "would be mixed up: save it compressed, in 8 bits, or without planes"
+                    "has colours of 16 bits: save it with 8 bits a colour, such as with `mogrify "
+                    "-depth 8`, or as grey"
                 )
             yield image
 
 
-def _is_misread(image: Image.Image) -> bool:
-    """Whether Pillow takes each byte of a plane of 16 bits for a pixel."""
+def _has_deep_colours(image: Image.Image) -> bool:
+    """Whether there are colours, or grey with alpha, of more than 8 bits.
+
+    Pillow gives the high bytes alone, which are black where 12 bits are used; of some files it
+    takes each byte for a pixel.
+    """
     tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
     bits = tags.get(_BITS, ())
-    return (tags.get(_PLANES), tags.get(_COMPRESSION)) == (2, 1) and len(bits) > 1 and max(bits) > 8
+    raw_modes = (str(tile.args) for tile in getattr(image, "tile", ()))
+    is_colour = image.mode in ("RGB", "RGBA") and any(";16" in mode for mode in raw_modes)
+    return is_colour or (len(bits) > 1 and max(bits) > 8)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -325,51 +318,6 @@ def _is_windowed(image: Image.Image, reading: Reading) -> bool:
             f"{least:,} to {most:,}{WINDOW_WORDS}"
         )
     return deep or (image.mode == "F" and reading.window is not None)
-
-
-def _has_deep_colours(image: Image.Image) -> bool:
-    """Whether an image that is not decoded yet has colours, or grey with alpha, of 16 bits."""
-    return image.mode in ("RGB", "RGBA") and any(";16" in _raw_mode(one) for one in _tiles(image))
-
-
-def _tiles(image: Image.Image) -> list[ImageFile._Tile]:
-    """Where the parts of an image that is not decoded yet are, and how they are stored."""
-    return list(getattr(image, "tile", ()))
-
-
-def _raw_mode(tile: ImageFile._Tile) -> str:
-    """How the values of a part of a file are stored, as Pillow names it."""
-    return str(tile.args if isinstance(tile.args, str) else (tile.args or ("",))[0])
-
-
-def _windowed_colours(
-    image: Image.Image, data: bytes | Path, window: Window, frame: int
-) -> Image.Image:
-    """An image of 16 bits by a declared window.
-
-    Pillow gives the high bytes only; the low ones are read as if stored the other way round.
-    """
-    with _opened(data) as low:
-        low.seek(frame)
-        swapped = []
-        for tile in _tiles(low):
-            kind, bits = _raw_mode(tile).split(";")
-            if kind == "RGBa" or getattr(low, "tag_v2", {}).get(_PLANES) == 2:
-                raise BadImage(
-                    "is of 16 bits with a plane for each colour, or colours multiplied by alpha, "
-                    "which no window reads: save it without planes and without alpha"
-                )
-            # the two values of grey with alpha are four bytes of a pixel
-            mode = "RGBA" if kind == "LA" else f"{kind};{_LOW_BYTES[bits]}"
-            args = mode if isinstance(tile.args, str) else (mode, *(tile.args or ())[1:])
-            swapped.append(tile._replace(args=args))
-        low.tile = swapped  # type: ignore[attr-defined]
-        other = np.asarray(ImageOps.exif_transpose(low) if _orientation(low) != 1 else low)
-    high = np.array(image)
-    lows = np.repeat(other[:, :, 1:2], 4, axis=2) if kind == "LA" else other
-    values = high[:, :, :3].astype(np.uint16) * 256 + lows[:, :, :3]
-    high[:, :, :3] = window.eight_bits(values)
-    return Image.fromarray(high)
 
 
 def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:

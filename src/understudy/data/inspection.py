@@ -13,7 +13,7 @@ from understudy.core.errors import count_words
 from understudy.core.phrases import people_of
 from understudy.core.ports import Source
 from understudy.data.encoded_images import Record, RecordSource
-from understudy.data.image_decoding import WINDOW_WORDS, Header, colourless_images
+from understudy.data.image_decoding import Header, colourless_images
 from understudy.data.image_files import is_dicom_file, pixel_bytes
 from understudy.data.reading_options import Reading
 
@@ -33,7 +33,6 @@ class Inspection:
     grey: int = 0  # records of one channel
     colourless: int = 0  # records of three channels that are equal
     clipped: int = 0  # records of which a window leaves hardly anything but black and white
-    dim: int = 0  # records of colours of 16 bits that stay far below white
     # the units of records, where they have one
     units: set[str] = field(default_factory=set, repr=False)
     # those of each class, and how many of its records are theirs
@@ -54,7 +53,6 @@ class Inspection:
         self.grey += head.grey
         self.colourless += head.colourless
         self.clipped += head.clipped
-        self.dim += head.dim
         self.dicom += is_dicom_file(record)
         if record.unit is not None:
             self._count_unit(record.unit, record.label or "all")
@@ -141,27 +139,20 @@ def source_notes(source: Source) -> Iterator[str]:
 
 
 def window_notes(source: Source) -> Iterator[str]:
-    """`dark_words` of an opened dataset, by some of its images."""
-    if isinstance(source, RecordSource) and (source.deep or source.window_premise is not None):
+    """`clipped_words` of an opened dataset, by some of its images."""
+    if isinstance(source, RecordSource) and source.window_premise is not None:
         heads = source.some_headers
-        clipped, dim = sum(head.clipped for head in heads), sum(head.dim for head in heads)
-        yield from (f"{words} (owner only)" for _, words in dark_words(clipped, dim, len(heads)))
+        words = clipped_words(sum(head.clipped for head in heads), len(heads))
+        yield from (f"{one} (owner only)" for one in words)
 
 
-def dark_words(clipped: int, dim: int, images: int) -> Iterator[tuple[int, str]]:
-    """What is said where most images are little but black and white, or nearly black; of each."""
+def clipped_words(clipped: int, images: int) -> Iterator[str]:
+    """What is said where a window leaves most images little but black and white."""
     if 2 * clipped > images:
         yield (
-            clipped,
             f"{clipped:,} of {images:,} images are black, white or of one grey nearly all over by "
             "the window that is declared, or their own: say another with '?window='; without any, "
-            "the values that an image has are named",
-        )
-    if 2 * dim > images:
-        yield (
-            dim,
-            f"{dim:,} of {images:,} images have colours of 16 bits that stay below a quarter of "
-            f"white, and are read as nearly black{WINDOW_WORDS}",
+            "the values that an image has are named"
         )
 
 

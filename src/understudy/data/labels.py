@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from understudy.core.errors import SourceError
+from understudy.core.errors import SourceError, listed
 from understudy.core.ports import Source
 
 NO_LABELS = "none"  # ``--label none``: the images have no classes, whatever columns there are
@@ -121,7 +121,8 @@ def _checked(columns: Sequence[Column], name: str, location: object) -> str:
     kinds = {column.name: column.kind for column in columns}
     if name not in kinds:
         raise SourceError(
-            f"there is no label column {name!r}; the columns are: {_listed(list(kinds))}",
+            f"there is no label column {name!r}; the columns are: "
+            f"{listed(list(kinds), _MOST_LISTED) or 'none'}",
             str(location),
         )
     if kinds[name] == "real":
@@ -136,15 +137,10 @@ def _checked(columns: Sequence[Column], name: str, location: object) -> str:
 
 def _ambiguous(free: Sequence[Column], columns: Sequence[Column], usual: str) -> str:
     names = [column.name for column in free]
+    every, several = (listed(part, _MOST_LISTED) for part in ([c.name for c in columns], names))
     could = f"{len(names)} columns" if len(names) > 1 else "One column"
     return (
-        f"there is no column {usual!r}; the columns are: {_listed([c.name for c in columns])}. "
-        f"{could} could hold the class: {_listed(names)}. Class names are public, so say which it "
-        f"is: --label {names[0]}, for one; or --label {NO_LABELS} for images without labels"
+        f"there is no column {usual!r}; the columns are: {every}. "
+        f"{could} could hold the class: {several}. Class names are public, so say which it is: "
+        f"--label {names[0]}, for one; or --label {NO_LABELS} for images without labels"
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - _MOST_LISTED
-    more = f" and {rest} more" if rest > 0 else ""
-    return ", ".join(names[:_MOST_LISTED]) + more or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Records, RecordSource
 from understudy.data.labels import label_column, real_label, real_numbers
-from understudy.data.table_files import Table
+from understudy.data.table_files import LABELS_FILE, Table
 from understudy.data.units import DICOM_UNITS, person_columns, rule_of
 
 PATHS = ("path", "file_name", "filename", "image_id")
@@ -28,7 +28,7 @@ class ImageNames:
 
     def __init__(self, paths: Callable[[], Iterable[str]]) -> None:
         """``paths`` gives them, relative to the manifest's folder, when it is first needed."""
-        self._paths = paths
+        self.paths = paths
 
     def path_of(self, name: str) -> tuple[str, str | None]:
         """The path of the one image of this name, else the name; a fault where several have it."""
@@ -54,7 +54,7 @@ class ImageNames:
     def _by_name(self) -> dict[str, list[str]]:
         """The paths of each name, with and without its ending."""
         paths: dict[str, list[str]] = {}
-        for path in self._paths():
+        for path in self.paths():
             for name in {PurePosixPath(path).name, PurePosixPath(path).stem}:
                 paths.setdefault(name, []).append(path)
         return paths
@@ -96,6 +96,16 @@ class Manifest:
             unlabelled = self.label is not None and label is None
             fault = "has no label in the manifest" if unlabelled else None
             yield ManifestLine(row.get(self.files) or "", label, unit, fault)
+
+    def unlisted(self, names: Container[str]) -> Iterator[str]:
+        """The images that a `LABELS_FILE` leaves out; other manifests may leave some out."""
+        if self.path.name == LABELS_FILE:
+            yield from (name for name in self.images.paths() if name not in names)
+
+    @property
+    def leaves_out(self) -> str:
+        """The fault of those."""
+        return f"is not listed in {self.path.name}, so its class is not known"
 
     def source(self, records: Records, options: Options) -> RecordSource:
         """The images of the rows."""

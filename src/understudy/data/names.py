@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
-from understudy.core.errors import ConfigError, SourceError, escaped
+from understudy.core.errors import ConfigError, SourceError, escaped, listed
 
 UNLABELLED_NAME = ("all",)  # the classes of a dataset without labels
 
@@ -119,7 +119,7 @@ def like_persons(names: Sequence[str]) -> tuple[str, ...]:
 
 def person_words(names: Sequence[str]) -> str:
     """What is said of class names that look like persons'."""
-    examples = _first_of(names, 3)
+    examples = listed(names, 3)
     return (
         f"class names are published, and {examples} looks like the name of a person. If folders "
         "are people, say --label none --unit-from folder; else rename the class, or declare it "
@@ -129,7 +129,7 @@ def person_words(names: Sequence[str]) -> str:
 
 def lone_class_words(names: Sequence[str], *, has_units: bool) -> str:
     """What is said of classes of one image, or of one unit's, that nobody declared."""
-    examples = _first_of(names, 5)
+    examples = listed(names)
     images = "images of one unit, which" if has_units else "one image, which"
     return (
         f"the class {examples} has {images} alone would put its name into the release. "
@@ -144,11 +144,6 @@ def too_many(label: str | None) -> str:
         f"over {MAX_CLASSES:,} different labels, such as {label!r}. Class names are public: "
         "a label must be a class, not a caption or an identifier"
     )
-
-
-def _first_of(names: Sequence[str], most: int) -> str:
-    left = len(names) - most
-    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def _like_person(name: str) -> bool:

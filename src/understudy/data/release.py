@@ -1,7 +1,7 @@
 """Write a release: synthetic images and embeddings, in a stream, all or nothing.
 
     train/<class>/000001.png            load_dataset("imagefolder", data_dir=FOLDER)
-    data/train-00000-of-00003.parquet   or load_dataset("parquet", data_dir=FOLDER)
+    data/train-00000-of-00001.parquet   or load_dataset("parquet", data_dir=FOLDER)
     gen/gen.npz                         or as DPImageBench reads it: x, y; and class names
     classes.json                        class names in label order, and the folder of each
     embeddings.safetensors              where the method made any
@@ -35,7 +35,7 @@ from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import ReleaseFormat, files_below, whole_folder
-from understudy.core.types import Images, Release, Shape, SyntheticBatch, Texts
+from understudy.core.types import Images, Release, Shape, SyntheticBatch
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, CaptionsWriter, check_captions
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import UNLABELLED_NAME, safe_names
@@ -47,7 +47,6 @@ ReleaseProgress = Callable[[int], None]  # called with the number of rows just w
 
 _ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
 _ROWS_BYTES = 1 << 24  # of pixels, at most, in a Parquet row group, so that readers can stream
-_SHARD_BYTES = 1 << 28  # of pixels, before compression
 
 
 class _Writer(Protocol):
@@ -267,59 +266,38 @@ class _PngWriter:
 
 
 class _ParquetWriter:
+    """``data/train-00000-of-00001.parquet``, a row group a piece."""
+
     def __init__(self, release: Release, folder: Path) -> None:
-        self._folder = folder
-        self._shard_rows = max(1, _SHARD_BYTES // max(prod(release.image_shape or ()), 1))
-        self._shards = max(1, -(-release.count // self._shard_rows))
-        self._labelled = len(release.classes) > 1
+        self._labelled, self._licence = len(release.classes) > 1, release.licence
         texts = [CAPTION] * release.captioned + [LICENCE] * (release.licence is not None)
-        self._licence = release.licence
         self._schema = _schema(release.classes if self._labelled else (), texts)
-        self._shard = -1
-        self._folder.mkdir(parents=True)
-        self._file = self._next()
+        self._path = folder / "train-00000-of-00001.parquet"
+        folder.mkdir(parents=True)
 
     def __enter__(self) -> _ParquetWriter:
+        # PNG bytes do not compress again, and no two are alike.
+        self._file = pq.ParquetWriter(
+            self._path, self._schema, compression="none", use_dictionary=False
+        )
         return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def write(self, first: int, batch: SyntheticBatch) -> None:
-        """One row group a piece, split where a new shard begins."""
+        """Append rows."""
         if batch.images is None:
             return
-        done = 0
-        while done < len(batch.labels):
-            shard, position = divmod(first + done, self._shard_rows)
-            if shard != self._shard:
-                self._file.close()
-                self._file = self._next()
-            piece = slice(done, done + self._shard_rows - position)
-            captions = None if batch.captions is None else batch.captions[piece]
-            self._write(batch.labels[piece], batch.images[piece], captions)
-            done += len(batch.labels[piece])
-
-    def _write(
-        self, labels: NDArray[np.int64], images: NDArray[np.uint8], captions: Texts | None
-    ) -> None:
-        encoded = [{"bytes": content, "path": None} for content in png_files(images)]
+        encoded = [{"bytes": content, "path": None} for content in png_files(batch.images)]
         columns: dict[str, Any] = {"image": encoded}
         if self._labelled:
-            columns["label"] = labels
-        if captions is not None and CAPTION in self._schema.names:
-            columns[CAPTION] = list(captions)
+            columns["label"] = batch.labels
+        if batch.captions is not None and CAPTION in self._schema.names:
+            columns[CAPTION] = list(batch.captions)
         if self._licence is not None:
-            columns[LICENCE] = [self._licence] * len(labels)
+            columns[LICENCE] = [self._licence] * len(encoded)
         self._file.write_table(pa.Table.from_pydict(columns, schema=self._schema))
-
-    def _next(self) -> pq.ParquetWriter:
-        self._shard += 1
-        name = f"train-{self._shard:05d}-of-{self._shards:05d}.parquet"
-        # PNG bytes do not compress again, and no two are alike.
-        return pq.ParquetWriter(
-            self._folder / name, self._schema, compression="none", use_dictionary=False
-        )
 
 
 def _schema(classes: tuple[str, ...], texts: Sequence[str]) -> pa.Schema:

@@ -126,7 +126,7 @@ class ArraySource:
         for row in self._dropped:
             stored = stored + (stored >= row)
         return self._batch(
-            self._values.rows(stored),
+            self._pixels(self._values.rows(stored)),
             None if self._labels is None else self._labels.rows(stored),
             None if self._units is None else self._units.rows(stored),
         )
@@ -139,7 +139,7 @@ class ArraySource:
             yield from np.concatenate(list(names))[keep].astype(np.str_).tolist()
 
     def digests(self, key: bytes) -> Iterator[bytes]:
-        """A keyed 16-byte BLAKE2b digest of each row's stored bytes (not its label)."""
+        """A keyed 16-byte BLAKE2b digest of each row's numbers, of images of their pixels."""
         start = hashlib.blake2b(digest_size=16, key=key)
         for block, keep in one_ahead(self._usable(self._values.block_rows)):
             size = block[0].nbytes
@@ -153,29 +153,26 @@ class ArraySource:
         """Every row as it is stored: images with their channels last, embeddings as float32."""
         # A sum that the file has is checked where its digests are made.
         for block, keep in self._usable(self._values.block_rows, checked=False):
-            if self.kind == "embeddings":
-                yield from as_float32(block[keep])
-                continue
-            images = block[..., None] if block.ndim == 3 else block
-            yield from (np.moveaxis(images, 1, 3) if self._turned else images)[keep]
+            yield from as_float32(block[keep]) if self.kind == "embeddings" else block[keep]
 
     def _usable(
         self, rows: int, *, checked: bool = True
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
-        """Blocks of values, each with the rows of it that were not passed over.
-
-        Images from 0 to 1 come as uint8, channels last, so that their digests are those of pixels.
-        """
+        """Blocks of values, each with the rows of it that were not passed over."""
         first = 0
         for block in self._values.blocks(rows, checked=checked):
             keep = keep_mask(self._dropped, first, len(block))
-            yield self._pixels(block) if self._scaled else block, keep
+            yield self._pixels(block), keep
             first += len(block)
 
-    def _pixels(self, block: NDArray[Any]) -> NDArray[np.uint8]:
-        levels = np.rint(255 * np.clip(np.nan_to_num(as_float32(block)), 0, 1)).astype(np.uint8)
-        levels = levels[..., None] if levels.ndim == 3 else levels
-        return np.ascontiguousarray(np.moveaxis(levels, 1, 3)) if self._channels_first else levels
+    def _pixels(self, block: NDArray[Any]) -> NDArray[Any]:
+        """Stored images as (n, height, width, 1 or 3) uint8; embeddings as they are."""
+        if self.kind == "embeddings":
+            return block
+        if self._scaled:
+            block = np.rint(255 * np.clip(np.nan_to_num(as_float32(block)), 0, 1)).astype(np.uint8)
+        block = block[..., None] if block.ndim == 3 else block
+        return np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
 
     def _read(self, size: int) -> Iterator[Batch]:
         labels = repeat(None) if self._labels is None else self._labels.blocks(size)
@@ -204,10 +201,7 @@ class ArraySource:
             if len(not_finite(values)):
                 raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.location)
             return values
-        if block.ndim == 3:
-            block = block[..., None]
-        images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._turned else block
-        images = converted_channels(images, self.shape[2])
+        images = converted_channels(block, self.shape[2])
         size = self._options.size
         return images if size is None else resize_pixels(images, size, self._options.fit)
 
@@ -217,11 +211,6 @@ class ArraySource:
         if not np.array_equal(self._label_values[places], labels):
             raise SourceError(CHANGED, self.name)
         return self._label_index[places]
-
-    @property
-    def _turned(self) -> bool:
-        """Whether the blocks of `_usable` have their channels first."""
-        return self._channels_first and not self._scaled
 
     # Opening
 

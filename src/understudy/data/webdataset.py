@@ -87,17 +87,14 @@ def _kind(value: Any) -> LabelKind:
 
 
 def brace_expand(pattern: str) -> list[str]:
-    """``a-{000..002}.tar`` and ``{train,extra}.tar``, as a shell does; others as they are."""
-    match = re.search(r"\{(\d+)\.\.(\d+)\}|\{([^{},]*(?:,[^{},]*)+)\}", pattern)
+    """``a-{000..002}.tar``, as a shell does; others as they are."""
+    match = re.search(r"\{(\d+)\.\.(\d+)\}", pattern)
     if match is None:
         return [pattern]
-    if match[3] is not None:
-        middles = match[3].split(",")
-    else:
-        first, last = int(match[1]), int(match[2])
-        if not first <= last < first + 100_000:
-            raise SourceError(f"{match[0]} is no range of names", pattern)
-        middles = [str(n).zfill(len(match[1])) for n in range(first, last + 1)]
+    first, last = int(match[1]), int(match[2])
+    if not first <= last < first + 100_000:
+        raise SourceError(f"{match[0]} is no range of names", pattern)
+    middles = [str(n).zfill(len(match[1])) for n in range(first, last + 1)]
     head, tail = pattern[: match.start()], pattern[match.end() :]
     return [name for middle in middles for name in brace_expand(head + middle + tail)]
 

@@ -134,10 +134,8 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
                     content, damage = _content(opened, archive.members[name])
                     fault = fault or damage
                 yield Record(location, content, line.label, line.unit, fault, name)
-        for name in filter(archive.is_image, archive.members if table == LABELS_FILE else ()):
-            if name not in names:
-                fault = f"is not listed in {table}, so its class is not known"
-                yield Record(f"{path}, {name}", b"", None, None, fault, name)
+        for name in manifest.unlisted(names):
+            yield Record(f"{path}, {name}", b"", fault=manifest.leaves_out, name=name)
 
     return manifest.source(records, options)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from understudy.core.ports import TextEncoder
 from understudy.core.results import Metric, MetricValue
-from understudy.core.types import Embeddings, Labels, Shape
-from understudy.data.captions import Captioned
+from understudy.core.types import Embeddings, Labels
+from understudy.data.encoded_images import RecordSource
 from understudy.evaluation import Part
 from understudy.evaluation.embedding_pass import FeatureExtractor
 from understudy.metrics.fidelity import CLIP_SCORE, CLIP_SCORE_SHUFFLED, clip_score
@@ -25,12 +25,12 @@ _BATCH = 64
 
 
 def measure_captions(
-    release: Captioned, shape: Shape, features: FeatureExtractor, bars: Bars, *, protected: bool
+    release: RecordSource, features: FeatureExtractor, bars: Bars, *, protected: bool
 ) -> Part:
     """The CLIP score of a release, and of the same images with captions of other rows.
 
-    ``shape`` is (height, width, channels) of the images. Of features whose encoder reads no texts
-    nothing is said, and where the release is not ``protected``, values are the owner's.
+    Of features whose encoder reads no texts nothing is said, and where the release is not
+    ``protected``, values are the owner's.
     """
     encoder = features.encoder
     if not isinstance(encoder, TextEncoder):
@@ -40,13 +40,14 @@ def measure_captions(
             "hf:openai/clip-vit-base-patch32"
         )
         return Part(left_out=[reason])
-    rows = np.arange(len(release.texts))[some(len(release.texts), CAPTIONED_ROWS)]
+    rows = np.arange(len(release))[some(len(release), CAPTIONED_ROWS)]
     bar, embeddings = bars("captions", len(rows)), []
-    for batch in release.images(rows, shape).batches(_BATCH):
-        embeddings.append(encoder.encode(batch.values))
-        bar(len(batch.values))
+    for start in range(0, len(rows), _BATCH):
+        images = release.read(rows[start : start + _BATCH]).values
+        embeddings.append(encoder.encode(images))
+        bar(len(images))
     images = np.concatenate(embeddings)
-    texts, index = np.unique([release.texts[row] for row in rows], return_inverse=True)
+    texts, index = np.unique([release.captions[row] for row in rows], return_inverse=True)
     captions = encoder.encode_text(texts.tolist())[index]
 
     def score(metric: Metric, captions: Embeddings) -> MetricValue:

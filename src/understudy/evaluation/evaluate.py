@@ -13,8 +13,9 @@ import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import close_to_others
-from understudy.core.ports import Events, Source
+from understudy.core.ports import CaptionedSource, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs
+from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import PartSource
 from understudy.evaluation import Part
 from understudy.evaluation.apart import require_apart_rows
@@ -197,16 +198,11 @@ class _Measurement:
         with timed(self.seconds, "fidelity"):
             fidelity = FidelityAdapter(features, *sides, self._classes(), self.bars)
             whole.values += fidelity.values()
-        if self.inputs.captioned is not None:
+        release = self.inputs.release
+        if isinstance(release, RecordSource) and isinstance(release, CaptionedSource):
             with timed(self.seconds, "captions"):
-                captions = measure_captions(
-                    self.inputs.captioned,
-                    self.inputs.release.shape,
-                    features,
-                    self.bars,
-                    protected=self.inputs.protected,
-                )
-                whole.add(captions)
+                protected = self.inputs.protected
+                whole.add(measure_captions(release, features, self.bars, protected=protected))
         non_members = self._non_members(sides[2])
         # They say how often chance gives a near-copy, which few rows cannot.
         enough = non_members.count >= min(_MANY, sides[2].count)

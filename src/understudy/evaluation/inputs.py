@@ -12,7 +12,7 @@ from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceEr
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.adapted import AdaptedSource
-from understudy.data.captions import Captioned, open_captioned
+from understudy.data.captions import with_captions
 from understudy.data.encoded_images import Options
 from understudy.data.holdout import split
 from understudy.data.names import UNLABELLED_NAME
@@ -64,7 +64,6 @@ class Inputs:
 
     Attributes:
         release: The samples.
-        captioned: Its images with their captions, where it has some.
         real: The private records that the run used.
         test: Real rows that it did not.
         features: What they are compared in.
@@ -79,7 +78,6 @@ class Inputs:
     """
 
     release: Source
-    captioned: Captioned | None
     real: Source
     test: Source
     features: FeatureExtractor
@@ -102,8 +100,7 @@ class Inputs:
         outside = None if has_statement else _open_outside(path, options)
         facts = _facts(path) if outside is None else _facts_of(outside)
         shape = tuple(facts["data"]["image_shape"] or ()) or None
-        release = open_release(path, shape) if outside is None else outside
-        captioned = None if shape is None or outside is not None else open_captioned(path)
+        release = with_captions(open_release(path, shape)) if outside is None else outside
         train, held_out, tests = _real(
             path,
             real,
@@ -136,7 +133,6 @@ class Inputs:
         guarantee = _guarantee(path, facts, options) if options.dp_sgd else None
         return cls(
             release,
-            captioned,
             train,
             tests,
             features,

@@ -22,7 +22,7 @@ from understudy.data.image_decoding import WINDOW_WORDS
 from understudy.data.inspection import (
     FIRST,
     Inspection,
-    dark_words,
+    clipped_words,
     lost_class_words,
     stray_words,
     unread_words,
@@ -344,8 +344,8 @@ def _counted(
             f"{geometry.side}"
         )
         yield Problem("large images", message, blocking=True, count=sizes.total())
-    for count, words in dark_words(inspection.clipped, inspection.dim, inspection.classes.total()):
-        yield Problem("window", words, count=count)
+    for words in clipped_words(inspection.clipped, inspection.classes.total()):
+        yield Problem("window", words, count=inspection.clipped)
     yield from _colours(config, inspection, geometry)
     if inspection.equal_count:
         equal = count_words(inspection.equal_count, "file is", "files are")

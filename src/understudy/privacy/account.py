@@ -272,54 +272,38 @@ class Account(StoredReleases):
         return rest_of_run(self.plan.budget.epsilon, self.plan.budget.delta, events)
 
     def release(
-        self, query: Query, stage: str, total: Callable[[float], NDArray[np.int64]]
+        self,
+        query: Query,
+        stage: str,
+        total: Callable[[float, float], NDArray[np.int64]],
+        step: int = 0,
     ) -> Vector:
         """The noisy sum of a query: the stored one where there is one, else a new one.
+
+        Args:
+            query: What is asked.
+            stage: Of the plan.
+            total: The exact sum by the grid and the rate at which units are sampled.
+            step: Of a stage of samples (`Vault.sample`), from 1 and in order; 0: of all units.
 
         Returns:
             (slots, width) float64.
 
         Raises:
             RunError: The stage was released for another query, or with another plan, noise, unit
-                or adjacency.
+                or adjacency; a step is out of order, or its answer was released and is gone: all
+                steps were paid for together, so no other one can be drawn.
             ConfigError: Noise for which the accounting would not hold. Nothing was charged.
             BudgetRefused: A release that was lost has to be paid again, and cannot be.
         """
-        return self._released(query, self._terms(query, stage), total)
-
-    def sample(
-        self,
-        query: Query,
-        stage: str,
-        step: int,
-        total: Callable[[float, float], NDArray[np.int64]],
-    ) -> Vector:
-        """The noisy sum of a query over a sample of the units, as `release` (`Vault.sample`).
-
-        Args:
-            query: What is asked.
-            stage: Of the plan, one with a sampling.
-            step: Which of its steps, from 1 and in order.
-            total: The exact sum by the grid and the rate.
-
-        Raises:
-            RunError: A step out of order, or its answer was released and is gone: all steps were
-                paid for together, so no other one can be drawn.
-        """
         terms = self._terms(query, stage, step)
-        return self._released(query, terms, lambda grid: total(grid, terms.receipt.rate))
-
-    def _released(
-        self, query: Query, terms: _Terms, total: Callable[[float], NDArray[np.int64]]
-    ) -> Vector:
-        stage, step = terms.receipt.stage, terms.step
         if (path := self._path(stage, step)).exists():
             noisy, attempt = self._stored(path, terms)
             self._record(stage, attempt, noisy, step)
         else:
             if step:
                 self._require_unreleased(stage, step)
-            exact = total(terms.grid)
+            exact = total(terms.grid, terms.receipt.rate)
             self.reserve()
             attempt = self._pay(stage, step)
             noisy = _add_noise(exact, query, terms.receipt.sigma / terms.grid)
@@ -495,5 +479,5 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     # Opened here, because NumPy leaves a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-    query = dict(note["drawn"] if "drawn" in note else {"query": note["query"]})  # 0.1.0: no more
-    return noisy, {"receipt": None, **note, "drawn": query, "attempt": int(note["attempt"])}
+    parts = {"drawn": dict(note["drawn"]), "receipt": dict(note["receipt"])}
+    return noisy, {**parts, "attempt": int(note["attempt"])}

@@ -21,7 +21,7 @@ bisection, the end of the bracket that is on the safe side is returned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -74,13 +74,6 @@ class Gaussian:
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
-    """One Laplace release that is epsilon-DP on its own."""
-
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
 class SampledGaussian:
     """Gaussian releases of Poisson samples of the units, under add/remove: DP-SGD as one event.
 
@@ -124,19 +117,14 @@ class Selected:
     runs: float
 
 
-Other = Laplace | SampledGaussian | Selected
+Other = SampledGaussian | Selected
 Event = Gaussian | Other
+_KINDS = {Gaussian: "gaussian", SampledGaussian: "sampled gaussian", Selected: "selected"}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """The event as JSON values, for a ledger row."""
-    if isinstance(event, Gaussian):
-        return {"kind": "gaussian", "mu": event.mu, "slack": event.slack}
-    if isinstance(event, SampledGaussian):
-        return {"kind": "sampled gaussian", **asdict(event)}
-    if isinstance(event, Selected):
-        return {"kind": "selected", "mu": event.mu, "runs": event.runs}
-    return {"kind": "laplace", "epsilon": event.epsilon}
+    return {"kind": _KINDS[type(event)], **asdict(event)}
 
 
 def event_from_json(value: Mapping[str, Any]) -> Event:
@@ -153,8 +141,6 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
             if rate > 1 or steps != int(steps):
                 raise ValueError(f"{rate}, {steps}")
             return SampledGaussian(rate, mu, int(steps), _positive(value["slack"], or_zero=True))
-        if value["kind"] == "laplace":
-            return Laplace(_positive(value["epsilon"]))
         if value["kind"] == "selected":
             mu, runs = _positive(value["mu"]), _positive(value["runs"])
             if runs <= 1:
@@ -299,7 +285,7 @@ def _reserve(slack: float) -> float:
 def epsilon_of(events: Iterable[Event], delta: float) -> float:
     """Epsilon of everything together at ``delta``; 0.0 for no events.
 
-    Gaussian events alone compose exactly by equation (1); with Laplace ones by dp_accounting's
+    Gaussian events alone compose exactly by equation (1); with steps on samples by dp_accounting's
     PLDs, and with selected ones by its RDP accountant.
     """
     events = list(events)
@@ -323,7 +309,7 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     Talwar and Zhang 2019). The result is an upper bound; every other event costs more here than
     without a selection beside it.
     """
-    from dp_accounting import GaussianDpEvent, LaplaceDpEvent
+    from dp_accounting import GaussianDpEvent
     from dp_accounting.dp_event import (
         PoissonSampledDpEvent,
         RepeatAndSelectDpEvent,
@@ -338,9 +324,7 @@ def rdp_epsilon(mu: float, others: tuple[Other, ...], delta: float) -> float:
     if mu > 0:
         accountant.compose(GaussianDpEvent(1 / mu))
     for event in others:
-        if isinstance(event, Laplace):
-            accountant.compose(LaplaceDpEvent(1 / event.epsilon))
-        elif isinstance(event, SampledGaussian):
+        if isinstance(event, SampledGaussian):
             step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(1 / event.mu))
             accountant.compose(SelfComposedDpEvent(step, event.steps))
         else:
@@ -374,18 +358,17 @@ def selection_parameter(runs: float) -> float:
     return bracket(lambda g: (1 / g - 1) / math.log(1 / g) > runs, 1e-12, 1 - 1e-12)[1]
 
 
-def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: float) -> float:
-    """Epsilon of one mu-GDP release and releases of other kinds, by dp_accounting's PLDs.
+def pld_epsilon(mu: float, others: Sequence[SampledGaussian], delta: float) -> float:
+    """Epsilon of one mu-GDP release and steps on samples, by dp_accounting's PLDs.
 
     Args:
         mu: Of all Gaussian releases together; 0 for none.
-        others: The others.
+        others: The steps.
         delta: Where epsilon is read off. The result is an upper bound: losses are rounded to a grid
             by "connect the dots" (Doroshenko et al. 2022), which dominates them, and what is cut
             off counts as certain. It is tight to about 1e-3; of few steps on small samples, whose
             losses go far beyond their usual size, to less (`_LOSS_STEPS`).
     """
-    others = list(others)
     size = mu + math.fsum(_loss_size(one) for one in others)
     least, most = _LOSS_STEP_RANGE
     fine = max(_LOSS_STEP * size, *(_loss_range(one) / _LOSS_STEPS for one in others), least)
@@ -397,31 +380,25 @@ def pld_epsilon(mu: float, others: Iterable[Laplace | SampledGaussian], delta: f
     return 0.0 if total is None else float(total.get_epsilon_for_delta(delta - _FFT_ERROR))
 
 
-def _loss_size(event: Laplace | SampledGaussian) -> float:
-    """About how far the privacy loss of an event goes; of samples by a central limit theorem."""
-    if isinstance(event, Laplace):
-        return event.epsilon
+def _loss_size(event: SampledGaussian) -> float:
+    """About how far the privacy loss of steps goes, by a central limit theorem."""
     # Bu, Dong, Long and Su 2020: k steps tend to q sqrt(k (e^(mu^2) - 1))-GDP.
     return event.rate * math.sqrt(event.steps * math.expm1(min(event.mu**2, 700.0)))
 
 
-def _loss_range(event: Laplace | SampledGaussian) -> float:
-    """How far the privacy loss of an event goes at most, in one of its steps."""
-    if isinstance(event, Laplace):
-        return event.epsilon
+def _loss_range(event: SampledGaussian) -> float:
+    """How far the privacy loss of one of the steps goes at most."""
     normal = 10.0  # standard deviations beyond which dp_accounting cuts off
     loss = min(normal * event.mu + event.mu**2 / 2, 700.0)
     return math.log1p(event.rate * math.expm1(loss))
 
 
 @lru_cache(maxsize=32)
-def _pld(event: Gaussian | Laplace | SampledGaussian, interval: float) -> Any:
+def _pld(event: Gaussian | SampledGaussian, interval: float) -> Any:
     """The privacy loss distribution of an event, its losses rounded to multiples of a step."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     grid = {"value_discretization_interval": interval, "use_connect_dots": True}
-    if isinstance(event, Laplace):
-        return pld.from_laplace_mechanism(1 / event.epsilon, **grid)
     if isinstance(event, Gaussian):
         return pld.from_gaussian_mechanism(1 / event.mu, **grid)
     step = pld.from_gaussian_mechanism(1 / event.mu, sampling_prob=event.rate, **grid)

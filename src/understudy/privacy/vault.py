@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
 
@@ -172,23 +173,17 @@ class _PartialSum:
         return number, total
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Inside(Sealed):
     """What a vault and all its views share, so that closing one empties them all."""
 
-    __slots__ = ("account", "cache", "engine", "probe", "progress", "rows", "source")
-
-    def __init__(
-        self,
-        source: Source,
-        account: Account,
-        engine: Engine,
-        cache: Path,
-        progress: Callable[[str], Callable[[int], None]] | None,
-        probe: bool,
-    ) -> None:
-        self.source, self.account, self.engine = source, account, engine
-        self.cache, self.progress, self.probe = cache, progress, probe
-        self.rows: list[RecordBlocks] = []
+    source: Source
+    account: Account
+    engine: Engine
+    cache: Path
+    progress: Callable[[str], Callable[[int], None]] | None
+    probe: bool
+    rows: list[RecordBlocks] = field(default_factory=list)
 
 
 class PrivateVault(Sealed):
@@ -303,7 +298,7 @@ class PrivateVault(Sealed):
 
         Any error in 1 to 4 ends the run.
         """
-        return self._inside.account.release(query, stage, lambda grid: self._exact(query, grid))
+        return self._inside.account.release(query, stage, partial(self._exact, query))
 
     def sample(self, query: Query, *, stage: str, step: int) -> Vector:
         """See `Vault.sample`; as `release`, but 1. is of a sample of the units, and 2. is once.
@@ -320,9 +315,7 @@ class PrivateVault(Sealed):
                 "the network that is trained",
                 batch=RECORDS_PER_GRADIENT,
             )
-        return inside.account.sample(
-            query, stage, step, lambda grid, rate: self._exact(query, grid, rate)
-        )
+        return inside.account.release(query, stage, partial(self._exact, query), step)
 
     def _exact(self, query: Query, grid: float, rate: float = 1.0) -> NDArray[np.int64]:
         if self._position is None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 
 from understudy.core.entry_points import DEFAULT_METHOD
+from understudy.core.errors import listed
 from understudy.core.ports import TaughtModel
 from understudy.core.types import Fit
 from understudy.methods.base import CLASS, UNLABELLED
 from understudy.run.prepare import Prepared
-from understudy.steps.separation import INSTEAD, listed
+from understudy.steps.separation import INSTEAD
 
 _OTHER_ENCODER = (
     "Name an --encoder and a --decoder that know them, such as onnx:FILE; embedded:dct takes "

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.errors import listed
 from understudy.core.phrases import people_of
 from understudy.core.ports import Source, StepwiseModel
 from understudy.core.remote_models import PlannedCalls
@@ -322,7 +323,7 @@ def small_class_notes(
     size_limit = least * _CLASS_SIZE_NOISE / epsilon
     small = sorted(name for name, size in sizes.items() if size < size_limit)
     if small:
-        names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+        names = listed(small)
         yield (
             f"little can be known of {names} at epsilon {epsilon:g} (owner only): less than "
             f"{size_limit:,.0f} {units or 'images'}. Join small classes, or spend more"

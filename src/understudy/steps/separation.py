@@ -13,6 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from understudy.core.entry_points import DEFAULT_METHOD
+from understudy.core.errors import listed
 from understudy.core.types import Fit, Labels, Vector
 from understudy.steps.row_arithmetic import evenly_spread
 
@@ -25,7 +26,6 @@ INSTEAD = (
 
 _MOST = 0.5  # images that are nearer to another class than to their own are then the most
 _SURE = 0.05  # chance of votes as uneven as these, above which they say nothing
-_NAMED = 5  # classes that a message names
 _MOST_COMPARED = 1024  # their inner products take eight megabytes
 _SHUFFLES = 99
 
@@ -140,9 +140,3 @@ def vote_fit(votes: Vector, sd: float) -> Fit:
         "DP",
         warning,
     )
-
-
-def listed(names: Sequence[str], most: int = _NAMED) -> str:
-    """``"a, b and 3 more"``."""
-    words, more = list(names[:most]), len(names) - most
-    return ", ".join(words) + (f" and {more} more" if more > 0 else "")

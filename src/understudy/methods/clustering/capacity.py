@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.errors import listed
 from understudy.core.types import Labels, Vector
 from understudy.methods.base import Context, Expectation
-from understudy.steps.separation import listed
 from understudy.steps.shrinkage import chance_ratio
 
 LEAST_DECODED = 60.0

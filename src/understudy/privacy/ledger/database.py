@@ -13,13 +13,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from understudy.core.errors import CommitInDoubt, LedgerError
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.chain import Head, Link
-from understudy.privacy.ledger.sqlite import WAIT_S, SqliteFile
+from understudy.privacy.ledger.sqlite import WAIT_S, Purpose, SqliteFile
+
+if TYPE_CHECKING:  # an extra
+    from understudy.privacy.ledger.postgres import PostgresServer
 
 LEDGER_SCHEMA = 1
 NOTICE_S = 1.5
@@ -43,52 +46,6 @@ class Connection(Protocol):
 
     def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Any:
         """Carry out a statement; its rows can be fetched from what is returned."""
-        ...
-
-
-class LedgerStore(Protocol):
-    """A place for a ledger's tables: a file, or a server.
-
-    Attributes:
-        address: Where it is, for messages: no user, no password.
-        mark: What stands for a value in a statement.
-        errors: What its driver raises.
-    """
-
-    address: str
-    mark: str
-    errors: tuple[type[Exception], ...]
-
-    def connect(self) -> Any:
-        """A new connection of the driver, in no transaction."""
-        ...
-
-    def limit_wait(self, connection: Connection, seconds: float) -> None:
-        """Let later statements wait for a lock as long as this and no longer."""
-        ...
-
-    def is_locked(self, error: Exception) -> bool:
-        """Whether a statement was given up after that wait."""
-        ...
-
-    def begin(self, connection: Connection, *, write: bool) -> None:
-        """Begin a transaction: to read, one that sees one moment; to write, one that may wait."""
-        ...
-
-    def lock_head(self, connection: Connection) -> None:
-        """Let no other writer in until the end of the transaction."""
-        ...
-
-    def lock_creation(self, connection: Connection) -> None:
-        """Let no other process make the tables until the end of the transaction."""
-        ...
-
-    def tables(self, connection: Connection) -> set[str]:
-        """The tables there are, those of other programs among them where they would matter."""
-        ...
-
-    def holder(self) -> str:
-        """Who holds the lock, in words, as far as it is known."""
         ...
 
 
@@ -119,7 +76,7 @@ class Database:
         """The head, and every row after ``seq``, at one moment of the ledger."""
         if not self.exists:
             return chain.head_at(self.key, 0, chain.GENESIS), []
-        with self._transaction(write=False) as connection:
+        with self._transaction("read") as connection:
             return self.since(connection, seq)
 
     @contextmanager
@@ -130,7 +87,7 @@ class Database:
         """
         if not self.exists:
             raise LedgerError(f"there is no ledger at {self.address}: it was opened to be read")
-        with self._transaction(write=True, before=self._store.lock_head) as connection:
+        with self._transaction("write") as connection:
             yield connection
 
     def since(self, connection: Connection, seq: int) -> tuple[Head | None, list[Link]]:
@@ -156,7 +113,7 @@ class Database:
         is_file = isinstance(self._store, SqliteFile)
         if is_file and not make and not Path(self.address).exists():
             return None
-        with self._transaction(write=False) as connection:
+        with self._transaction("read") as connection:
             # PostgreSQL knows a table at once that another process makes, and its rows later: a
             # table without rows is looked at again when that process is done.
             tables = self._store.tables(connection)
@@ -164,7 +121,7 @@ class Database:
                 return self._key(meta)
             if not tables and not make:
                 return None
-        with self._transaction(write=True, before=self._store.lock_creation) as connection:
+        with self._transaction("make") as connection:
             tables = self._store.tables(connection)  # again: another process may have been faster
             if "ledger_meta" in tables:
                 return self._key(self._meta(connection))
@@ -203,10 +160,8 @@ class Database:
         return statement.replace("?", self._store.mark)
 
     @contextmanager
-    def _transaction(
-        self, *, write: bool, before: Callable[[Connection], None] = lambda _: None
-    ) -> Iterator[Connection]:
-        """A transaction on a connection of its own; ``before`` is the first that is done in it.
+    def _transaction(self, purpose: Purpose) -> Iterator[Connection]:
+        """A transaction on a connection of its own.
 
         It may wait for another process, and says so. An exception in the block undoes all of it; a
         database's own errors become ours, and the password and the key are in neither.
@@ -219,8 +174,7 @@ class Database:
         def begin(wait: float) -> None:
             connection.rollback()  # of what a first try had begun
             self._store.limit_wait(connection, wait)
-            self._store.begin(connection, write=write)
-            before(connection)
+            self._store.begin(connection, purpose)
 
         def end(wait: float) -> None:
             self._store.limit_wait(connection, wait)
@@ -231,7 +185,7 @@ class Database:
             try:
                 self._patiently(begin)
                 yield connection
-                error_type = CommitInDoubt if write else LedgerError
+                error_type = LedgerError if purpose == "read" else CommitInDoubt
                 self._patiently(end)
             except BaseException:
                 with suppress(*self._errors):  # of a connection that is lost: the first says why
@@ -310,7 +264,7 @@ def default_path() -> Path:
     return data_folder() / "ledger.db"
 
 
-def _store(url: str | Path | None) -> LedgerStore:
+def _store(url: str | Path | None) -> SqliteFile | PostgresServer:
     """The place that a ``--ledger`` names."""
     if not (isinstance(url, str) and "://" in url):
         if isinstance(url, str) and _NO_PATH.match(url):

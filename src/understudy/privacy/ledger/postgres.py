@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from understudy.core.errors import LedgerError, packages_for
+from understudy.privacy.ledger.sqlite import Purpose
 
 _CONNECT_S = 10
 _CREATION_LOCK = 0x756E646572  # any constant: the advisory lock while tables are made
@@ -22,7 +23,7 @@ AND l.relation = to_regclass('ledger_head') ORDER BY a.xact_start
 
 
 class PostgresServer:
-    """A PostgreSQL database as the store of a ledger (`database.LedgerStore`).
+    """A PostgreSQL database as the store of a ledger, as `sqlite.SqliteFile` is.
 
     Args:
         url: ``postgresql://USER:PASSWORD@HOST:PORT/NAME``, as libpq reads it.
@@ -76,22 +77,18 @@ class PostgresServer:
 
         return isinstance(error, psycopg.errors.LockNotAvailable)
 
-    def begin(self, connection: Any, *, write: bool) -> None:
-        """Begin a transaction."""
-        if not write:
+    def begin(self, connection: Any, purpose: Purpose) -> None:
+        """Begin a transaction; one that writes waits for its turn."""
+        if purpose == "read":
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             return
         # READ COMMITTED: the process that waited for the head sees what the winner wrote.
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         connection.execute("SET LOCAL synchronous_commit = on")
-
-    def lock_head(self, connection: Any) -> None:
-        """Wait for the head, and hold it."""
-        connection.execute("SELECT id FROM ledger_head FOR UPDATE")
-
-    def lock_creation(self, connection: Any) -> None:
-        """Wait for the right to make the tables, and hold it."""
-        connection.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+        if purpose == "write":
+            connection.execute("SELECT id FROM ledger_head FOR UPDATE")
+        else:
+            connection.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
 
     def tables(self, connection: Any) -> set[str]:
         """``ledger_meta`` where the ledger is there; tables of others share the database."""

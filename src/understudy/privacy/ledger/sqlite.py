@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from understudy.core.files import make_private_file
+
+Purpose = Literal["read", "write", "make"]
+"""Of a transaction: it sees one moment; holds the head; or holds the right to make the tables."""
 
 WAIT_S = 60
 """Seconds that a locked ledger is waited for at most, in a file or on a server."""
@@ -18,9 +21,14 @@ _WORDS = 120  # characters of another process's command line
 
 
 class SqliteFile:
-    """An SQLite file as the store of a ledger (`database.LedgerStore`).
+    """An SQLite file as the store of a ledger.
 
     Folder and file are made on first use, for the owner only: the file will hold the key.
+
+    Attributes:
+        address: Where it is, for messages: no user, no password.
+        mark: What stands for a value in a statement.
+        errors: What its driver raises.
     """
 
     mark = "?"
@@ -48,17 +56,11 @@ class SqliteFile:
         """Whether another process held the file all the while."""
         return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
-    def begin(self, connection: Any, *, write: bool) -> None:
+    def begin(self, connection: Any, purpose: Purpose) -> None:
         """Begin a transaction; one that writes locks the file, and waits for its turn."""
-        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        if not write:  # the lock is taken by the first read, and it may have to wait as well
+        connection.execute("BEGIN" if purpose == "read" else "BEGIN IMMEDIATE")
+        if purpose == "read":  # the lock is taken by the first read, and may have to wait as well
             connection.execute("SELECT count(*) FROM sqlite_master")
-
-    def lock_head(self, connection: Any) -> None:
-        """Nothing: a transaction that writes holds the whole file."""
-
-    def lock_creation(self, connection: Any) -> None:
-        """Nothing: a transaction that writes holds the whole file."""
 
     def tables(self, connection: Any) -> set[str]:
         """Every table in the file."""
