@@ -59,6 +59,7 @@ POSES = "embedded:photo"
 """What finds the keypoints of a person where no other model is named."""
 
 _REQUEST, _CHOICES = "request.json", "choices.json"
+_CHOICE_NAMES = ("sanitizers", "pose_model", "segmenter", "references")
 PAPER_REFERENCES = 10
 """Reference photos of SpinML's experiments."""
 
@@ -104,8 +105,8 @@ class Preferences:
         if name != "pose":
             return load_sanitizer(name)
         estimator = load_model(PoseEstimator, self.pose_model or POSES)
-        lines = self.request.parts[part].skeleton or skeleton_of(estimator.keypoints)
-        return PoseSanitizer(estimator, lines if lines in LIMBS else None)
+        skeleton = self.request.parts[part].skeleton or skeleton_of(estimator.keypoints)
+        return PoseSanitizer(estimator, str(skeleton))
 
     def words(self) -> list[str]:
         """The options of ``understudy device request`` that make this request."""
@@ -263,8 +264,7 @@ def _store(home: DeviceHome, preferences: Preferences) -> None:
     with home.locked():
         void_offer(home)
         write_file(home.path(_REQUEST), encode_message(preferences.request))
-        names = ("sanitizers", "pose_model", "segmenter", "references")
-        home.write(_CHOICES, {name: getattr(preferences, name) for name in names})
+        home.write(_CHOICES, {name: getattr(preferences, name) for name in _CHOICE_NAMES})
 
 
 def stored_preferences(home: DeviceHome) -> Preferences:
@@ -279,17 +279,11 @@ def stored_preferences(home: DeviceHome) -> Preferences:
         raise RunError("no model was asked for yet: understudy device request ...") from None
     except WireError as error:
         raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again") from error
-    choices = home.read(_CHOICES, None) or {"sanitizers": ()}
-    levels = [OBJECT_LEVELS.get(name) for name in choices["sanitizers"]]
-    if levels != [part.level for part in request.parts]:
+    choices = home.read(_CHOICES, {})
+    levels = [OBJECT_LEVELS.get(name) for name in choices.get("sanitizers", ())]
+    if set(choices) != set(_CHOICE_NAMES) or levels != [part.level for part in request.parts]:
         raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
-    return Preferences(
-        request,
-        tuple(choices["sanitizers"]),
-        choices["pose_model"],
-        choices.get("segmenter", STUDIO),
-        choices.get("references", request.references or PAPER_REFERENCES),
-    )
+    return Preferences(request, **{**choices, "sanitizers": tuple(choices["sanitizers"])})
 
 
 def _sanitizers(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:

@@ -234,9 +234,7 @@ def _stored(home: DeviceHome) -> dict[str, Any]:
             values = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         return {}
-    # Earlier versions knew no corrections.
-    earlier = {f"searched_{name}": values[name] for name in ("masks", "hidden")}
-    return {**earlier, **values}
+    return values if "corrections" in values else {}  # else of an earlier version
 
 
 def _is_of(

@@ -55,11 +55,6 @@ SKELETONS: dict[str, tuple[str, ...]] = {
         *("nose", "eye", "ear", "neck", "shoulder", "front paw", "other front paw", "hip"),
         *("rear paw", "other rear paw", "tail"),
     ),
-    "coco": (
-        *("nose", "left eye", "right eye", "left ear", "right ear", "left shoulder"),
-        *("right shoulder", "left elbow", "right elbow", "left wrist", "right wrist", "left hip"),
-        *("right hip", "left knee", "right knee", "left ankle", "right ankle"),
-    ),
 }
 """The keypoints of a pose, in the order of its slots."""
 
