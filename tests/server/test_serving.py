@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sqlite3
 import ssl
 import stat
 import subprocess
@@ -63,6 +64,13 @@ def test_ctrl_c_ends_a_server_without_a_traceback_and_its_address_is_known(tmp_p
 def test_a_database_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="--database"):
         JobStore(url, lambda latest: lambda: 0)
+
+
+def test_a_database_of_another_version_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "server.db") as connection:
+        connection.execute("CREATE TABLE jobs (id TEXT, revision INTEGER NOT NULL)")
+    with pytest.raises(ConfigError, match="another version"):
+        JobStore(f"sqlite:///{tmp_path / 'server.db'}", lambda latest: lambda: 0)
 
 
 def test_the_database_is_in_the_folder_whatever_that_is_called(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,6 +22,8 @@ device_app = typer.Typer(
     help="A small model for your own camera: see exactly what would leave, and send only that.",
     no_args_is_help=True,
 )
+
+_POLL_SECONDS = 2.0
 
 _Home = Annotated[
     Path | None,
@@ -363,7 +366,8 @@ def status_command(
             typer.echo(f"{line}; deleted in {state.expires_in // 60} minutes")
         if not wait or state.state not in ("open", "queued", "running"):
             break
-        state = outbox.status(attempt, wait=True)
+        time.sleep(_POLL_SECONDS)
+        state = outbox.status(attempt)
     if state.state == "done":
         typer.echo("next: understudy device model")
 

@@ -55,8 +55,6 @@ _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
 WHOLE_SECONDS = 300.0
 """How long a request and its answer may take, as in `serve`: a withdrawal waits for one."""
-CHANGE_SECONDS = 25
-"""How long the server is asked to wait for a change."""
 
 
 class ServerUnreachable(RunStopped):
@@ -241,16 +239,10 @@ class Outbox:
             raise _taken_no_more()
         return state
 
-    def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
-        """How far a job is.
-
-        ``wait`` lets the server answer at the next change, or after 25 seconds.
-        """
+    def status(self, attempt: DisclosureAttempt) -> JobState:
+        """How far a job is."""
         job = self._job(attempt)
-        path = f"/v1/jobs/{job['job']}"
-        if wait:
-            path += f"?revision={job['revision']}&wait={CHANGE_SECONDS}"
-        state = decode_message(JobState, self._asked(attempt, "GET", path))
+        state = decode_message(JobState, self._asked(attempt, "GET", f"/v1/jobs/{job['job']}"))
         note_job(self._home, attempt, state, job["token"])
         return state
 

@@ -34,6 +34,7 @@ with packages_for("the server", "server"):
         event,
         func,
         insert,
+        inspect,
         make_url,
         or_,
         select,
@@ -77,7 +78,6 @@ _JOBS = Table(
     Column("device", Text, nullable=False),
     Column("submission", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("revision", Integer, nullable=False, default=1),
     Column("item_bytes", Integer, nullable=False),
     Column("created", Integer, nullable=False),
     Column("expires", Integer, nullable=False),
@@ -135,7 +135,6 @@ class JobRow:
     device: str
     submission: str
     state: Literal["open", "queued", "running", "done", "failed", "deleting", "deleted"]
-    revision: int
     item_bytes: int
     created: int
     expires: int
@@ -176,6 +175,7 @@ class JobStore:
                 if self._engine.dialect.name == "postgresql":
                     connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
                 _TABLES.create_all(connection)
+                columns = {one["name"] for one in inspect(connection).get_columns("jobs")}
                 latest = connection.execute(select(_CLOCK.c.latest)).scalar()
                 if latest is None:
                     connection.execute(insert(_CLOCK).values(latest=0))
@@ -184,6 +184,8 @@ class JobStore:
             raise ConfigError(
                 f"the server's database cannot be opened: {cause}. Check --database"
             ) from error
+        if columns != set(_JOBS.c.keys()):
+            raise ConfigError("the server's database is of another version: choose another --data")
         self.clock = clock(latest or 0)
 
     def close(self) -> None:
@@ -316,7 +318,7 @@ class JobStore:
 
     def mark_delivered(self, job: str) -> None:
         """Remember that the model was sent."""
-        self._change(job, _JOBS.c.state == "done", delivered=1, revision=_JOBS.c.revision)
+        self._change(job, _JOBS.c.state == "done", delivered=1)
 
     def mark_deleting(self, job: str, reason: str) -> JobRow:
         """No worker and no device can use the job from here on; its files are still there."""
@@ -377,7 +379,6 @@ class JobStore:
             values["attempts"] = row["attempts"] + 1
             if row["attempts"] >= ATTEMPTS:
                 values |= {"state": "failed", "failure": "crashed", "worker": None}
-            values["revision"] = row["revision"] + 1
             connection.execute(update(_JOBS).where(_JOBS.c.id == row["id"]).values(values))
             claimed = _one(connection, row["id"])
         return claimed if claimed.state == "running" else None
@@ -402,13 +403,12 @@ class JobStore:
 
     def advance(self, job: str, worker: str, finished: int) -> bool:
         """So many stages are on disk; False where the job is not this worker's any more."""
-        revision = _JOBS.c.revision + 1
-        return self._as_worker(job, worker, finished=finished, attempts=1, revision=revision)
+        return self._as_worker(job, worker, finished=finished, attempts=1)
 
     def complete(self, job: str, worker: str, failure: FailureCode | None = None) -> bool:
         """The model is on disk, or the job has failed; False as for `advance`."""
-        values = {"state": "failed" if failure else "done", "failure": failure, "worker": None}
-        return self._as_worker(job, worker, **values, revision=_JOBS.c.revision + 1)
+        state = "failed" if failure else "done"
+        return self._as_worker(job, worker, state=state, failure=failure, worker=None)
 
     def release(self, worker: str) -> None:
         """A worker has died: what it was at can be taken up at once."""
@@ -422,7 +422,6 @@ class JobStore:
             return connection.execute(update(_JOBS).where(own).values(values)).rowcount == 1
 
     def _change(self, job: str, condition: Any, **values: Any) -> JobRow:
-        values = {"revision": _JOBS.c.revision + 1, **values}
         with self._write() as connection:
             connection.execute(update(_JOBS).where(_JOBS.c.id == job, condition).values(values))
             return _one(connection, job)

@@ -250,8 +250,6 @@ class JobState(Message):
 
     job: JobId
     state: StateName
-    revision: Count
-    """Grows with every change: a ``GET`` that names it waits for the next one."""
     missing: Annotated[tuple[Digest, ...], Field(max_length=REFERENCES * (OBJECTS + 1))] = ()
     """Items that have not arrived, while the job is open."""
     stages: Annotated[tuple[StageName, ...], Field(max_length=16)] = ()
