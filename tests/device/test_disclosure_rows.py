@@ -9,12 +9,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 import uvicorn
-from tests.device.device_site import SEGMENTER, DeviceSite, child, kill, save_photo, unreachable
+from tests.device.device_site import DeviceSite, child, kill, save_photo, unreachable
 from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import SIDE, rooms
 from tests.server.site import Server, free_port
@@ -374,12 +374,12 @@ def test_a_server_that_has_forgotten_a_job_gets_no_item_under_the_former_row(
 
 
 def photo_left_out(site: DeviceSite) -> None:
-    segment_photos(site.home, stored_preferences(site.home), SEGMENTER, [1])
+    segment_photos(site.home, stored_preferences(site.home), [1])
 
 
 def photo_corrected(site: DeviceSite) -> None:
     corrections = [Correction(1, "", ("A1",))]
-    segment_photos(site.home, stored_preferences(site.home), SEGMENTER, corrections=corrections)
+    segment_photos(site.home, stored_preferences(site.home), corrections=corrections)
 
 
 def previewed(site: DeviceSite) -> None:
@@ -390,7 +390,7 @@ def preview_that_fails(site: DeviceSite) -> None:
     preferences = stored_preferences(site.home)
     many = preferences.request.model_copy(update={"references": 60})
     with pytest.raises(InputError, match="60 references"):
-        preview(site.home, type(preferences)(many, preferences.sanitizers), site.checks())
+        preview(site.home, replace(preferences, request=many), site.checks())
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_a_request_that_changes_while_a_preview_is_made_leaves_no_offer(
 ) -> None:
     paired.add()
     preferences = paired.ask({"dog": "segment"}, 3)
-    segment_photos(paired.home, preferences, SEGMENTER)
+    segment_photos(paired.home, preferences)
 
     def packed(*arguments: object) -> object:
         paired.ask({"dog": "text"})  # as another process would

@@ -237,14 +237,14 @@ def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> 
     preferences = site.ask({"dog": "edges"}, 2)
     with pytest.raises(RunError, match="not searched yet"):
         preview(site.home, preferences, site.checks())
-    segment_photos(site.home, preferences, SEGMENTER, [2])
+    segment_photos(site.home, preferences, [2])
     again = reviewed_photos(site.home, preferences)
     assert again.left_out == (2,)
     assert again.segments.masks.any()
     with Image.open(again.sheet) as sheet:
         assert sheet.height > 3 * SIDE
     with pytest.raises(ConfigError, match="numbered 1 to 3"):
-        segment_photos(site.home, preferences, SEGMENTER, [4])
+        segment_photos(site.home, preferences, [4])
     site.add(5, seed=9)
     with pytest.raises(RunError, match="changed since"):
         reviewed_photos(site.home, preferences)
@@ -253,7 +253,7 @@ def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> 
 def test_no_more_references_are_taken_than_are_clean(site: DeviceSite) -> None:
     site.add(5)
     preferences = site.ask({"dog": "segment"}, 4)
-    segment_photos(site.home, preferences, SEGMENTER, [1, 2])
+    segment_photos(site.home, preferences, [1, 2])
     with pytest.raises(InputError, match=r"3 of 5 photos.*2 were left out.*--references 3"):
         preview(site.home, preferences, site.checks())
     preferences = site.ask({"dog": "segment"}, 3)
@@ -278,7 +278,7 @@ def test_the_page_says_what_leaves_and_what_it_tells(site: DeviceSite) -> None:
 def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
     site.add()
     preferences = site.ask({"dog": "segment", "background": "text"}, 6)
-    reviewed = segment_photos(site.home, preferences, SEGMENTER)
+    reviewed = segment_photos(site.home, preferences)
     sanitizers = {1: SegmentSanitizer()}
     public = public_homes(preferences, sanitizers, SEGMENTER, str(site.public()[1]))
     assert len(set(public.homes)) == 6

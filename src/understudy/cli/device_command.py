@@ -189,9 +189,6 @@ def _offer_training(device: DeviceHome) -> None:
 @device_app.command("segment")
 def segment_command(
     home: _Home = None,
-    segmenter: Annotated[
-        str | None, typer.Option(help="Another segmenter than that of the request.")
-    ] = None,
     leave_out: Annotated[
         str | None,
         typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used; '' for none."),
@@ -213,7 +210,6 @@ def segment_command(
     review = segment_photos(
         device,
         stored_preferences(device),
-        segmenter,
         None if leave_out is None else _numbers(leave_out),
         _corrections(hide or [], belongs or []),
     )
