@@ -301,9 +301,9 @@ def test_a_server_that_is_paired_later_takes_nothing_from_the_first(two: TwoServ
     assert lines[1][2] == "queued"  # and no deletion there marks the other one
     (deletion,) = two.site.rows("deletion")
     assert deletion.data["run"] == f"{first}-{keys[0][:16]}-1"
-    with pytest.raises(RunError, match="several servers"):
+    with pytest.raises(RunError, match="name one of the paired servers by --server:"):
         two.site.show(LEVELS)
-    with pytest.raises(RunError, match="no server is called"):
+    with pytest.raises(RunError, match="which 'third.local' is not"):
         two.site.show(LEVELS, server="third.local")
 
 

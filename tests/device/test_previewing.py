@@ -1,6 +1,5 @@
 """Photos come in clean, requests are checked, objects that stay home hold photos back."""
 
-import io
 import os
 from pathlib import Path
 
@@ -85,7 +84,7 @@ def test_a_photo_is_upright_square_and_nothing_but_pixels(site: DeviceSite, tmp_
     save_photo(image, tmp_path / "plain.png")
     # The camera was held on its side (orientation 6).
     save_photo(np.ascontiguousarray(np.rot90(image)), tmp_path / "turned.png", 6)
-    files = [PhotoFile(tmp_path / "plain.png"), PhotoFile((tmp_path / "turned.png").read_bytes())]
+    files = [PhotoFile(tmp_path / "plain.png"), PhotoFile(tmp_path / "turned.png")]
     added = add_photos(site.home, files, side=SIDE, ledger=site.ledger)
     assert (added.added, added.references) == (2, 2)
     plain, upright = references(site.home).images
@@ -138,12 +137,13 @@ def test_a_photo_that_is_added_as_something_else_is_named(
     assert other.faults[0].startswith(f"other.png was added before, and stays {stays}")
 
 
-def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(site: DeviceSite) -> None:
+def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(
+    site: DeviceSite, tmp_path: Path
+) -> None:
     frames = [Image.fromarray(np.full((SIDE, SIDE, 3), grey, np.uint8)) for grey in (200, 0)]
-    stream = io.BytesIO()
-    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    frames[0].save(tmp_path / "animated.gif", save_all=True, append_images=frames[1:])
     label = os.fsdecode(b"caf\xe9")  # of a machine whose names are Latin-1
-    files = [PhotoFile(stream.getvalue(), label)]
+    files = [PhotoFile(tmp_path / "animated.gif", label)]
     with pytest.raises(InputError, match="not 0"):
         add_photos(site.home, files, side=0, ledger=site.ledger)
     add_photos(site.home, files, side=SIDE, ledger=site.ledger)

@@ -119,20 +119,14 @@ class ServerConnection:
                 "the paired server is reached over plain HTTP, which would carry the token and all "
                 "items in clear. Nothing was sent; pair with it over https"
             )
-        if self._address.scheme != "https":
-            plain = http.client.HTTPConnection(host, port, timeout=_SECONDS)
-            try:
-                plain.connect()
-            except OSError as error:
-                raise self._unreachable(error) from error
-            return plain
-        if self._certificate is None:
-            context = ssl.create_default_context()  # a proxy's, by the authorities of this machine
-        else:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = False  # the fingerprint of the pairing code says who it is
-            context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+        connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+        if self._address.scheme == "https":
+            # By the authorities of this machine, where a proxy speaks TLS for the server.
+            context = ssl.create_default_context()
+            if self._certificate is not None:
+                context.check_hostname = False  # the fingerprint of the pairing code says who it is
+                context.verify_mode = ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
@@ -142,15 +136,15 @@ class ServerConnection:
             ) from error
         except OSError as error:
             raise self._unreachable(error) from error
-        if self._certificate is None:
-            return connection
-        certificate = connection.sock.getpeercert(binary_form=True) or b""
-        if not hmac.compare_digest(hashlib.sha256(certificate).hexdigest(), self._certificate):
-            connection.close()
-            raise RunError(
-                "the server shows another certificate than that of the pairing code: somebody is "
-                "in between, or it was set up anew. Nothing was sent; pair again if it is yours"
-            )
+        if self._address.scheme == "https" and self._certificate is not None:
+            certificate = connection.sock.getpeercert(binary_form=True) or b""
+            if not hmac.compare_digest(hashlib.sha256(certificate).hexdigest(), self._certificate):
+                connection.close()
+                raise RunError(
+                    "the server shows another certificate than that of the pairing code: somebody "
+                    "is in between, or it was set up anew. Nothing was sent; pair again if it is "
+                    "yours"
+                )
         return connection
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:

@@ -93,16 +93,13 @@ def server_named(home: DeviceHome, name: str | None) -> PairedServer:
             "that `understudy serve` printed"
         )
     matches = [one for one in servers if name is None or _is_named(one, name)]
-    if len(matches) == 1:
-        return matches[0]
-    names = "; ".join(one.described() for one in servers)
-    if name is None:
-        raise RunError(f"there are several servers: name one by --server. Paired: {names}")
-    problem = "several servers are" if matches else "no server is"
-    raise RunError(
-        f"{problem} called {name!r}: write its address, or {_LEAST_DIGITS} digits of its key or "
-        f"more. Paired: {names}"
-    )
+    if len(matches) != 1:
+        said = "" if name is None else f", which {name!r} is not"
+        raise RunError(
+            f"name one of the paired servers by --server{said}: its address, or {_LEAST_DIGITS} "
+            f"digits of its key or more. Paired: {'; '.join(one.described() for one in servers)}"
+        )
+    return matches[0]
 
 
 def _is_named(server: PairedServer, name: str) -> bool:

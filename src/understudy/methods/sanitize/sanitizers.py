@@ -121,10 +121,6 @@ class BoxSanitizer:
 
     grid: int = 32
 
-    def __post_init__(self) -> None:
-        if self.grid < 1:
-            raise ConfigError(f"the grid of boxes must be 1 pixel or more, found {self.grid}")
-
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, 4) float32: left, top, right, bottom in pixels."""
         boxes = np.zeros((len(part.photos), 4), dtype=np.float32)
@@ -155,10 +151,6 @@ class EdgesSanitizer:
     level: ClassVar[int] = 1
 
     sigma: float = 0.8
-
-    def __post_init__(self) -> None:
-        if self.sigma <= 0:
-            raise ConfigError(f"sigma of the edges must be above 0, found {self.sigma:g}")
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, height, width) bool, True on an edge."""
