@@ -303,7 +303,7 @@ def test_a_server_that_is_paired_later_takes_nothing_from_the_first(two: TwoServ
     assert deletion.data["run"] == f"{first}-{keys[0][:16]}-1"
     with pytest.raises(RunError, match="name one of the paired servers by --server:"):
         two.site.show(LEVELS)
-    with pytest.raises(RunError, match="which 'third.local' is not"):
+    with pytest.raises(RunError, match=r"which 'third.local' is not"):
         two.site.show(LEVELS, server="third.local")
 
 

@@ -7,7 +7,6 @@ process of its own. Nothing leaves but by ``device send`` with the code that was
 from __future__ import annotations
 
 import io
-import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError, InputError, RunError
-from understudy.core.files import owner_file
 from understudy.device.consent import standing_offer
 from understudy.device.corrections import COLUMNS, Correction
 from understudy.device.disclosures import (
@@ -49,7 +47,15 @@ from understudy.device.review import LevelPicture, ReviewedPhotos, level_picture
 from understudy.web.child_jobs import ChildJob
 from understudy.web.data_pages import PlaceName
 from understudy.web.photo_outlines import ShownPhoto, marked_cells, photo_cells, shown_photo
-from understudy.web.studio import StudioPages, WebStudio, command_line_of, form_of, moved, needed
+from understudy.web.studio import (
+    StudioPages,
+    WebStudio,
+    command_line_of,
+    form_of,
+    moved,
+    needed,
+    store_upload,
+)
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _QUEUE = "device"
@@ -270,11 +276,9 @@ class DevicePages(StudioPages):
             if all(self.studio.jobs.report(job).is_over for job in asking):
                 old.unlink()
         place = folder / (secrets.token_hex(8) + suffix)
-        with owner_file(place, "wb") as file:
-            async for chunk in request.stream():
-                file.write(chunk)
+        await store_upload(request, place)
         if not place.stat().st_size:
-            os.unlink(place)
+            place.unlink()
             raise ConfigError("this file is empty")
         self._begin(purpose, [purpose, "--", str(place)])
         return JSONResponse({"place": ""})
