@@ -70,6 +70,8 @@ _DEVICES = Table(
     Column("token", Text, nullable=False, unique=True),
     Column("created", Integer, nullable=False),
     Column("revoked", Integer, nullable=False, default=0),
+    # When one of its jobs was taken up last, counted in jobs.
+    Column("turn", Integer, nullable=False, default=0),
 )
 _JOBS = Table(
     "jobs",
@@ -85,24 +87,13 @@ _JOBS = Table(
     Column("attempts", Integer, nullable=False, default=0),
     Column("worker", Text),
     Column("lease", Integer, nullable=False, default=0),
+    Column("worked", Integer, nullable=False, default=0),  # seconds that workers have been at it
     Column("failure", Text),
     Column("delivered", Integer, nullable=False, default=0),
     Column("reason", Text),
     Column("receipt", Text),
     UniqueConstraint("device", "submission"),
     Index("jobs_by_state", "state", "lease"),
-)
-_TURNS = Table(  # of a device: when one of its jobs was taken up last, counted in jobs
-    "turns",
-    _TABLES,
-    Column("device", Text, primary_key=True),
-    Column("number", Integer, nullable=False, default=0),
-)
-_WORK = Table(  # of a job: how long workers have been at it
-    "work",
-    _TABLES,
-    Column("job", Text, primary_key=True),
-    Column("seconds", Integer, nullable=False, default=0),
 )
 _CLOCK = Table("clock", _TABLES, Column("latest", Integer, nullable=False))  # one row
 
@@ -142,6 +133,7 @@ class JobRow:
     attempts: int
     worker: str | None
     lease: int
+    worked: int
     failure: FailureCode | None
     delivered: int
     reason: Literal["requested", "expired"] | None
@@ -274,10 +266,6 @@ class JobStore:
                     expires=expires,
                 )
             )
-            mine = select(_TURNS.c.device).where(_TURNS.c.device == device)
-            if connection.execute(mine).first() is None:
-                connection.execute(insert(_TURNS).values(device=device))
-            connection.execute(insert(_WORK).values(job=job))
             return _one(connection, job)
 
     def _check_quotas(
@@ -349,7 +337,6 @@ class JobStore:
         with self._write() as connection:
             connection.execute(update(_CLOCK).where(_CLOCK.c.latest < now).values(latest=now))
             connection.execute(delete(_JOBS).where(tombstones))
-            connection.execute(delete(_WORK).where(_WORK.c.job.not_in(select(_JOBS.c.id))))
 
     # Jobs, as workers use them
 
@@ -364,17 +351,17 @@ class JobStore:
         free = or_(
             _JOBS.c.state == "queued", and_(_JOBS.c.state == "running", _JOBS.c.lease <= now)
         )
-        number = select(_TURNS.c.number).where(_TURNS.c.device == _JOBS.c.device).scalar_subquery()
-        query = select(_JOBS).where(free, _JOBS.c.expires > now)
-        order = (func.coalesce(number, 0), _JOBS.c.created, _JOBS.c.id)
-        first = query.order_by(*order).limit(1).with_for_update(skip_locked=True)
+        query = select(_JOBS).join(_DEVICES, _DEVICES.c.id == _JOBS.c.device)
+        query = query.where(free, _JOBS.c.expires > now)
+        query = query.order_by(_DEVICES.c.turn, _JOBS.c.created, _JOBS.c.id).limit(1)
+        first = query.with_for_update(of=_JOBS, skip_locked=True)
         with self._write() as connection:
             row = connection.execute(first).mappings().first()
             if row is None:
                 return None
-            latest = connection.execute(select(func.max(_TURNS.c.number))).scalar() or 0
-            mine = _TURNS.c.device == row["device"]
-            connection.execute(update(_TURNS).where(mine).values(number=latest + 1))
+            latest = connection.execute(select(func.max(_DEVICES.c.turn))).scalar_one()
+            mine = _DEVICES.c.id == row["device"]
+            connection.execute(update(_DEVICES).where(mine).values(turn=latest + 1))
             values: dict[str, Any] = {"state": "running", "worker": worker, "lease": now + lease}
             values["attempts"] = row["attempts"] + 1
             if row["attempts"] >= ATTEMPTS:
@@ -388,16 +375,12 @@ class JobStore:
 
         ``worked`` are seconds since the worker asked last, which count as work at the job.
         """
-        if worked:
-            seconds = _WORK.c.seconds + worked
-            with self._write() as connection:
-                connection.execute(update(_WORK).where(_WORK.c.job == job).values(seconds=seconds))
-        return self._as_worker(job, worker, lease=self.clock() + lease)
+        seconds = _JOBS.c.worked + worked
+        return self._as_worker(job, worker, lease=self.clock() + lease, worked=seconds)
 
     def overtime(self, seconds: int) -> list[JobRow]:
         """Running jobs that workers have been at for longer than so many seconds."""
-        jobs = select(_JOBS).join(_WORK, _WORK.c.job == _JOBS.c.id)
-        over = jobs.where(_JOBS.c.state == "running", _WORK.c.seconds > seconds)
+        over = select(_JOBS).where(_JOBS.c.state == "running", _JOBS.c.worked > seconds)
         with self._read() as connection:
             return [_job(row) for row in connection.execute(over).mappings()]
 
