@@ -181,8 +181,7 @@ class DevicePages(StudioPages):
 
     def level(self, part: RequestPart, level: Annotated[str, Query(max_length=16)]) -> Response:
         """What would leave of a part at some level, of one of the photos."""
-        with self.home.locked():  # a request that is being stored is two files
-            preferences, reviewed = self._preferences(), self._reviewed()
+        preferences, reviewed = self._preferences(), self._reviewed()
         if preferences is None or reviewed is None or part >= len(preferences.request.parts):
             raise ConfigError("search the objects first: only then is there something to show")
         if level not in (_OBJECT_LEVELS if part else BACKGROUND_LEVELS):
