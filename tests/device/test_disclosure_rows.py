@@ -82,7 +82,7 @@ class TlsServer:
 def tls_server(folder: Path) -> Iterator[TlsServer]:
     place = Server(folder)
     port = free_port()
-    certificate, key, fingerprint = certificate_of(folder / "tls", "127.0.0.1")
+    certificate, key, fingerprint = certificate_of(folder / "tls")
 
     def serve() -> None:
         files = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}

@@ -244,13 +244,6 @@ def begun(corpus: Corpus, latents: int) -> Any:
     return network
 
 
-def read_autoencoder_of(folder: Path) -> Any:
-    """A trained autoencoder, to learn on."""
-    return diffusers.AutoencoderDC.from_pretrained(
-        folder, torch_dtype=torch.float32, use_safetensors=True
-    )
-
-
 def train_photographs(
     corpus: Corpus,
     plan: PhotoPlan,
@@ -279,7 +272,9 @@ def train_photographs(
                 network = begun(corpus, plan.latents)
                 stage = PhotoStage(corpus, network, machine.device)
             else:
-                network = read_autoencoder_of(vae).to(machine.device)
+                network = diffusers.AutoencoderDC.from_pretrained(
+                    vae, torch_dtype=torch.float32, use_safetensors=True
+                ).to(machine.device)
                 stage = PhotoDecoderStage(corpus, network, machine.device)
             train_stage(
                 stage,
