@@ -136,7 +136,7 @@ class ServerConnection:
             ) from error
         except OSError as error:
             raise self._unreachable(error) from error
-        if self._address.scheme == "https" and self._certificate is not None:
+        if isinstance(connection, http.client.HTTPSConnection) and self._certificate is not None:
             certificate = connection.sock.getpeercert(binary_form=True) or b""
             if not hmac.compare_digest(hashlib.sha256(certificate).hexdigest(), self._certificate):
                 connection.close()
