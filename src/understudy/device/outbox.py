@@ -33,7 +33,7 @@ from understudy.device.disclosures import (
     token_of,
 )
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.paired_servers import PairedServer, add_server, server_of_key
+from understudy.device.paired_servers import PairedServer, add_server, server_named
 from understudy.device.parcel import Parcel, consent_digest, parcel_report, stored_parcel
 from understudy.methods.sanitize import signed_results
 from understudy.methods.sanitize.pairing_code import PairingCode, is_private
@@ -362,7 +362,7 @@ class Outbox:
 
     def _asked(self, attempt: DisclosureAttempt, method: str, path: str) -> bytes:
         """The answer to a request about a job, by the token that it was sent with."""
-        server = server_of_key(self._home, attempt.server)
+        server = server_named(self._home, attempt.server)
         exchange = self._exchange or ServerConnection(server.url, server.certificate)
         return _granted(exchange(method, path, b"", self._job(attempt)["token"]))
 

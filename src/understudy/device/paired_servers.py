@@ -65,23 +65,8 @@ def add_server(home: DeviceHome, server: PairedServer) -> None:
         home.write(_SERVERS, [asdict(one) for one in servers.values()])
 
 
-def server_of_key(home: DeviceHome, public_key: str) -> PairedServer:
-    """The server of a key.
-
-    Raises:
-        RunError: The device is not paired with it.
-    """
-    for server in paired_servers(home):
-        if server.public_key == public_key:
-            return server
-    raise RunError(
-        f"this device is not paired with the server of the key {public_key[:SERVER_DIGITS]}: "
-        "understudy device pair"
-    )
-
-
 def server_named(home: DeviceHome, name: str | None) -> PairedServer:
-    """A server by its address or the beginning of its key; None for the only one.
+    """A server by its address, its key or the beginning of that; None for the only one.
 
     Raises:
         RunError: There is none, or several could be meant.

@@ -32,7 +32,7 @@ from understudy.device.disclosures import (
 )
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import model_index
-from understudy.device.paired_servers import paired_servers, server_of_key
+from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import CODE_DIGITS, consent_digest, parcel_report
 from understudy.device.photo_store import references, stored_photos
 from understudy.device.preferences import (
@@ -198,7 +198,7 @@ class DevicePages(StudioPages):
         if offer is not None:
             text = str(parcel_report(self.home, offer.parcel).get("text", ""))
             if offer.server is not None:
-                server = server_of_key(self.home, offer.server)
+                server = server_named(self.home, offer.server)
                 recipient = server.described()
                 digest = consent_digest(offer.parcel, offer.server)
                 code = digest[:CODE_DIGITS]
