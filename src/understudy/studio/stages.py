@@ -234,15 +234,11 @@ class StudioTrainer:
 
         return stage, save
 
-    def decoder(self) -> DecoderStage:
-        """The decoder stage as it begins, over the networks trained before it."""
+    def _decoder(self) -> Work:
         unet = diffusers.UNet2DConditionModel.from_pretrained(
             self.folder / "unet", torch_dtype=torch.float32
         )
-        return DecoderStage(UNetStage(self._studied(), unet.to(self.machine.device)))
-
-    def _decoder(self) -> Work:
-        stage = self.decoder()
+        stage = DecoderStage(UNetStage(self._studied(), unet.to(self.machine.device)))
 
         def save(folder: Path) -> None:
             """Over the autoencoder it was a part of; once more in ``folder``, which says done."""

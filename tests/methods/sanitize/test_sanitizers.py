@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.methods.sanitize.painted_world import SIDE, rooms
 
+from understudy.backends.litert import COCO_KEYPOINTS as COCO
 from understudy.core.errors import ConfigError, InputError
 from understudy.core.types import Images
 from understudy.methods.sanitize.sanitizers import (
@@ -111,13 +112,6 @@ def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_ther
     assert (result.values[:, 2:] == 0).all()
     dark = result.values[:, 0, :2].astype(int)
     assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
-
-
-COCO = (
-    *("nose", "left eye", "right eye", "left ear", "right ear", "left shoulder"),
-    *("right shoulder", "left elbow", "right elbow", "left wrist", "right wrist", "left hip"),
-    *("right hip", "left knee", "right knee", "left ankle", "right ankle"),
-)
 
 
 class BrightestPixel:
