@@ -35,13 +35,12 @@ nothing else. [The server](server.md) says what happens to them.
 | `POST /v1/jobs` | `JobSubmission` | `JobState` |
 | `PUT /v1/jobs/JOB/items/DIGEST` | an item | `JobState` |
 | `POST /v1/jobs/JOB/start` | | `JobState` |
-| `GET /v1/jobs/JOB?revision=N&wait=S` | | `JobState` |
+| `GET /v1/jobs/JOB` | | `JobState` |
 | `GET /v1/jobs/JOB/model` | | a result and a model |
 | `DELETE /v1/jobs/JOB` | | `DeletionReceipt` |
 
 Every request but the first two carries `Authorization: Bearer TOKEN`. Every one may be sent again:
-the second time changes nothing. A `GET` of a job that names its revision is answered at the next
-change, or after S seconds, 30 at most. Every answer that is no success is a `Refusal`.
+the second time changes nothing. Every answer that is no success is a `Refusal`.
 
 ## Items
 

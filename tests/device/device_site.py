@@ -218,7 +218,7 @@ class DeviceSite:
         """Ask, segment and preview."""
         preferences = self.ask(levels, references)
         if preferences.request.disclosed:
-            segment_photos(self.home, preferences, SEGMENTER, leave_out)
+            segment_photos(self.home, preferences, leave_out)
         return preview(self.home, preferences, self.checks(measure=measure), server=server)
 
     def rows(self, kind: str) -> list[Any]:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from PIL import Image
-from tests.device.device_site import SEGMENTER, DeviceSite
+from tests.device.device_site import DeviceSite
 from tests.device.test_device_wire import Terminal
 from tests.methods.sanitize.painted_world import SIDE
 
@@ -65,16 +65,14 @@ def test_no_pixel_of_a_hidden_cell_is_in_anything_that_leaves(site: DeviceSite, 
     """Other pixels there, whatever the segmenter made of them, are the same bytes."""
     site.add(4)
     preferences = site.ask({"dog": level, "background": "segment"}, 4)
-    before = segment_photos(site.home, preferences, SEGMENTER)
+    before = segment_photos(site.home, preferences)
     row, column = np.argwhere(before.segments.masks[0, 1])[0] // (SIDE // 8)  # of the dog
     cell = "ABCDEFGH"[column] + str(row + 1)
     images = before.photos.images
     changed = images.copy()
     changed[1][Correction(2, "", (cell,)).mask(SIDE)] ^= 128
     assert level == "box" or _messages(site, images) != _messages(site, changed)  # it would tell
-    reviewed = segment_photos(
-        site.home, preferences, SEGMENTER, corrections=[Correction(2, "", (cell, "A1"))]
-    )
+    reviewed = segment_photos(site.home, preferences, corrections=[Correction(2, "", (cell, "A1"))])
     shrunk = before.segments.masks.sum() - reviewed.segments.masks.sum()
     assert 0 < shrunk <= (SIDE // 8) ** 2
     assert (reviewed.segments.hidden >= before.segments.hidden).all()
@@ -87,7 +85,7 @@ def test_a_cell_that_belongs_to_an_object_leaves_as_it_does_and_in_no_background
 ) -> None:
     site.add(3)
     preferences = site.ask({"dog": "segment", "background": "segment"}, 3)
-    plain = segment_photos(site.home, preferences, SEGMENTER).segments
+    plain = segment_photos(site.home, preferences).segments
     own = segment_photos(site.home, preferences, corrections=[Correction(1, "dog", ("A1",))])
     assert own.segments.masks[0, 0, :4, :4].all()
     assert own.segments.hidden[0, 0, :7, :4].all()  # with the margin that a search has
@@ -174,7 +172,7 @@ def test_a_picture_of_a_level_is_what_a_preview_would_send(site: DeviceSite, lev
     site.add(4)
     preferences = site.ask({"dog": "text"}, 4)
     reviewed = segment_photos(
-        site.home, preferences, SEGMENTER, [1], corrections=[Correction(2, "", ("A1", "C3"))]
+        site.home, preferences, [1], corrections=[Correction(2, "", ("A1", "C3"))]
     )
     assert level_picture(site.home, reviewed, preferences, 1, "text") is None
     background = level if level in BACKGROUND_LEVELS else "segment"

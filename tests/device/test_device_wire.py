@@ -176,7 +176,7 @@ def test_a_value_that_is_no_choice_is_refused_with_the_choices(
 
 
 def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:
-    certificate, key, fingerprint = certificate_of(tmp_path / "tls", "127.0.0.1")
+    certificate, key, fingerprint = certificate_of(tmp_path / "tls")
     with serving(server.service, ssl_certfile=str(certificate), ssl_keyfile=str(key)) as port:
         proxy = WireProxy(port, tmp_path / "wire")
         proxy.start()

@@ -57,7 +57,7 @@ def test_a_fill_has_no_pixel_of_a_photo_that_is_not_sent(site: DeviceSite, why: 
         save_photo(photo, site.folder / "photos" / f"{row}.png")
     add_photos(site.home, photo_files(site.folder / "photos"), side=SIDE, ledger=site.ledger)
     preferences = site.ask({"background": "segment"}, 4)
-    segment_photos(site.home, preferences, SEGMENTER, [5] if why == "left out" else [])
+    segment_photos(site.home, preferences, [5] if why == "left out" else [])
     shown = preview(site.home, preferences, site.checks())
     assert "background of 1, 2, 3, 4\n" in shown.text
     sent = np.stack([item.image() for item in shown.parcel.decoded(0)])  # type: ignore[union-attr]
@@ -157,7 +157,7 @@ def test_the_mean_of_many_sends_is_no_better_than_one(site: DeviceSite) -> None:
             images_per_class=100 + number,
             segmenter=SEGMENTER,
         )
-        segment_photos(site.home, preferences, SEGMENTER)
+        segment_photos(site.home, preferences)
         image, mask = noisy_photo(preview(site.home, preferences, site.checks()).parcel)
         draws.append(image.astype(float))
     one, mean = (error_of(values, photo, mask) for values in (draws[0], np.mean(draws, axis=0)))

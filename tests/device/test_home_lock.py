@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.device.device_site import DeviceSite, child, save_photo
 
+from understudy.core.errors import RunError
 from understudy.device.home_folder import DeviceHome
 from understudy.device.photo_store import add_photos, photo_files, references, stored_photos
 
@@ -85,3 +86,9 @@ def test_a_side_that_was_given_once_is_not_forgotten_by_a_kill(site: DeviceSite)
         os.waitpid(child(lambda renames=renames: add_and_die(site, first, renames)), 0)
     add_photos(site.home, photo_files(second), ledger=site.ledger)
     assert references(site.home).images.shape[1:] == (SIDE, SIDE, 3)
+
+
+def test_a_folder_of_an_earlier_version_is_refused(site: DeviceSite) -> None:
+    site.home.write("settings.json", {"side": SIDE, "ledger": None, "dataset": "1"})
+    with pytest.raises(RunError, match="earlier version: begin another folder"):
+        assert site.home.settings.side

@@ -1,6 +1,5 @@
 """Photos come in clean, requests are checked, objects that stay home hold photos back."""
 
-import io
 import os
 from pathlib import Path
 
@@ -85,7 +84,7 @@ def test_a_photo_is_upright_square_and_nothing_but_pixels(site: DeviceSite, tmp_
     save_photo(image, tmp_path / "plain.png")
     # The camera was held on its side (orientation 6).
     save_photo(np.ascontiguousarray(np.rot90(image)), tmp_path / "turned.png", 6)
-    files = [PhotoFile(tmp_path / "plain.png"), PhotoFile((tmp_path / "turned.png").read_bytes())]
+    files = [PhotoFile(tmp_path / "plain.png"), PhotoFile(tmp_path / "turned.png")]
     added = add_photos(site.home, files, side=SIDE, ledger=site.ledger)
     assert (added.added, added.references) == (2, 2)
     plain, upright = references(site.home).images
@@ -138,12 +137,13 @@ def test_a_photo_that_is_added_as_something_else_is_named(
     assert other.faults[0].startswith(f"other.png was added before, and stays {stays}")
 
 
-def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(site: DeviceSite) -> None:
+def test_a_label_is_any_name_of_a_folder_and_a_photo_may_be_animated(
+    site: DeviceSite, tmp_path: Path
+) -> None:
     frames = [Image.fromarray(np.full((SIDE, SIDE, 3), grey, np.uint8)) for grey in (200, 0)]
-    stream = io.BytesIO()
-    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    frames[0].save(tmp_path / "animated.gif", save_all=True, append_images=frames[1:])
     label = os.fsdecode(b"caf\xe9")  # of a machine whose names are Latin-1
-    files = [PhotoFile(stream.getvalue(), label)]
+    files = [PhotoFile(tmp_path / "animated.gif", label)]
     with pytest.raises(InputError, match="not 0"):
         add_photos(site.home, files, side=0, ledger=site.ledger)
     add_photos(site.home, files, side=SIDE, ledger=site.ledger)
@@ -237,14 +237,14 @@ def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> 
     preferences = site.ask({"dog": "edges"}, 2)
     with pytest.raises(RunError, match="not searched yet"):
         preview(site.home, preferences, site.checks())
-    segment_photos(site.home, preferences, SEGMENTER, [2])
+    segment_photos(site.home, preferences, [2])
     again = reviewed_photos(site.home, preferences)
     assert again.left_out == (2,)
     assert again.segments.masks.any()
     with Image.open(again.sheet) as sheet:
         assert sheet.height > 3 * SIDE
     with pytest.raises(ConfigError, match="numbered 1 to 3"):
-        segment_photos(site.home, preferences, SEGMENTER, [4])
+        segment_photos(site.home, preferences, [4])
     site.add(5, seed=9)
     with pytest.raises(RunError, match="changed since"):
         reviewed_photos(site.home, preferences)
@@ -253,7 +253,7 @@ def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> 
 def test_no_more_references_are_taken_than_are_clean(site: DeviceSite) -> None:
     site.add(5)
     preferences = site.ask({"dog": "segment"}, 4)
-    segment_photos(site.home, preferences, SEGMENTER, [1, 2])
+    segment_photos(site.home, preferences, [1, 2])
     with pytest.raises(InputError, match=r"3 of 5 photos.*2 were left out.*--references 3"):
         preview(site.home, preferences, site.checks())
     preferences = site.ask({"dog": "segment"}, 3)
@@ -278,7 +278,7 @@ def test_the_page_says_what_leaves_and_what_it_tells(site: DeviceSite) -> None:
 def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
     site.add()
     preferences = site.ask({"dog": "segment", "background": "text"}, 6)
-    reviewed = segment_photos(site.home, preferences, SEGMENTER)
+    reviewed = segment_photos(site.home, preferences)
     sanitizers = {1: SegmentSanitizer()}
     public = public_homes(preferences, sanitizers, SEGMENTER, str(site.public()[1]))
     assert len(set(public.homes)) == 6

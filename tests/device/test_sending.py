@@ -126,7 +126,7 @@ def test_only_the_schema_passes_and_nothing_of_files_names_or_times(
     shown = paired.show(LEVELS)
     paired.outbox.send(shown.parcel.digest, shown.code)
     server.work()
-    paired.outbox.status(paired.attempt(shown), wait=True)
+    paired.outbox.status(paired.attempt(shown))
     paired.outbox.model(paired.attempt(shown))
     paired.outbox.delete(paired.attempt(shown))
     # Four digits alone turn up in a hexadecimal digest, once in a hundred runs.

@@ -37,10 +37,7 @@ class Caller:
     jobs: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        async def no_pause(seconds: float) -> None:
-            await asyncio.sleep(0)
-
-        self.app = application(self.server.service, pause=no_pause)
+        self.app = application(self.server.service)
         self.tokens = [self.server.token() for _ in range(3)]
         rest: dict[str, Any] = {"side": 16}
         pool = [submitted(level, n, **rest) for level in (0, 1, 2) for n in (1, 2)]
@@ -54,7 +51,7 @@ class Caller:
         digest = list(self.items)[pick(len(self.items))] if pick(5) else self._text()
         submission = wire.encode_message(self.pool[pick(len(self.pool))].submission)
         secret = wire.encode_message(wire.PairingRequest(secret="0" * 32))
-        query = f"?revision={pick(9)}&wait={pick(3)}" if pick(3) else f"?{self._text()}"
+        query = "" if pick(3) else f"?{self._text()}"
         choices: list[tuple[str, str, bytes]] = [
             ("POST", "/v1/jobs", submission),
             ("PUT", f"/v1/jobs/{job}/items/{digest}", self.items.get(digest, b"x")),

@@ -194,7 +194,6 @@ def test_every_caller_without_the_right_gets_the_same_answer(
     callers = [other, revoked, *(Device(device.client, token) for token in ("", "0" * 64, "x"))]
     for method, path in (
         ("GET", f"/v1/jobs/{job}"),
-        ("GET", f"/v1/jobs/{job}?revision=1&wait=30"),
         ("GET", f"/v1/jobs/{job}/model"),
         ("PUT", f"/v1/jobs/{job}/items/{'0' * 64}"),
         ("POST", f"/v1/jobs/{job}/start"),
@@ -239,26 +238,6 @@ def test_quotas_of_a_device(tmp_path: Path) -> None:
         server.now += DAY
         assert device.submit(submitted()).state == "open"
     assert len(server.service.folders.jobs()) == 2  # no refused one's
-
-
-def test_a_long_poll_answers_at_the_next_change(server: Server) -> None:
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            server.work()
-
-    pauses: list[float] = []
-    with server.client(pause=pause) as client:
-        device = Device(client, server.token())
-        job = device.send(submitted())
-        state = device.state("GET", f"/v1/jobs/{job}")
-        done = device.state("GET", f"/v1/jobs/{job}?revision={state.revision}&wait=30")
-        assert (done.state, len(pauses)) == ("done", 3)
-        assert device.state("GET", f"/v1/jobs/{job}?revision=1&wait=30") == done
-        again = device.state("GET", f"/v1/jobs/{job}?revision={done.revision}&wait=9999")
-        assert (again, len(pauses)) == (done, 3 + 60)
-        for query in ("revision=x", "wait=-1", "wait=1e3", "revision=99999999999"):
-            check_refusal(device.call("GET", f"/v1/jobs/{job}?{query}"), 422, "malformed")
 
 
 def test_an_error_inside_is_a_refusal_that_says_nothing(

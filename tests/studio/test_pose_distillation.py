@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from understudy.backends.litert import COCO_KEYPOINTS as COCO
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError
 from understudy.core.ports import PoseEstimator
 from understudy.core.types import Images, Maps
-from understudy.methods.sanitize.wire_items import SKELETONS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
@@ -21,7 +21,6 @@ from understudy.studio.segmenter_distillation import new_photo_network  # noqa: 
 from understudy.studio.train import distil_pose  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-COCO = SKELETONS["coco"]
 
 
 class BrightPixels:

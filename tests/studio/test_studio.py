@@ -15,19 +15,10 @@ pytest.importorskip("skimage")
 from safetensors.torch import load_file  # noqa: E402
 from tests.studio.tiny_studio import PLAN, train_tiny_studio  # noqa: E402
 
-from understudy.backends.registry import load_model  # noqa: E402
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
-from understudy.core.ports import Generator  # noqa: E402
 from understudy.studio.corpus import CorpusRow, read_corpus, write_corpus  # noqa: E402
 from understudy.studio.plan import STAGES  # noqa: E402
 from understudy.studio.stages import train_stage  # noqa: E402
-from understudy.studio.train import export_studio  # noqa: E402
-
-PROMPTS = ["a brown dog sleeping", "a person reading"]
-
-
-def named(studio: Path, options: str = "") -> str:
-    return f"embedded:studio?folder={studio}&steps=2{options}"
 
 
 def rows(count: int, *, edges: bool = True) -> Iterator[CorpusRow]:
@@ -133,14 +124,3 @@ def test_a_studio_is_made_in_the_hubs_formats(tiny_studio: Path) -> None:
         *networks,
         *("image_normalizer", "image_noising", "scheduler", "work"),
     }
-
-
-@pytest.mark.slow
-def test_an_exported_studio_draws_the_same_as_a_model_of_the_hub(
-    tiny_studio: Path, tmp_path: Path
-) -> None:
-    export_studio(tmp_path / "pipeline", tiny_studio)
-    ours = load_model(Generator, named(tiny_studio)).generate(PROMPTS, seed=3)
-    told = f"hf:{tmp_path / 'pipeline'}?steps=2&guidance=3&batch=32"
-    theirs = load_model(Generator, told).generate(PROMPTS, seed=3)
-    assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 2

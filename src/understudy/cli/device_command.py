@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,6 +22,8 @@ device_app = typer.Typer(
     help="A small model for your own camera: see exactly what would leave, and send only that.",
     no_args_is_help=True,
 )
+
+_POLL_SECONDS = 2.0
 
 _Home = Annotated[
     Path | None,
@@ -186,9 +189,6 @@ def _offer_training(device: DeviceHome) -> None:
 @device_app.command("segment")
 def segment_command(
     home: _Home = None,
-    segmenter: Annotated[
-        str | None, typer.Option(help="Another segmenter than that of the request.")
-    ] = None,
     leave_out: Annotated[
         str | None,
         typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used; '' for none."),
@@ -210,7 +210,6 @@ def segment_command(
     review = segment_photos(
         device,
         stored_preferences(device),
-        segmenter,
         None if leave_out is None else _numbers(leave_out),
         _corrections(hide or [], belongs or []),
     )
@@ -363,7 +362,8 @@ def status_command(
             typer.echo(f"{line}; deleted in {state.expires_in // 60} minutes")
         if not wait or state.state not in ("open", "queued", "running"):
             break
-        state = outbox.status(attempt, wait=True)
+        time.sleep(_POLL_SECONDS)
+        state = outbox.status(attempt)
     if state.state == "done":
         typer.echo("next: understudy device model")
 

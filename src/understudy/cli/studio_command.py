@@ -12,11 +12,6 @@ from understudy.cli.printing import console as _console
 
 studio_app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
-_Minutes = Annotated[
-    float | None,
-    typer.Option(min=0.01, help="Learn so long instead: steps by this machine's speed."),
-]
-
 
 @studio_app.command("train")
 def train_studio_command(
@@ -45,10 +40,6 @@ def train_studio_command(
     scale: Annotated[
         float, typer.Option(min=0.001, help="How long to learn, against the default.")
     ] = 1.0,
-    minutes: _Minutes = None,
-    batch: Annotated[
-        int, typer.Option(min=1, help="Times the default's images in a step: more on a GPU.")
-    ] = 1,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the networks.")] = False,
     bfloat16: Annotated[
         bool | None,
@@ -70,8 +61,6 @@ def train_studio_command(
         device=device,
         count=count,
         scale=scale,
-        minutes=minutes,
-        batch=batch,
         compile=compile,
         bfloat16=bfloat16,
     )
@@ -122,20 +111,6 @@ def pose_command(
         images, segmenter, teacher, out, count=count, steps=steps, device=device, progress=progress
     )
     _console.print(f"use it:  --pose-model hf:{folder}")
-
-
-@studio_app.command("export")
-def export_studio_command(
-    folder: Annotated[Path, typer.Argument(help="Folder to write.")],
-    studio: Annotated[
-        Path | None, typer.Option(help="Which studio; the one in the package if not given.")
-    ] = None,
-) -> None:
-    """Write a studio as one pipeline of diffusers (StableUnCLIPImg2ImgPipeline)."""
-    from understudy.studio.train import export_studio
-
-    export_studio(folder, studio)
-    _console.print(f"written: {folder}")
 
 
 @studio_app.command("fit-niqe")

@@ -59,7 +59,7 @@ def agreements(home: DeviceHome) -> list[Agreement]:
 def offer_basis(home: DeviceHome) -> str:
     """Digest of what a preview rests on: the request, the levels, the objects, photos left out."""
     digest = hashlib.blake2b(digest_size=16)
-    for name in ("request.json", "choices.json", "segments.npz"):
+    for name in ("request.json", "segments.npz"):
         path = home.path(name)
         data = path.read_bytes() if path.exists() else b""
         digest.update(len(data).to_bytes(8, "big") + data)

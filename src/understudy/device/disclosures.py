@@ -77,18 +77,14 @@ def device_disclosures(
 
     ``rows``: of the ledger, where they were read already.
     """
-    settings = home.settings
+    own = home.settings.device
     rows = device_ledger_rows(home) if rows is None else rows
     ends = {(row.kind, row.data.get("run")): row.time for row in rows}
-    attempts = []
-    for row in rows:
-        details = row.data.get("details", {})
-        if row.kind == "disclosure" and "server" in details:
-            # Rows of earlier versions name no device.
-            own = details.get("device", settings.device) == settings.device
-            if own and ("device" in details or row.dataset == settings.dataset):
-                attempts.append(_attempt(row, ends))
-    return attempts
+    return [
+        _attempt(row, ends)
+        for row in rows
+        if row.kind == "disclosure" and row.data.get("details", {}).get("device") == own
+    ]
 
 
 def noise_key(home: DeviceHome, sanitizers: Iterable[Sanitizer]) -> bytes:
@@ -127,8 +123,7 @@ def lines_of_other_folders(home: DeviceHome, rows: Sequence[LedgerRow]) -> list[
     settings = home.settings
     rows = [row for row in rows if row.kind == "disclosure"]
     details = [row.data.get("details", {}) for row in rows if row.dataset == settings.dataset]
-    own = settings.device
-    others = sum("server" in one and one.get("device", own) != own for one in details)
+    others = sum("server" in one and one.get("device") != settings.device for one in details)
     if not others:
         return []
     return [
@@ -144,9 +139,9 @@ def _attempt(row: LedgerRow, ends: Mapping[tuple[str, Any], str]) -> DisclosureA
         run,
         row.dataset,
         row.time,
-        details.get("parcel", run),
+        details["parcel"],
         details["server"],
-        details.get("attempt", 1),
+        details["attempt"],
         details,
         ends.get(("deletion request", run)),
         ends.get(("deletion", run)),

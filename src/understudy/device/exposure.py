@@ -137,7 +137,10 @@ def public_homes(
     data = open_source(source, size=side, channels=3, unit="home")
     batches = list(data.batches(256))
     images = np.concatenate([batch.values for batch in batches])
-    homes = np.concatenate([_homes(batch.units) for batch in batches])
+    units = [batch.units for batch in batches if batch.units is not None]
+    if not units:
+        raise ConfigError("the photos to compare with name no homes: give a manifest with a unit")
+    homes = np.concatenate(units)
     if (count := len(np.unique(homes))) < _FOLDS:
         raise ConfigError(
             f"{source}: the photos to compare with are of {count} homes, and what is learnt in "
@@ -157,12 +160,6 @@ def public_homes(
                 messages[part][rows] = part_images
     statuses = np.concatenate([batch.labels for batch in batches])
     return PublicHomes(images, segments, messages, statuses, data.classes, tuple(homes.tolist()))
-
-
-def _homes(units: Any) -> Any:
-    if units is None:
-        raise ConfigError("the photos to compare with name no homes: give a manifest with a unit")
-    return units
 
 
 def exposures(

@@ -113,13 +113,17 @@ class DeviceHome:
         """What was settled when the first photo was added.
 
         Raises:
-            RunError: None was.
+            RunError: None was, or the folder is of an earlier version.
         """
         stored = self.read("settings.json", None)
         if stored is None:
             raise RunError(f"{self.folder} holds no photos yet: understudy device add PHOTOS first")
-        # Earlier versions knew a device by its photos alone.
-        return DeviceSettings(**{"device": stored["dataset"], **stored})
+        try:
+            return DeviceSettings(**stored)
+        except TypeError:
+            raise RunError(
+                f"{self.folder} is of an earlier version: begin another folder (--home)"
+            ) from None
 
     def read(self, name: str, default: Any) -> Any:
         """The values of a JSON file, ``default`` where there is none.

@@ -33,7 +33,7 @@ from understudy.device.disclosures import (
     token_of,
 )
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.paired_servers import PairedServer, add_server, server_of_key
+from understudy.device.paired_servers import PairedServer, add_server, server_named
 from understudy.device.parcel import Parcel, consent_digest, parcel_report, stored_parcel
 from understudy.methods.sanitize import signed_results
 from understudy.methods.sanitize.pairing_code import PairingCode, is_private
@@ -55,8 +55,6 @@ _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
 WHOLE_SECONDS = 300.0
 """How long a request and its answer may take, as in `serve`: a withdrawal waits for one."""
-CHANGE_SECONDS = 25
-"""How long the server is asked to wait for a change."""
 
 
 class ServerUnreachable(RunStopped):
@@ -121,20 +119,14 @@ class ServerConnection:
                 "the paired server is reached over plain HTTP, which would carry the token and all "
                 "items in clear. Nothing was sent; pair with it over https"
             )
-        if self._address.scheme != "https":
-            plain = http.client.HTTPConnection(host, port, timeout=_SECONDS)
-            try:
-                plain.connect()
-            except OSError as error:
-                raise self._unreachable(error) from error
-            return plain
-        if self._certificate is None:
-            context = ssl.create_default_context()  # a proxy's, by the authorities of this machine
-        else:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = False  # the fingerprint of the pairing code says who it is
-            context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+        connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+        if self._address.scheme == "https":
+            # By the authorities of this machine, where a proxy speaks TLS for the server.
+            context = ssl.create_default_context()
+            if self._certificate is not None:
+                context.check_hostname = False  # the fingerprint of the pairing code says who it is
+                context.verify_mode = ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
@@ -144,15 +136,15 @@ class ServerConnection:
             ) from error
         except OSError as error:
             raise self._unreachable(error) from error
-        if self._certificate is None:
-            return connection
-        certificate = connection.sock.getpeercert(binary_form=True) or b""
-        if not hmac.compare_digest(hashlib.sha256(certificate).hexdigest(), self._certificate):
-            connection.close()
-            raise RunError(
-                "the server shows another certificate than that of the pairing code: somebody is "
-                "in between, or it was set up anew. Nothing was sent; pair again if it is yours"
-            )
+        if isinstance(connection, http.client.HTTPSConnection) and self._certificate is not None:
+            certificate = connection.sock.getpeercert(binary_form=True) or b""
+            if not hmac.compare_digest(hashlib.sha256(certificate).hexdigest(), self._certificate):
+                connection.close()
+                raise RunError(
+                    "the server shows another certificate than that of the pairing code: somebody "
+                    "is in between, or it was set up anew. Nothing was sent; pair again if it is "
+                    "yours"
+                )
         return connection
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:
@@ -241,16 +233,10 @@ class Outbox:
             raise _taken_no_more()
         return state
 
-    def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
-        """How far a job is.
-
-        ``wait`` lets the server answer at the next change, or after 25 seconds.
-        """
+    def status(self, attempt: DisclosureAttempt) -> JobState:
+        """How far a job is."""
         job = self._job(attempt)
-        path = f"/v1/jobs/{job['job']}"
-        if wait:
-            path += f"?revision={job['revision']}&wait={CHANGE_SECONDS}"
-        state = decode_message(JobState, self._asked(attempt, "GET", path))
+        state = decode_message(JobState, self._asked(attempt, "GET", f"/v1/jobs/{job['job']}"))
         note_job(self._home, attempt, state, job["token"])
         return state
 
@@ -376,7 +362,7 @@ class Outbox:
 
     def _asked(self, attempt: DisclosureAttempt, method: str, path: str) -> bytes:
         """The answer to a request about a job, by the token that it was sent with."""
-        server = server_of_key(self._home, attempt.server)
+        server = server_named(self._home, attempt.server)
         exchange = self._exchange or ServerConnection(server.url, server.certificate)
         return _granted(exchange(method, path, b"", self._job(attempt)["token"]))
 

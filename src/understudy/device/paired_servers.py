@@ -65,23 +65,8 @@ def add_server(home: DeviceHome, server: PairedServer) -> None:
         home.write(_SERVERS, [asdict(one) for one in servers.values()])
 
 
-def server_of_key(home: DeviceHome, public_key: str) -> PairedServer:
-    """The server of a key.
-
-    Raises:
-        RunError: The device is not paired with it.
-    """
-    for server in paired_servers(home):
-        if server.public_key == public_key:
-            return server
-    raise RunError(
-        f"this device is not paired with the server of the key {public_key[:SERVER_DIGITS]}: "
-        "understudy device pair"
-    )
-
-
 def server_named(home: DeviceHome, name: str | None) -> PairedServer:
-    """A server by its address or the beginning of its key; None for the only one.
+    """A server by its address, its key or the beginning of that; None for the only one.
 
     Raises:
         RunError: There is none, or several could be meant.
@@ -93,16 +78,13 @@ def server_named(home: DeviceHome, name: str | None) -> PairedServer:
             "that `understudy serve` printed"
         )
     matches = [one for one in servers if name is None or _is_named(one, name)]
-    if len(matches) == 1:
-        return matches[0]
-    names = "; ".join(one.described() for one in servers)
-    if name is None:
-        raise RunError(f"there are several servers: name one by --server. Paired: {names}")
-    problem = "several servers are" if matches else "no server is"
-    raise RunError(
-        f"{problem} called {name!r}: write its address, or {_LEAST_DIGITS} digits of its key or "
-        f"more. Paired: {names}"
-    )
+    if len(matches) != 1:
+        said = "" if name is None else f", which {name!r} is not"
+        raise RunError(
+            f"name one of the paired servers by --server{said}: its address, or {_LEAST_DIGITS} "
+            f"digits of its key or more. Paired: {'; '.join(one.described() for one in servers)}"
+        )
+    return matches[0]
 
 
 def _is_named(server: PairedServer, name: str) -> bool:

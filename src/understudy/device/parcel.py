@@ -36,7 +36,7 @@ from understudy.methods.sanitize.wire_items import (
     PoseItem,
     TargetItem,
 )
-from understudy.steps.hints import LIMBS, skeleton
+from understudy.steps.hints import skeleton
 
 OUTBOX = "outbox"
 CODE_DIGITS = 8
@@ -153,10 +153,6 @@ def drawn_item(item: Item, skeleton_name: str | None = None) -> Images:
         left, top, right, bottom = item.box().astype(np.int64)
         canvas[top:bottom, left:right] = 255
     elif isinstance(item, PoseItem):
-        points = item.points()
-        if skeleton_name in LIMBS:
-            names = SKELETONS[skeleton_name]
-            return skeleton(points[: len(names)], names, skeleton_name, (side, side))
-        at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), side - 1)
-        canvas[at[:, 1], at[:, 0]] = 255
+        names = SKELETONS[str(skeleton_name)]
+        return skeleton(item.points()[: len(names)], names, str(skeleton_name), (side, side))
     return canvas

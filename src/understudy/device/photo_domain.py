@@ -74,7 +74,7 @@ class PhotoDomain:
         return (
             f"{which} outside of what {segmenter} knows, {self.reason}, and an object is hidden "
             f"only as well as it is found. {remedy} a segmenter for such photos in understudy "
-            f"device request or segment: --segmenter {shipped}"
+            f"device request: --segmenter {shipped}"
             "'litert:FILE.tflite?labels=LABELS.txt' or hf:NAME"
         )
 

@@ -46,9 +46,9 @@ class StoredPhoto:
 
 @dataclass(frozen=True, slots=True)
 class PhotoFile:
-    """An encoded photo that is to be added, with the owner's label; None for a reference."""
+    """A file of a photo that is to be added, with the owner's label; None for a reference."""
 
-    data: Path | bytes
+    path: Path
     label: str | None = None
 
 
@@ -148,7 +148,7 @@ def add_photos(
         by_pixels = {_shown(home.path("photos", one.id).read_bytes()): one.label for one in index}
         with settings.open_ledger() as book:
             for file in files:
-                name = escaped(file.data.name) if isinstance(file.data, Path) else "a photo"
+                name = escaped(file.path.name)
                 try:
                     photo, image = _decoded(file, settings.side, fit, book.key)
                 except BadImage as error:
@@ -221,7 +221,7 @@ def decoded_photo(data: bytes, side: int, fit: ImageFit) -> Images:
 
 def _decoded(file: PhotoFile, side: int, fit: ImageFit, key: bytes) -> tuple[StoredPhoto, bytes]:
     """A new photo, and its pixels as the bytes of a ``.npy`` file."""
-    data = file.data.read_bytes() if isinstance(file.data, Path) else file.data
+    data = file.path.read_bytes()
     pixels = decoded_photo(data, side, fit)
     stream = io.BytesIO()
     np.save(stream, pixels, allow_pickle=False)

@@ -8,7 +8,7 @@ for the background (section 3.2): ``text`` is L0, ``box``, ``edges`` and ``pose`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.consent import void_offer
-from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.home_folder import DeviceHome
 from understudy.device.photo_domain import SHIPPED, STUDIO, problem_of_all, shipped_segmenter
 from understudy.methods.sanitize.sanitizers import (
     PoseSanitizer,
@@ -30,8 +30,8 @@ from understudy.methods.sanitize.wire import (
     JobRequest,
     ModelKind,
     PartRequest,
+    canonical_json,
     decode_message,
-    encode_message,
 )
 from understudy.methods.sanitize.wire_items import SKELETONS, first_problem
 from understudy.steps.hints import LIMBS
@@ -58,7 +58,7 @@ BACKGROUND_LEVELS: Mapping[str, int] = {"text": 0, "edges": 1, "segment": 2}
 POSES = "embedded:photo"
 """What finds the keypoints of a person where no other model is named."""
 
-_REQUEST, _CHOICES = "request.json", "choices.json"
+_REQUEST = "request.json"
 PAPER_REFERENCES = 10
 """Reference photos of SpinML's experiments."""
 
@@ -104,8 +104,8 @@ class Preferences:
         if name != "pose":
             return load_sanitizer(name)
         estimator = load_model(PoseEstimator, self.pose_model or POSES)
-        lines = self.request.parts[part].skeleton or skeleton_of(estimator.keypoints)
-        return PoseSanitizer(estimator, lines if lines in LIMBS else None)
+        skeleton = self.request.parts[part].skeleton or skeleton_of(estimator.keypoints)
+        return PoseSanitizer(estimator, str(skeleton))
 
     def words(self) -> list[str]:
         """The options of ``understudy device request`` that make this request."""
@@ -237,7 +237,9 @@ def make_preferences(
     model = (pose_model or POSES) if "pose" in sanitizers else None
     finder = _segmenter_for(home, targets, segmenter, disclosed=bool(request.disclosed))
     preferences = Preferences(request, sanitizers, model, finder, references)
-    _store(home, preferences)
+    with home.locked():
+        void_offer(home)
+        home.write(_REQUEST, asdict(preferences) | {"request": request.model_dump(mode="json")})
     return preferences
 
 
@@ -259,37 +261,24 @@ def _part_numbers(names: Sequence[str], nouns: Sequence[str]) -> tuple[int, ...]
     return tuple(sorted({numbers[name] for name in names}))
 
 
-def _store(home: DeviceHome, preferences: Preferences) -> None:
-    with home.locked():
-        void_offer(home)
-        write_file(home.path(_REQUEST), encode_message(preferences.request))
-        names = ("sanitizers", "pose_model", "segmenter", "references")
-        home.write(_CHOICES, {name: getattr(preferences, name) for name in names})
-
-
 def stored_preferences(home: DeviceHome) -> Preferences:
     """The request that was made last.
 
     Raises:
         RunError: None was, or it was damaged.
     """
+    values = home.read(_REQUEST, None)
+    if values is None:
+        raise RunError("no model was asked for yet: understudy device request ...")
     try:
-        request = decode_message(JobRequest, home.path(_REQUEST).read_bytes())
-    except FileNotFoundError:
-        raise RunError("no model was asked for yet: understudy device request ...") from None
-    except WireError as error:
+        request = decode_message(JobRequest, canonical_json(values.pop("request")))
+        preferences = Preferences(request, tuple(values.pop("sanitizers")), **values)
+    except (KeyError, TypeError, WireError) as error:
         raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again") from error
-    choices = home.read(_CHOICES, None) or {"sanitizers": ()}
-    levels = [OBJECT_LEVELS.get(name) for name in choices["sanitizers"]]
+    levels = [OBJECT_LEVELS.get(name) for name in preferences.sanitizers]
     if levels != [part.level for part in request.parts]:
-        raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
-    return Preferences(
-        request,
-        tuple(choices["sanitizers"]),
-        choices["pose_model"],
-        choices.get("segmenter", STUDIO),
-        choices.get("references", request.references or PAPER_REFERENCES),
-    )
+        raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again")
+    return preferences
 
 
 def _sanitizers(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ of a digest of all of it: only who has seen this can agree to this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,8 +211,9 @@ def _of_photos(
             for row in part_rows:
                 photo_messages.setdefault(ids[row], []).append(messages.images[part][row])
         part_messages = {part: messages.images[part][part_rows] for part, part_rows in rows.items()}
-        exposure = _Measured(preferences, public, review, {*photo_messages, *target.all.images})
-        lines += exposure.lines(part_messages, photo_messages, target, figures)
+        lines += _exposure_lines(
+            preferences, public, review, part_messages, photo_messages, target, figures
+        )
         lines += _words_lines(references.images, preferences)
     else:
         lines += ["", "What a server would learn from it was not measured (--no-measure)."]
@@ -223,54 +224,49 @@ def _of_photos(
     return parcel, _Sheet(lines, figures, photos, sheet, hole)
 
 
-class _Measured:
-    """What is measured of photos of which anything is or would be sent."""
+def _exposure_lines(
+    preferences: Preferences,
+    public: PublicHomes,
+    review: ReviewedPhotos,
+    part_messages: Mapping[int, Images],
+    photo_messages: Mapping[str, Sequence[Images]],
+    target: Recipient,
+    figures: dict[str, Any],
+) -> list[str]:
+    """What is measured of photos of which anything is or would be sent, as the page says it.
 
-    def __init__(
-        self,
-        preferences: Preferences,
-        public: PublicHomes,
-        review: ReviewedPhotos,
-        ids: Collection[str],
-    ) -> None:
-        rows = [row for row, photo in enumerate(review.photos.ids) if photo in ids]
-        self._preferences, self._public = preferences, public
-        self._ids = [review.photos.ids[row] for row in rows]
-        self._images = review.photos.images[rows]
-        segments = review.segments
-        self._segments = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
-
-    def lines(
-        self,
-        part_messages: Mapping[int, Images],
-        photo_messages: Mapping[str, Sequence[Images]],
-        target: Recipient,
-        figures: dict[str, Any],
-    ) -> list[str]:
-        """What the page says; the figures of each part are put into ``figures``."""
-        preferences, shape = self._preferences, self._images.shape[1:]
-        layers = joint_layers(self._ids, shape, photo_messages, target.own.images)
-        parts = preferences.request.parts
-        part_exposures = {
-            part: exposure.at_least(target.own, parts[part].noun)
-            for part, exposure in exposures(
-                self._images, self._segments, layers, part_messages, preferences, self._public
-            ).items()
-        }
-        figures |= {str(part): exposure.as_json() for part, exposure in part_exposures.items()}
-        before = " with what it has from before" if target.own.attempts else ""
-        heading = f"What a curious server would learn{before} (95 % intervals)"
-        lines = ["", heading, *_measured_lines(preferences, part_exposures)]
-        if target.others_know:
-            lines += ["", "What all servers would learn together, if they compared"]
-            layers = joint_layers(self._ids, shape, photo_messages, target.all.images)
-            for part, exposure in part_exposures.items():
-                one = disclosed_part(self._images, self._segments, layers, self._public, part)
-                together = PartExposure(one, exposure.status, exposure.home)
-                part_exposures[part] = together.at_least(target.all, parts[part].noun)
-                figures[str(part)]["together"] = part_exposures[part].as_json()
-            lines += _measured_lines(preferences, part_exposures)
-        return lines
+    The figures of each part are put into ``figures``.
+    """
+    rows = [
+        row
+        for row, photo in enumerate(review.photos.ids)
+        if photo in photo_messages or photo in target.all.images
+    ]
+    ids, images = [review.photos.ids[row] for row in rows], review.photos.images[rows]
+    nouns, masks, hidden = review.segments.nouns, review.segments.masks, review.segments.hidden
+    segments = Segments(nouns, masks[:, rows], hidden[:, rows])
+    layers = joint_layers(ids, images.shape[1:], photo_messages, target.own.images)
+    parts = preferences.request.parts
+    part_exposures = {
+        part: exposure.at_least(target.own, parts[part].noun)
+        for part, exposure in exposures(
+            images, segments, layers, part_messages, preferences, public
+        ).items()
+    }
+    figures |= {str(part): exposure.as_json() for part, exposure in part_exposures.items()}
+    before = " with what it has from before" if target.own.attempts else ""
+    heading = f"What a curious server would learn{before} (95 % intervals)"
+    lines = ["", heading, *_measured_lines(preferences, part_exposures)]
+    if target.others_know:
+        lines += ["", "What all servers would learn together, if they compared"]
+        layers = joint_layers(ids, images.shape[1:], photo_messages, target.all.images)
+        for part, exposure in part_exposures.items():
+            one = disclosed_part(images, segments, layers, public, part)
+            together = PartExposure(one, exposure.status, exposure.home)
+            part_exposures[part] = together.at_least(target.all, parts[part].noun)
+            figures[str(part)]["together"] = part_exposures[part].as_json()
+        lines += _measured_lines(preferences, part_exposures)
+    return lines
 
 
 def _end_lines(parcel: Parcel, server: PairedServer | None) -> list[str]:

@@ -93,7 +93,6 @@ class ReviewedPhotos:
 def segment_photos(
     home: DeviceHome,
     preferences: Preferences,
-    segmenter: str | None = None,
     leave_out: Collection[int] | None = None,
     corrections: Sequence[Correction] = (),
 ) -> ReviewedPhotos:
@@ -105,7 +104,6 @@ def segment_photos(
     Args:
         home: The device.
         preferences: The request.
-        segmenter: None for that of the request.
         leave_out: Numbers of photos as the sheet shows them; None for those of before.
         corrections: Besides those of before, of which they replace those of the same photo and
             object.
@@ -118,12 +116,9 @@ def segment_photos(
     wrong = [number for number in leave_out or () if not 1 <= number <= len(photos.ids)]
     if wrong:
         raise ConfigError(f"photos are numbered 1 to {len(photos.ids)}, found {wrong[0]}")
-    segmenter = segmenter or preferences.segmenter
     before = _stored(home)
-    if (leave_out is None and not corrections) or not _is_of(
-        before, photos, preferences, segmenter
-    ):
-        model = load_model(Segmenter, segmenter)
+    if (leave_out is None and not corrections) or not _is_of(before, photos, preferences):
+        model = load_model(Segmenter, preferences.segmenter)
         searched = search(photos.images, preferences.nouns, model, SearchSettings())
     else:
         searched = Segments(preferences.nouns, before["searched_masks"], before["searched_hidden"])
@@ -137,7 +132,7 @@ def segment_photos(
             photos,
             searched,
             corrected(searched, standing),
-            segmenter,
+            preferences.segmenter,
             tuple(sorted(set(leave_out))),
             standing,
             home.path("review", "sheet.png"),
@@ -162,21 +157,22 @@ def reviewed_photos(home: DeviceHome, preferences: Preferences) -> ReviewedPhoto
     """What was segmented last.
 
     Raises:
-        RunError: Nothing was, or photos or objects have changed since.
+        RunError: Nothing was, or photos, objects or the segmenter have changed since.
     """
     again = "understudy device segment"
     values = _stored(home)
     if not values:
         raise RunError(f"the objects were not searched yet: {again}")
     photos = references(home)
-    segmenter = str(values["segmenter"])
-    if not _is_of(values, photos, preferences, segmenter):
-        raise RunError(f"photos or objects have changed since they were segmented: {again}")
+    if not _is_of(values, photos, preferences):
+        raise RunError(
+            f"photos, objects or the segmenter have changed since they were segmented: {again}"
+        )
     return ReviewedPhotos(
         photos,
         Segments(preferences.nouns, values["searched_masks"], values["searched_hidden"]),
         Segments(preferences.nouns, values["masks"], values["hidden"]),
-        segmenter,
+        preferences.segmenter,
         tuple(values["left_out"].tolist()),
         standing_corrections(home, preferences),
         home.path("review", "sheet.png"),
@@ -234,16 +230,12 @@ def _stored(home: DeviceHome) -> dict[str, Any]:
             values = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         return {}
-    # Earlier versions knew no corrections.
-    earlier = {f"searched_{name}": values[name] for name in ("masks", "hidden")}
-    return {**earlier, **values}
+    return values if "corrections" in values else {}  # else of an earlier version
 
 
-def _is_of(
-    arrays: dict[str, Any], photos: PhotoSet, preferences: Preferences, segmenter: str
-) -> bool:
-    """Whether a search was of these photos and objects, by this segmenter."""
-    if not arrays or str(arrays["segmenter"]) != segmenter:
+def _is_of(arrays: dict[str, Any], photos: PhotoSet, preferences: Preferences) -> bool:
+    """Whether a search was of these photos and objects, by the segmenter of the request."""
+    if not arrays or str(arrays["segmenter"]) != preferences.segmenter:
         return False
     parts = tuple(arrays["ids"].tolist()), tuple(arrays["nouns"].tolist())
     return parts == (photos.ids, preferences.nouns)

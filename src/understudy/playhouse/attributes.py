@@ -87,23 +87,17 @@ def check(target: str, attributes: Mapping[str, str]) -> None:
         ConfigError: The target, an attribute or a value does not exist, or the target is never in
             that place with that status.
     """
-    possible = values_of(target)
+    possible = {**values_of(target), "furniture": LARGE + SMALL}
     for key, value in attributes.items():
-        if key == "furniture":
-            bad = [name for name in furniture_names(value) if name not in LARGE + SMALL]
-            if bad:
+        if key not in possible:
+            raise ConfigError(
+                f"{key!r} is no attribute of the target {target!r}; it has {', '.join(possible)}"
+            )
+        for name in furniture_names(value) if key == "furniture" else (value,):
+            if name not in possible[key]:
                 raise ConfigError(
-                    f"there is no furniture {bad[0]!r}; there are {', '.join(LARGE + SMALL)}"
+                    f"{key} of a {target} is one of {', '.join(possible[key])}, not {name!r}"
                 )
-        elif key not in possible:
-            raise ConfigError(
-                f"{key!r} is no attribute of the target {target!r}; it has "
-                f"{', '.join([*possible, 'furniture'])}"
-            )
-        elif value not in possible[key]:
-            raise ConfigError(
-                f"{key} of a {target} is one of {', '.join(possible[key])}, not {value!r}"
-            )
     status, place = attributes.get("status"), attributes.get("place")
     if status is not None and place is not None and place not in PLACES[f"{target} {status}"]:
         raise ConfigError(

@@ -13,17 +13,10 @@ programs that write captions or read images by the same phrases.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from random import Random
 
 from understudy.core.phrases import EMPTY, AttributeValues, Phrases
-
-
-class RandomNumbers(Protocol):
-    """``random.Random``, a numpy generator, or the playhouse's own dice."""
-
-    def random(self) -> float:
-        """A number in [0, 1)."""
-        ...
+from understudy.playhouse.dice import Dice
 
 
 def _named(values: str, *forms: str) -> dict[str, list[str]]:
@@ -147,7 +140,7 @@ PHRASES = Phrases(
 
 
 def describe(
-    attributes: Mapping[str, str], rng: RandomNumbers, *, detail: float | None = None
+    attributes: Mapping[str, str], rng: Random | Dice, *, detail: float | None = None
 ) -> str:
     """A caption that says some of what is known.
 
@@ -181,7 +174,7 @@ def read_caption(caption: str) -> AttributeValues:
 
 
 def _named_attributes(
-    attributes: Mapping[str, str], rng: RandomNumbers, detail: float
+    attributes: Mapping[str, str], rng: Random | Dice, detail: float
 ) -> AttributeValues:
     """The attributes that the caption will name."""
     said = {"target": attributes["target"]}

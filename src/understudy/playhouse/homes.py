@@ -66,22 +66,8 @@ class Home:
 
     def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed: always the same one."""
-        return self._draw(seed, {})
-
-    def draw_as(self, seed: int, *, status: str) -> DrawnImage:
-        """A picture with its status settled.
-
-        Raises:
-            ConfigError: The home's target has no such status.
-        """
-        if status not in self.classes:
-            names = ", ".join(self.classes) or "none"
-            raise ConfigError(f"status of {self.task} is one of {names}, not {status!r}")
-        return self._draw(seed, {"status": status})
-
-    def _draw(self, seed: int, conditions: Mapping[str, str]) -> DrawnImage:
         vary = Dice(self._name, "picture", seed)
-        scene = sample_scene(self.target, conditions, Dice(self._name), vary, self._places)
+        scene = sample_scene(self.target, {}, Dice(self._name), vary, self._places)
         if self.gap:
             scene = estranged(scene, self._strangeness, self.gap, vary.below(2**32))
         caption = describe(scene.attributes, vary)

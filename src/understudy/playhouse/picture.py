@@ -8,37 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 SEGMENT_CLASSES = (
-    "wall",
-    "floor",
-    "furniture",
-    "window",
-    "lamp",
-    "plant",
-    "rug",
-    "picture",
-    "dog",
-    "person",
-    "bottle",
-    "frame",
-    "prop",
+    *("wall", "floor", "furniture", "window", "lamp", "plant", "rug", "picture"),
+    *("dog", "person", "bottle", "frame", "prop"),
 )
 """What a pixel can show. A prop is what a target uses: bowl, ball, plate, fork, cup, book."""
 
-(
-    WALL,
-    FLOOR,
-    FURNITURE_CLASSES,
-    WINDOW,
-    LAMP,
-    PLANT,
-    RUG,
-    PICTURE,
-    DOG,
-    PERSON,
-    BOTTLE,
-    FRAME,
-    PROP,
-) = range(len(SEGMENT_CLASSES))
+WALL, FLOOR, FURNITURE_CLASSES, WINDOW, LAMP, PLANT, RUG, PICTURE = range(8)
+DOG, PERSON, BOTTLE, FRAME, PROP = range(8, 13)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,48 +46,27 @@ def sample_scene(
     """
     attributes = choose(target, conditions, look, vary, places)
     plan = plan_room(look)
+    stage, actors = list[Piece](), tuple[Actor, ...]()
     if target == EMPTY:
-        return _empty(attributes, plan, look, vary)
-    targets = ("bottle", "frame") if target == "two-objects" else (target,)
-    looks = {kind: look_of(kind, attributes, look) for kind in targets}
-    key = main_colour(looks[targets[0]])
-    wall = _wall(attributes, "wall" in conditions, key, look)
-    ground = _ground(attributes["floor"], key, look)
-    plan = _recoloured(plan, key, look)
-    staging = _Staging(attributes, plan, vary, (wall, ground))
-    if "dog" in looks:
-        stage, actors = _dog(staging, looks["dog"])
-    elif "person" in looks:
-        stage, actors = _person(staging, looks["person"])
+        wall = varied(colours.WALLS[attributes["wall"]], look)
+        ground = varied(look.of(colours.FLOORS[attributes["floor"]]), look)
+        middle = vary.between(0.42, 0.58)
     else:
-        stage, actors = _things(staging, looks)
-    pieces = arrange(attributes, plan, stage, actors[0].at[2])
-    room = _room(attributes, plan, (wall, ground), pieces)
-    return Scene(
-        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), actors
-    )
-
-
-def _empty(attributes: dict[str, str], plan: ScenePlan, look: Dice, vary: Dice) -> Scene:
-    """A room and its furniture, without a target."""
-    wall = varied(colours.WALLS[attributes["wall"]], look)
-    ground = varied(look.of(colours.FLOORS[attributes["floor"]]), look)
-    pieces = arrange(attributes, plan, [], vary.between(0.42, 0.58))
-    room = _room(attributes, plan, (wall, ground), pieces)
-    return Scene(
-        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), ()
-    )
-
-
-def _room(
-    attributes: Mapping[str, str],
-    plan: ScenePlan,
-    painted: tuple[Colour, Colour],
-    pieces: list[Piece],
-) -> Room:
-    """The room, its wall and its floor painted."""
-    wall, ground = painted
-    return Room(
+        targets = ("bottle", "frame") if target == "two-objects" else (target,)
+        looks = {kind: look_of(kind, attributes, look) for kind in targets}
+        key = main_colour(looks[targets[0]])
+        wall = _wall(attributes, "wall" in conditions, key, look)
+        ground = _ground(attributes["floor"], key, look)
+        plan = _recoloured(plan, key, look)
+        staging = _Staging(attributes, plan, vary, (wall, ground))
+        if "dog" in looks:
+            stage, actors = _dog(staging, looks["dog"])
+        elif "person" in looks:
+            stage, actors = _person(staging, looks["person"])
+        else:
+            stage, actors = _things(staging, looks)
+        middle = actors[0].at[2]
+    room = Room(
         wall=wall,
         paper=attributes["paper"],
         floor=attributes["floor"],
@@ -96,7 +75,10 @@ def _room(
         window=None if attributes["window"] == "none" else attributes["window"],
         window_x=plan.window_x,
         curtain=plan.curtain,
-        pieces=tuple(pieces),
+        pieces=tuple(arrange(attributes, plan, stage, middle)),
+    )
+    return Scene(
+        attributes, room, Ink(attributes["style"]), camera(vary), light(attributes, vary), actors
     )
 
 

@@ -38,7 +38,7 @@ class World:
 
     def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed: always the same one."""
-        return self._draw(seed, {})
+        return self.draw_as(seed)
 
     def draw_as(self, seed: int, **attributes: str) -> DrawnImage:
         """A picture with some attributes settled, such as ``status="eating", wall="blue"``.
@@ -46,13 +46,9 @@ class World:
         Raises:
             ConfigError: An attribute or a value does not exist.
         """
-        return self._draw(seed, {key.replace("_", " "): value for key, value in attributes.items()})
-
-    def _draw(self, seed: int, conditions: dict[str, str]) -> DrawnImage:
+        conditions = {key.replace("_", " "): value for key, value in attributes.items()}
         dice = Dice("world", seed)
-        target = dice.of(self.classes)
-        if "target" in conditions:
-            target = conditions["target"]
+        target = conditions.get("target", dice.of(self.classes))
         if conditions:
             check(target, conditions)
         scene = sample_scene(target, conditions, dice, dice)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,20 +33,12 @@ with packages_for("the server", "server"):
 
 _log = logging.getLogger(__name__)
 
-Pause = Callable[[float], Awaitable[None]]
-"""Waits for so many seconds; the tests give one that does not."""
-
 BODY_SECONDS = 30.0
 """How long a body of a device may take to arrive."""
 PAIRING_SECONDS, PAIRING_BYTES = 5.0, 256
 """How long the body of a pairing may take, which anybody may send, and how long it may be."""
 PAIRINGS = 4
 """Pairings that are looked up at a time; their bodies are so short that any number may arrive."""
-POLL_SECONDS = 0.5
-LONGEST_WAIT = 30
-"""Seconds that a ``GET`` of a job waits at most for a change."""
-WAITING = 4
-"""Requests of one device that may wait at a time; further ones are answered at once."""
 _MODEL_PART = 1 << 16
 """Bytes of a model that are sent at a time."""
 BODIES, BODIES_OF_DEVICE = 64, 4
@@ -136,7 +128,7 @@ class Gate:
             await refusal(scope, receive, send)
 
 
-def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI:
+def application(service: JobService) -> FastAPI:
     """The ASGI application of a server."""
     app = FastAPI(
         title="understudy serve",
@@ -145,7 +137,7 @@ def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI
         openapi_url=None,
         redirect_slashes=False,  # a redirection repeats what was asked
     )
-    endpoints = _Endpoints(service, pause)
+    endpoints = _Endpoints(service)
     job = "/v1/jobs/{job}"
     for method, path, endpoint in (
         ("GET", "/v1/about", endpoints.about),
@@ -169,9 +161,8 @@ def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI
 
 
 class _Endpoints:
-    def __init__(self, service: JobService, pause: Pause) -> None:
-        self._service, self._pause = service, pause
-        self._waiting: Counter[str] = Counter()
+    def __init__(self, service: JobService) -> None:
+        self._service = service
         self._bodies = asyncio.Semaphore(BODIES)
         self._bodies_of: Counter[str] = Counter()
         self._pairings = asyncio.Semaphore(PAIRINGS)
@@ -196,20 +187,7 @@ class _Endpoints:
             return _answer(await _done(self._service.submit, device, submission))
 
     async def state(self, request: Request) -> Response:
-        device, row = await self._job(request)
-        revision, wait = _number(request, "revision"), _number(request, "wait")
-        looks = round(min(wait or 0, LONGEST_WAIT) / POLL_SECONDS)
-        if row.revision == revision and self._waiting[device] < WAITING:
-            self._waiting[device] += 1
-            try:
-                for _ in range(looks):
-                    await self._pause(POLL_SECONDS)
-                    _, row = await self._job(request)
-                    if row.revision != revision or await request.is_disconnected():
-                        break
-            finally:
-                self._waiting[device] -= 1
-                self._waiting += Counter()  # forgets devices at 0
+        _, row = await self._job(request)
         return _answer(await _done(self._service.state, row))
 
     async def put_item(self, request: Request) -> Response:
@@ -301,15 +279,6 @@ async def _body(request: Request, seconds: float) -> bytes:
             return await request.body()
     except (TimeoutError, ClientDisconnect):
         raise _RefusedError("incomplete", "the body did not arrive whole: send it again") from None
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise _RefusedError("malformed", f"{name} is a number of at most nine digits")
-    return int(text)
 
 
 def _answer(message: Message, status: int = 200) -> Response:

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import os
 import resource
 import socket
 from collections import Counter
@@ -263,15 +264,9 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
         raise ConfigError(f"--host {host!r} is no address: {error.strerror}") from None
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(addresses):
-            one = socket.socket(family, kind, protocol)
-            sockets.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind(address)
-            one.listen(_BACKLOG)
-            one.setblocking(False)
+        for family, _, _, _, address in dict.fromkeys(addresses):
+            sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            sockets[-1].setblocking(False)
     except OSError as error:
         for one in sockets:
             one.close()
@@ -281,8 +276,8 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
                 "pair` gives a pairing code of one that runs). End it, or give another --port"
             ) from None
         raise ConfigError(
-            f"this machine cannot listen on port {port} of {host}: {error.strerror}. Give another "
-            "--host or --port"
+            f"this machine cannot listen on port {port} of {host}: "
+            f"{os.strerror(error.errno or 0)}. Give another --host or --port"
         ) from None
     return sockets
 

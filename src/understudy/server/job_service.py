@@ -232,7 +232,6 @@ class JobService:
         return JobState(
             job=row.id,
             state="deleted" if row.state == "deleting" else row.state,
-            revision=row.revision,
             missing=missing,
             stages=self.pipeline.stages,
             finished=row.finished,

@@ -34,6 +34,7 @@ with packages_for("the server", "server"):
         event,
         func,
         insert,
+        inspect,
         make_url,
         or_,
         select,
@@ -69,6 +70,8 @@ _DEVICES = Table(
     Column("token", Text, nullable=False, unique=True),
     Column("created", Integer, nullable=False),
     Column("revoked", Integer, nullable=False, default=0),
+    # When one of its jobs was taken up last, counted in jobs.
+    Column("turn", Integer, nullable=False, default=0),
 )
 _JOBS = Table(
     "jobs",
@@ -77,7 +80,6 @@ _JOBS = Table(
     Column("device", Text, nullable=False),
     Column("submission", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("revision", Integer, nullable=False, default=1),
     Column("item_bytes", Integer, nullable=False),
     Column("created", Integer, nullable=False),
     Column("expires", Integer, nullable=False),
@@ -85,24 +87,13 @@ _JOBS = Table(
     Column("attempts", Integer, nullable=False, default=0),
     Column("worker", Text),
     Column("lease", Integer, nullable=False, default=0),
+    Column("worked", Integer, nullable=False, default=0),  # seconds that workers have been at it
     Column("failure", Text),
     Column("delivered", Integer, nullable=False, default=0),
     Column("reason", Text),
     Column("receipt", Text),
     UniqueConstraint("device", "submission"),
     Index("jobs_by_state", "state", "lease"),
-)
-_TURNS = Table(  # of a device: when one of its jobs was taken up last, counted in jobs
-    "turns",
-    _TABLES,
-    Column("device", Text, primary_key=True),
-    Column("number", Integer, nullable=False, default=0),
-)
-_WORK = Table(  # of a job: how long workers have been at it
-    "work",
-    _TABLES,
-    Column("job", Text, primary_key=True),
-    Column("seconds", Integer, nullable=False, default=0),
 )
 _CLOCK = Table("clock", _TABLES, Column("latest", Integer, nullable=False))  # one row
 
@@ -135,7 +126,6 @@ class JobRow:
     device: str
     submission: str
     state: Literal["open", "queued", "running", "done", "failed", "deleting", "deleted"]
-    revision: int
     item_bytes: int
     created: int
     expires: int
@@ -143,6 +133,7 @@ class JobRow:
     attempts: int
     worker: str | None
     lease: int
+    worked: int
     failure: FailureCode | None
     delivered: int
     reason: Literal["requested", "expired"] | None
@@ -176,6 +167,7 @@ class JobStore:
                 if self._engine.dialect.name == "postgresql":
                     connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
                 _TABLES.create_all(connection)
+                columns = {one["name"] for one in inspect(connection).get_columns("jobs")}
                 latest = connection.execute(select(_CLOCK.c.latest)).scalar()
                 if latest is None:
                     connection.execute(insert(_CLOCK).values(latest=0))
@@ -184,6 +176,8 @@ class JobStore:
             raise ConfigError(
                 f"the server's database cannot be opened: {cause}. Check --database"
             ) from error
+        if columns != set(_JOBS.c.keys()):
+            raise ConfigError("the server's database is of another version: choose another --data")
         self.clock = clock(latest or 0)
 
     def close(self) -> None:
@@ -272,10 +266,6 @@ class JobStore:
                     expires=expires,
                 )
             )
-            mine = select(_TURNS.c.device).where(_TURNS.c.device == device)
-            if connection.execute(mine).first() is None:
-                connection.execute(insert(_TURNS).values(device=device))
-            connection.execute(insert(_WORK).values(job=job))
             return _one(connection, job)
 
     def _check_quotas(
@@ -316,7 +306,7 @@ class JobStore:
 
     def mark_delivered(self, job: str) -> None:
         """Remember that the model was sent."""
-        self._change(job, _JOBS.c.state == "done", delivered=1, revision=_JOBS.c.revision)
+        self._change(job, _JOBS.c.state == "done", delivered=1)
 
     def mark_deleting(self, job: str, reason: str) -> JobRow:
         """No worker and no device can use the job from here on; its files are still there."""
@@ -347,7 +337,6 @@ class JobStore:
         with self._write() as connection:
             connection.execute(update(_CLOCK).where(_CLOCK.c.latest < now).values(latest=now))
             connection.execute(delete(_JOBS).where(tombstones))
-            connection.execute(delete(_WORK).where(_WORK.c.job.not_in(select(_JOBS.c.id))))
 
     # Jobs, as workers use them
 
@@ -362,22 +351,21 @@ class JobStore:
         free = or_(
             _JOBS.c.state == "queued", and_(_JOBS.c.state == "running", _JOBS.c.lease <= now)
         )
-        number = select(_TURNS.c.number).where(_TURNS.c.device == _JOBS.c.device).scalar_subquery()
-        query = select(_JOBS).where(free, _JOBS.c.expires > now)
-        order = (func.coalesce(number, 0), _JOBS.c.created, _JOBS.c.id)
-        first = query.order_by(*order).limit(1).with_for_update(skip_locked=True)
+        query = select(_JOBS).join(_DEVICES, _DEVICES.c.id == _JOBS.c.device)
+        query = query.where(free, _JOBS.c.expires > now)
+        query = query.order_by(_DEVICES.c.turn, _JOBS.c.created, _JOBS.c.id).limit(1)
+        first = query.with_for_update(of=_JOBS, skip_locked=True)
         with self._write() as connection:
             row = connection.execute(first).mappings().first()
             if row is None:
                 return None
-            latest = connection.execute(select(func.max(_TURNS.c.number))).scalar() or 0
-            mine = _TURNS.c.device == row["device"]
-            connection.execute(update(_TURNS).where(mine).values(number=latest + 1))
+            latest = connection.execute(select(func.max(_DEVICES.c.turn))).scalar_one()
+            mine = _DEVICES.c.id == row["device"]
+            connection.execute(update(_DEVICES).where(mine).values(turn=latest + 1))
             values: dict[str, Any] = {"state": "running", "worker": worker, "lease": now + lease}
             values["attempts"] = row["attempts"] + 1
             if row["attempts"] >= ATTEMPTS:
                 values |= {"state": "failed", "failure": "crashed", "worker": None}
-            values["revision"] = row["revision"] + 1
             connection.execute(update(_JOBS).where(_JOBS.c.id == row["id"]).values(values))
             claimed = _one(connection, row["id"])
         return claimed if claimed.state == "running" else None
@@ -387,28 +375,23 @@ class JobStore:
 
         ``worked`` are seconds since the worker asked last, which count as work at the job.
         """
-        if worked:
-            seconds = _WORK.c.seconds + worked
-            with self._write() as connection:
-                connection.execute(update(_WORK).where(_WORK.c.job == job).values(seconds=seconds))
-        return self._as_worker(job, worker, lease=self.clock() + lease)
+        seconds = _JOBS.c.worked + worked
+        return self._as_worker(job, worker, lease=self.clock() + lease, worked=seconds)
 
     def overtime(self, seconds: int) -> list[JobRow]:
         """Running jobs that workers have been at for longer than so many seconds."""
-        jobs = select(_JOBS).join(_WORK, _WORK.c.job == _JOBS.c.id)
-        over = jobs.where(_JOBS.c.state == "running", _WORK.c.seconds > seconds)
+        over = select(_JOBS).where(_JOBS.c.state == "running", _JOBS.c.worked > seconds)
         with self._read() as connection:
             return [_job(row) for row in connection.execute(over).mappings()]
 
     def advance(self, job: str, worker: str, finished: int) -> bool:
         """So many stages are on disk; False where the job is not this worker's any more."""
-        revision = _JOBS.c.revision + 1
-        return self._as_worker(job, worker, finished=finished, attempts=1, revision=revision)
+        return self._as_worker(job, worker, finished=finished, attempts=1)
 
     def complete(self, job: str, worker: str, failure: FailureCode | None = None) -> bool:
         """The model is on disk, or the job has failed; False as for `advance`."""
-        values = {"state": "failed" if failure else "done", "failure": failure, "worker": None}
-        return self._as_worker(job, worker, **values, revision=_JOBS.c.revision + 1)
+        state = "failed" if failure else "done"
+        return self._as_worker(job, worker, state=state, failure=failure, worker=None)
 
     def release(self, worker: str) -> None:
         """A worker has died: what it was at can be taken up at once."""
@@ -422,7 +405,6 @@ class JobStore:
             return connection.execute(update(_JOBS).where(own).values(values)).rowcount == 1
 
     def _change(self, job: str, condition: Any, **values: Any) -> JobRow:
-        values = {"revision": _JOBS.c.revision + 1, **values}
         with self._write() as connection:
             connection.execute(update(_JOBS).where(_JOBS.c.id == job, condition).values(values))
             return _one(connection, job)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import json
 import logging
 import signal
@@ -206,7 +205,7 @@ def served_at(folder: Path) -> dict[str, Any]:
 
 def pairing_line(options: ServerOptions) -> str:
     """A new pairing code for the server of this folder, whether it runs or not."""
-    certificate = certificate_of(options.folder, options.host)[2] if options.tls else None
+    certificate = certificate_of(options.folder)[2] if options.tls else None
     keys = ServerKeys.of(options.folder)
     store = options.store()
     try:
@@ -241,7 +240,7 @@ def _serve_on(
     service = options()
     pool = WorkerPool(options, service, options.workers)
     service = replace(service, stop_worker=pool.stop_worker)
-    files = certificate_of(options.folder, options.host) if options.tls else None
+    files = certificate_of(options.folder) if options.tls else None
     config = uvicorn.Config(
         application(service),
         log_level="warning",
@@ -287,7 +286,7 @@ def _tend(service: JobService, pool: WorkerPool, over: threading.Event) -> None:
         over.wait(TEND_SECONDS)
 
 
-def certificate_of(folder: Path, host: str) -> tuple[Path, Path, str]:
+def certificate_of(folder: Path) -> tuple[Path, Path, str]:
     """The certificate, its key, and its SHA-256; self-signed, made where there is none.
 
     Devices compare the fingerprint of their pairing code, and trust no authority.
@@ -295,15 +294,15 @@ def certificate_of(folder: Path, host: str) -> tuple[Path, Path, str]:
     certificate_file, key_file = folder / "tls.crt", folder / "tls.key"
     with alone_in(folder):
         if not certificate_file.exists():
-            certificate, key = _new_certificate(host)
+            certificate, key = _new_certificate()
             write_whole(key_file, key)
             write_whole(certificate_file, certificate)
     der = ssl.PEM_cert_to_DER_cert(certificate_file.read_text(encoding="ascii"))
     return certificate_file, key_file, sha256(der).hexdigest()
 
 
-def _new_certificate(host: str) -> tuple[bytes, bytes]:
-    """A self-signed certificate and its key, as PEM."""
+def _new_certificate() -> tuple[bytes, bytes]:
+    """A self-signed certificate of no host, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "understudy")])
     now = datetime.datetime.now(datetime.UTC)
@@ -315,16 +314,8 @@ def _new_certificate(host: str) -> tuple[bytes, bytes]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
-        .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     form = serialization.PrivateFormat.PKCS8
     encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     return certificate.public_bytes(encoding), key.private_bytes(encoding, form, plain)
-
-
-def _alternative_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)

@@ -7,7 +7,6 @@ work made from them.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,14 +16,12 @@ from typing import Any
 import diffusers
 import numpy as np
 import torch
-from PIL import Image
 from torch import nn
 from torch.nn import functional
 
 from understudy.backends.hub.pretrained import quiet
 from understudy.backends.training_loop import LossReport, Machine, Schedule
-from understudy.core.errors import ConfigError, SourceError
-from understudy.core.ports import Source
+from understudy.core.errors import ConfigError
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.data.procedural import PROCEDURAL_NAMES
@@ -98,83 +95,27 @@ def photograph_rows(images: Sequence[str], plan: PhotoPlan) -> Iterator[CorpusRo
 
 
 def public_images(name: str, count: int, side: int) -> Iterator[Images]:
-    """So many images of a source, each (side, side, 3) uint8, spread over the whole of it.
+    """So many images of a source, each (side, side, 3) uint8, spread evenly over the whole of it.
 
-    Images of half the side or less stand four to a square, filled up by reflection or, in every
-    other square, enlarged. Images of twice the side or more are shrunk, and where there are fewer
-    of them than wanted, they come again as cuttings of their own size.
+    Where there are fewer, they come again.
     """
-    source = _opened(name, side)
-    height, width = source.shape[:2]
-    small, large = max(height, width) <= side // 2, min(height, width) >= 2 * side
-    rng = np.random.default_rng(0)
-    quarters: list[Images] = []
-    for at, image in _spread(source, 4 * count if small else count):
-        colour = np.repeat(image, 3, axis=-1) if image.shape[-1] == 1 else image
-        if small:
-            fit = _enlarged if at // 4 % 2 else _filled
-            quarters.append(fit(colour, side // 2))
-            if len(quarters) == 4:
-                top, bottom = (np.concatenate(quarters[i : i + 2], axis=1) for i in (0, 2))
-                yield np.concatenate([top, bottom])
-                quarters = []
-        elif large and at >= len(source):
-            y, x = rng.integers(0, height - side + 1), rng.integers(0, width - side + 1)
-            yield colour[y : y + side, x : x + side]
-        else:
-            yield _shrunk(colour) if large else colour
-
-
-def _opened(name: str, side: int) -> Source:
-    """A source whose images have one size: their own where it is small, or what is useful here."""
-    try:
-        source = open_source(name)
-        if source.kind != "images":
-            raise ConfigError(f"{name} holds embeddings; --images are sources of images")
-        if max(source.shape[:2]) <= side // 2 or source.shape[:2] == (2 * side, 2 * side):
-            return source
-        size = side if min(source.shape[:2]) < 2 * side else 2 * side
-    except SourceError:  # of several sizes; anything else is said when it is opened again
-        size = 2 * side
-    return open_source(name, size=size, fit="crop")
-
-
-def _spread(source: Source, count: int) -> Iterator[tuple[int, Images]]:
-    """``count`` images, evenly spread over the source; from its beginning again if it is short."""
+    source = open_source(name, size=side, channels=3, fit="crop")
+    if source.kind != "images":
+        raise ConfigError(f"{name} holds embeddings; --images are sources of images")
     step = max(1.0, len(source) / count)
-    at = 0
-    while at < count:
-        before = at
-        rows = {int(i * step) for i in range(min(count - at, len(source)))}
+    left = count
+    while left:
+        before = left
+        rows = {int(i * step) for i in range(min(left, len(source)))}
         row = 0
         for batch in source.batches(_READ):
             for image in batch.values:
                 if row in rows:
-                    yield at, image
-                    at += 1
+                    yield image
+                    left -= 1
                 row += 1
-        if at == before:
+        if left == before:
             raise ConfigError(f"{source.name} has no images to learn from")
-
-
-def _filled(image: Images, side: int) -> Images:
-    """An image reflected at its edges up to (side, side, 3)."""
-    height, width = image.shape[:2]
-    down, right = side - height, side - width
-    ends = ((down // 2, down - down // 2), (right // 2, right - right // 2), (0, 0))
-    return np.pad(image, ends, mode="reflect")
-
-
-def _enlarged(image: Images, side: int) -> Images:
-    """An image of any size as (side, side, 3)."""
-    return np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.LANCZOS))
-
-
-def _shrunk(image: Images) -> Images:
-    """Half the sides, by the mean of four pixels."""
-    height, width = image.shape[:2]
-    four = image.reshape(height // 2, 2, width // 2, 2, -1)
-    return np.asarray(np.rint(four.mean(axis=(1, 3))), dtype=np.uint8)
 
 
 class PhotoStage(AutoencoderStage):
@@ -303,13 +244,6 @@ def begun(corpus: Corpus, latents: int) -> Any:
     return network
 
 
-def read_autoencoder_of(folder: Path) -> Any:
-    """A trained autoencoder, to learn on."""
-    return diffusers.AutoencoderDC.from_pretrained(
-        folder, torch_dtype=torch.float32, use_safetensors=True
-    )
-
-
 def train_photographs(
     corpus: Corpus,
     plan: PhotoPlan,
@@ -319,17 +253,14 @@ def train_photographs(
     *,
     report: LossReport,
     show: Callable[[str, Images, int], None],
-    start: Path | None = None,
 ) -> None:
     """Train the autoencoder in a folder, or go on with one that was begun.
 
-    ``folder`` gets the folder ``vae``. With ``start`` an autoencoder learns on; without, ``vae``
-    begins as a linear code. A stage that is done already is passed over.
+    ``folder`` gets the folder ``vae``, which begins as a linear code. A stage that is done already
+    is passed over.
     """
     vae = folder / "vae"
     folders = {"vae": vae, "decoder": folder / "work" / "sharper"}
-    if start is not None and "vae" not in stages and not vae.exists():
-        shutil.copytree(start, vae, ignore=shutil.ignore_patterns("SHA256SUMS", "*.md"))
     for name in stages:
         if (folders[name] / "config.json").is_file():
             continue
@@ -338,12 +269,12 @@ def train_photographs(
             network: Any
             stage: PhotoStage | PhotoDecoderStage
             if name == "vae":
-                network = (
-                    begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
-                )
+                network = begun(corpus, plan.latents)
                 stage = PhotoStage(corpus, network, machine.device)
             else:
-                network = read_autoencoder_of(vae).to(machine.device)
+                network = diffusers.AutoencoderDC.from_pretrained(
+                    vae, torch_dtype=torch.float32, use_safetensors=True
+                ).to(machine.device)
                 stage = PhotoDecoderStage(corpus, network, machine.device)
             train_stage(
                 stage,

@@ -7,19 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from understudy.backends.training_loop import Schedule
 
-TIME_SHARES = {
-    "vae": 15,
-    "clip": 12,
-    "segmenter": 10,
-    "unet": 50,
-    "decoder": 14,
-    "inpainting": 10,
-    "controlnet-edges": 10,
-    "controlnet-pose": 30,
-}
-"""How the stages share the time, where a training is given so many minutes."""
-
-STAGES = tuple(TIME_SHARES)
+STAGES = (
+    *("vae", "clip", "segmenter", "unet"),
+    *("decoder", "inpainting", "controlnet-edges", "controlnet-pose"),
+)
 """In the order in which they are trained: each needs those before it."""
 
 
@@ -88,13 +79,6 @@ class StudioPlan:
     def scaled(self, scale: float) -> StudioPlan:
         """The same plan with ``scale`` times the steps of every stage, one at least."""
         return replace(self, schedules=scaled_schedules(self.schedules, scale))
-
-    def batched(self, factor: int) -> StudioPlan:
-        """The same plan with ``factor`` times the images in every step."""
-        schedules = {
-            name: replace(one, batch=factor * one.batch) for name, one in self.schedules.items()
-        }
-        return replace(self, schedules=schedules)
 
 
 def scaled_schedules(schedules: Mapping[str, Schedule], scale: float) -> dict[str, Schedule]:

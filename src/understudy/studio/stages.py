@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,15 +36,12 @@ from understudy.studio.diffusion import (
     UNetStage,
     new_unet,
 )
-from understudy.studio.plan import STAGES, TIME_SHARES, StudioPlan
+from understudy.studio.plan import STAGES, StudioPlan
 from understudy.studio.segmenter import SegmenterStage, new_segmenter
 from understudy.studio.sharpening import DecoderStage
 
 CONTINUED = ("unet", "inpainting")
 """Stages that can learn on from another studio's weights."""
-
-_PASSES_BEFORE, _PASSES_TIMED = 10, 30  # the first passes are slow
-_MARGIN = 0.95  # of the time that is left, for checkpoints and sheets
 
 
 class StudioStage(Protocol):
@@ -92,12 +87,8 @@ def train_stage(
     folder: Path,
     report: LossReport,
     show: Callable[[Images, int], None],
-    until: float | None = None,
 ) -> None:
-    """Train a stage to the end of its schedule, from its last checkpoint on if there is one.
-
-    With ``until``, a time of `time.monotonic`, the schedule's number of steps is that which fits.
-    """
+    """Train a stage to the end of its schedule, from its last checkpoint on if there is one."""
 
     def on_checkpoint(step: int) -> None:
         sheet = stage.sheet()
@@ -105,8 +96,6 @@ def train_stage(
             show(sheet, step)
 
     stage.network.to(device=machine.device, memory_format=torch.channels_last)
-    if until is not None:
-        schedule = paced(stage, schedule, machine, folder / "steps.json", until)
     train_network(
         StageTask(stage, schedule.batch, machine),
         schedule,
@@ -117,37 +106,12 @@ def train_stage(
     )
 
 
-def paced(
-    stage: StudioStage, schedule: Schedule, machine: Machine, file: Path, until: float
-) -> Schedule:
-    """A schedule with as many steps as this machine takes until then.
-
-    A few passes are timed; the network is then as it was. The number of steps is stored, so that a
-    stage which was stopped goes on with the same one.
-    """
-    if not file.is_file():
-        before = {key: value.clone() for key, value in stage.network.state_dict().items()}
-        task = StageTask(stage, schedule.batch, machine)
-        start = now = time.monotonic()
-        for passes in (_PASSES_BEFORE, _PASSES_TIMED):
-            start = time.monotonic()
-            train_network(task, replace(schedule, steps=passes), machine, report=lambda *_: None)
-            now = time.monotonic()
-        stage.network.load_state_dict(before)
-        speed = _PASSES_TIMED / (now - start)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(max(1, int(_MARGIN * speed * (until - now)))))
-    steps = int(json.loads(file.read_text()))
-    return replace(schedule, steps=steps, warmup=min(schedule.warmup, max(1, steps // 5)))
-
-
 class StudioTrainer:
     """Trains the stages of a studio in a folder, and takes up work that was left.
 
     Each stage gets a folder of its name in ``folder``, in the hub's format, once it is done; what
     is not done stays in ``work``. With ``start`` the stages of `CONTINUED` begin with the weights
-    of another studio. ``minutes`` are shared by all stages as `TIME_SHARES` says; without, the plan
-    says how many steps each of them takes.
+    of another studio.
     """
 
     def __init__(
@@ -160,11 +124,9 @@ class StudioTrainer:
         report: LossReport,
         show: Callable[[str, Images, int], None],
         start: Path | None = None,
-        minutes: float | None = None,
     ) -> None:
         self.corpus, self.plan, self.machine, self.folder = corpus, plan, machine, folder
         self._report, self._show, self._start = report, show, start
-        self._minutes = minutes
         self._work = folder / "work"
 
     def possible(self) -> tuple[str, ...]:
@@ -178,18 +140,13 @@ class StudioTrainer:
 
     def train(self, stages: Sequence[str]) -> None:
         """Train these stages; one that is done already is passed over."""
-        left = [name for name in stages if not self._done(name).is_file()]
-        end = None if self._minutes is None else time.monotonic() + 60 * self._minutes
-        for position, name in enumerate(left):
-            until = None
-            if end is not None:
-                now, shares = time.monotonic(), [TIME_SHARES[later] for later in left[position:]]
-                until = now + (end - now) * shares[0] / sum(shares)
-            torch.manual_seed(self.machine.seed)
-            with quiet():
-                self._train_stage(name, until)
+        for name in stages:
+            if not self._done(name).is_file():
+                torch.manual_seed(self.machine.seed)
+                with quiet():
+                    self._train_stage(name)
 
-    def _train_stage(self, name: str, until: float | None) -> None:
+    def _train_stage(self, name: str) -> None:
         makers: dict[str, Callable[[], Work]] = {
             "vae": self._vae,
             "clip": self._clip,
@@ -208,7 +165,6 @@ class StudioTrainer:
             self._work / name,
             self._report,
             lambda sheet, step: self._show(name, sheet, step),
-            until,
         )
         save(self._done(name).parent)
 
@@ -278,15 +234,11 @@ class StudioTrainer:
 
         return stage, save
 
-    def decoder(self) -> DecoderStage:
-        """The decoder stage as it begins, over the networks trained before it."""
+    def _decoder(self) -> Work:
         unet = diffusers.UNet2DConditionModel.from_pretrained(
             self.folder / "unet", torch_dtype=torch.float32
         )
-        return DecoderStage(UNetStage(self._studied(), unet.to(self.machine.device)))
-
-    def _decoder(self) -> Work:
-        stage = self.decoder()
+        stage = DecoderStage(UNetStage(self._studied(), unet.to(self.machine.device)))
 
         def save(folder: Path) -> None:
             """Over the autoencoder it was a part of; once more in ``folder``, which says done."""

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
+from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, packages_for
 from understudy.core.ports import PoseEstimator, Segmenter
@@ -45,14 +45,11 @@ class Order:
         captions: CSV of their captions, with the columns ``path`` and ``caption``.
         images: Public sources that ``"photographs"`` learns from, besides what the package draws.
         start: A studio to learn on from: ``"embedded:studio"`` or a folder. Its networks are
-            copied, and the stages that are asked for begin with its weights. For photographs
-            ``"embedded:photo"`` or the folder of an autoencoder.
+            copied, and the stages that are asked for begin with its weights.
         stages: Which stages; every one that the data allow by default.
         device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
         count: Pictures in the corpus; by default what the plan says, or all of ``data``.
         scale: Steps of every stage, against the plan's.
-        minutes: That the stages take together, in place of steps.
-        batch: Images in a step, against the plan's.
         compile: Whether to compile the networks.
         bfloat16: Whether products run in bfloat16; None: on a GPU.
     """
@@ -67,8 +64,6 @@ class Order:
     device: str = "auto"
     count: int | None = None
     scale: float = 1.0
-    minutes: float | None = None
-    batch: int = 1
     compile: bool = False
     bfloat16: bool | None = None
 
@@ -83,17 +78,12 @@ class Order:
             )
         if self.start is not None and not self.stages:
             raise ConfigError("--start needs --stage: the stages that learn on, such as unet")
+        if self.start is not None and self.world == "photographs":
+            raise ConfigError("--start is for a studio, and --world photographs begins anew")
         if bool(self.images) != (self.world == "photographs"):
             raise ConfigError(
                 "--world photographs and --images go together: public images of many kinds, such "
                 "as folders of them; --images may be repeated"
-            )
-        if self.minutes is not None and self.scale != 1:
-            raise ConfigError("--minutes and --scale both say how long to learn: give one of them")
-        if self.images and (self.minutes is not None or self.batch != 1):
-            raise ConfigError(
-                "--minutes and --batch are for a studio, and --world photographs has neither: "
-                "give --scale"
             )
 
 
@@ -120,7 +110,6 @@ def train_studio(
         report=report,
         show=_sheets(order.out),
         start=start,
-        minutes=order.minutes,
     )
     stages = _stages(order, trainer.possible())
     trainer.train(stages)
@@ -150,7 +139,7 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
             return train_photo_autoencoder(
                 order, plan=photographs, machine=machine, report=report, bars=events.step
             )
-        plan = _counted_plan(StudioPlan().scaled(order.scale).batched(order.batch), count)
+        plan = _counted_plan(StudioPlan().scaled(order.scale), count)
         return train_studio(order, plan=plan, machine=machine, report=report, bars=events.step)
 
 
@@ -164,15 +153,10 @@ def train_photo_autoencoder(
     """
     from understudy.studio.photographs import PHOTO_STAGES, photograph_rows, train_photographs
 
-    stages, start = _stages(order, PHOTO_STAGES), None
-    if order.start is not None:
-        start = PHOTO_WEIGHTS if order.start == "embedded:photo" else Path(order.start)
-        if not (start / "config.json").is_file():
-            raise ConfigError(f"{start} holds no autoencoder to learn on from")
+    stages = _stages(order, PHOTO_STAGES)
     corpus = _corpus(order.out, plan, bars, lambda: photograph_rows(order.images, plan))
-    show = _sheets(order.out)
     train_photographs(
-        corpus, plan, machine, order.out, stages, report=report, show=show, start=start
+        corpus, plan, machine, order.out, stages, report=report, show=_sheets(order.out)
     )
     return stages
 
@@ -281,15 +265,6 @@ def _distilled(
     save_preparation(folder, "SegformerImageProcessor", SHOWN_SIDE)
     save_network(stage.network, folder)
     return folder
-
-
-def export_studio(folder: Path, studio: Path | None) -> None:
-    """Write a studio as one pipeline of diffusers; see `Studio.export`."""
-    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there and not empty: choose another folder")
-    with packages_for("a studio", "models"):
-        from understudy.backends.embedded.studio.studio_models import Studio
-    Studio(None if studio is None else str(studio)).export(folder)
 
 
 def _reporting(events: Events) -> LossReport:

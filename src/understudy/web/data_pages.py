@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError
-from understudy.core.files import owner_file
 from understudy.core.option import list_of_names
 from understudy.web.confinement import FolderRoots, new_name
 from understudy.web.option_forms import READING, form_options, reading_fields, words_of
@@ -25,6 +23,7 @@ from understudy.web.studio import (
     link,
     moved,
     needed,
+    store_upload,
 )
 
 PlaceName = Annotated[str, Query(max_length=4096)]
@@ -67,7 +66,7 @@ class DataPages(StudioPages):
         path, name = studio.roots.source(source)
         values = form_options(request.query_params.multi_items(), READING)
         words = ["check", name, *words_of(studio.roots, values)]
-        sheet = self._sheet(words)
+        sheet = studio.drawing("sheet", words)
         job, report = studio.ask(
             "check",
             [*words, f"--sheet={sheet}", "--json", "--progress=json"],
@@ -113,7 +112,8 @@ class DataPages(StudioPages):
         """A few private images of each class, as the check drew them."""
         values = form_options(request.query_params.multi_items(), READING)
         _, name = self.studio.roots.source(source)
-        sheet = self._sheet(["check", name, *words_of(self.studio.roots, values)])
+        words = ["check", name, *words_of(self.studio.roots, values)]
+        sheet = self.studio.drawing("sheet", words)
         if not sheet.is_file():
             raise ConfigError("there is no contact sheet of this dataset: check it first")
         return FileResponse(sheet, media_type="image/png")
@@ -134,20 +134,8 @@ class DataPages(StudioPages):
             self.studio.roots.place(folder),
             f"{new_name(Path(name).stem)}-{secrets.token_hex(3)}{suffix}",
         )
-        try:
-            with owner_file(place, "wb") as file:
-                async for chunk in request.stream():
-                    file.write(chunk)
-        except BaseException:  # the browser has gone, or the disk is full
-            os.unlink(place)
-            raise
+        await store_upload(request, place)
         return JSONResponse({"place": self.studio.roots.place(place)})
-
-    def _sheet(self, words: list[str]) -> Path:
-        """Where the contact sheet of a check lies."""
-        folder = self.studio.jobs.folder.parent / "sheets"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder / f"{self.studio.jobs.id_of('sheet', words)}.png"
 
 
 def evaluate_words(roots: FolderRoots, synthetic: str, form: Mapping[str, str]) -> list[str]:

@@ -7,7 +7,6 @@ process of its own. Nothing leaves but by ``device send`` with the code that was
 from __future__ import annotations
 
 import io
-import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from understudy.core.errors import ConfigError, InputError, RunError
-from understudy.core.files import owner_file
 from understudy.device.consent import standing_offer
 from understudy.device.corrections import COLUMNS, Correction
 from understudy.device.disclosures import (
@@ -34,7 +32,7 @@ from understudy.device.disclosures import (
 )
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import model_index
-from understudy.device.paired_servers import paired_servers, server_of_key
+from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import CODE_DIGITS, consent_digest, parcel_report
 from understudy.device.photo_store import references, stored_photos
 from understudy.device.preferences import (
@@ -49,7 +47,15 @@ from understudy.device.review import LevelPicture, ReviewedPhotos, level_picture
 from understudy.web.child_jobs import ChildJob
 from understudy.web.data_pages import PlaceName
 from understudy.web.photo_outlines import ShownPhoto, marked_cells, photo_cells, shown_photo
-from understudy.web.studio import StudioPages, WebStudio, command_line_of, form_of, moved, needed
+from understudy.web.studio import (
+    StudioPages,
+    WebStudio,
+    command_line_of,
+    form_of,
+    moved,
+    needed,
+    store_upload,
+)
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _QUEUE = "device"
@@ -175,8 +181,7 @@ class DevicePages(StudioPages):
 
     def level(self, part: RequestPart, level: Annotated[str, Query(max_length=16)]) -> Response:
         """What would leave of a part at some level, of one of the photos."""
-        with self.home.locked():  # a request that is being stored is two files
-            preferences, reviewed = self._preferences(), self._reviewed()
+        preferences, reviewed = self._preferences(), self._reviewed()
         if preferences is None or reviewed is None or part >= len(preferences.request.parts):
             raise ConfigError("search the objects first: only then is there something to show")
         if level not in (_OBJECT_LEVELS if part else BACKGROUND_LEVELS):
@@ -193,7 +198,7 @@ class DevicePages(StudioPages):
         if offer is not None:
             text = str(parcel_report(self.home, offer.parcel).get("text", ""))
             if offer.server is not None:
-                server = server_of_key(self.home, offer.server)
+                server = server_named(self.home, offer.server)
                 recipient = server.described()
                 digest = consent_digest(offer.parcel, offer.server)
                 code = digest[:CODE_DIGITS]
@@ -270,11 +275,9 @@ class DevicePages(StudioPages):
             if all(self.studio.jobs.report(job).is_over for job in asking):
                 old.unlink()
         place = folder / (secrets.token_hex(8) + suffix)
-        with owner_file(place, "wb") as file:
-            async for chunk in request.stream():
-                file.write(chunk)
+        await store_upload(request, place)
         if not place.stat().st_size:
-            os.unlink(place)
+            place.unlink()
             raise ConfigError("this file is empty")
         self._begin(purpose, [purpose, "--", str(place)])
         return JSONResponse({"place": ""})

@@ -146,14 +146,14 @@ class PlanPages(StudioPages):
     ) -> dict[str, Any]:
         """The sheet of what the plan makes of public images, where it was asked for."""
         studio = self.studio
-        id = studio.jobs.id_of("forecast", words, stamp)
-        sheet = studio.jobs.folder.parent / "sheets" / f"{id}.png"
+        sheet = studio.drawing("forecast", words, stamp)
         empty = {"forecast_image": "", "forecast_job": None, "forecast_report": None}
         if sheet.is_file():
-            return empty | {"forecast_image": link("/plan/forecast", source=source, sheet=id)}
+            return empty | {
+                "forecast_image": link("/plan/forecast", source=source, sheet=sheet.stem)
+            }
         if not shows_sheet:
             return empty
-        sheet.parent.mkdir(mode=0o700, exist_ok=True)
         ask = [*words, f"--forecast={sheet}", "--json", "--progress=json"]
         job, report = studio.ask("forecast", ask, about=path, stamp=stamp)
         return empty | {"forecast_job": job, "forecast_report": report}

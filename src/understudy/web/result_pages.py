@@ -148,14 +148,8 @@ class ResultPages(StudioPages):
             count = _whole(needed(form, "count"), "count")
             out = self.studio.roots.new(self.studio.roots.place(path.parent), needed(form, "out"))
             seed = _whole(form.get("seed") or "1", "seed")
-            return action, [
-                action,
-                str(path),
-                f"--count={count}",
-                f"--seed={seed}",
-                f"--out={out}",
-                progress,
-            ]
+            words = [action, str(path), f"--count={count}", f"--seed={seed}", f"--out={out}"]
+            return action, [*words, progress]
         if action == "train":
             origin = "statistics" if "statistics" in form else "samples"
             export = f"--export={path / f'model-of-{origin}.onnx'}"

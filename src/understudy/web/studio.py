@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import yaml
 
 from understudy.core.errors import ConfigError, escaped, packages_for
+from understudy.core.files import owner_file
 from understudy.privacy.ledger.database import default_path, public_address
 from understudy.report.rendering import environment as report_environment
 from understudy.report.tables import shown
@@ -162,6 +163,12 @@ class WebStudio:
         """The option that names the ledger, where it is not the owner's own."""
         return [] if self.ledger is None else [f"--ledger={self.ledger}"]
 
+    def drawing(self, kind: str, words: Iterable[str], stamp: str = "") -> Path:
+        """Where what a command draws lies, whether or not it has drawn it yet."""
+        folder = self.jobs.folder.parent / "sheets"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / f"{self.jobs.id_of(kind, list(words), stamp)}.png"
+
     @property
     def ledger_queue(self) -> str:
         """The queue of the runs that are charged to this studio's ledger."""
@@ -223,6 +230,17 @@ def command_line_of(words: Iterable[str]) -> str:
 def form_of(request: Request) -> dict[str, str]:
     """The fields of a form, which the guard has read; of one that comes twice, the last."""
     return dict(request.state.form)
+
+
+async def store_upload(request: Request, path: Path) -> None:
+    """Write a file that is being sent; nothing is left where it does not arrive whole."""
+    try:
+        with owner_file(path, "wb") as file:
+            async for chunk in request.stream():
+                file.write(chunk)
+    except BaseException:  # the browser has gone, or the disk is full
+        path.unlink()
+        raise
 
 
 def needed(form: Mapping[str, str], name: str) -> str:

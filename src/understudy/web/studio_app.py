@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import ssl
 import sys
@@ -261,14 +262,10 @@ def serve_web(options: WebOptions, announce: Callable[[str], None]) -> None:
 
 def _listener(options: WebOptions) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((options.host, options.port))
-        listener.listen()  # the link that is printed next is answered, if a little later
+    try:  # the link that is printed next is answered, if a little later
+        return socket.create_server((options.host, options.port), family=family)
     except OSError as error:
-        listener.close()
+        problem = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise ConfigError(
-            f"{options.host}:{options.port}: {error.strerror}; another studio may run: --port 8771"
+            f"{options.host}:{options.port}: {problem}; another studio may run: --port 8771"
         ) from error
-    return listener

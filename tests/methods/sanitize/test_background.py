@@ -13,7 +13,7 @@ from tests.methods.sanitize.painted_world import (
     rooms,
 )
 
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import InputError
 from understudy.core.types import Images, Maps, Masks
 from understudy.methods.sanitize.background import HoleSettings, backgrounds, holes_of
 from understudy.methods.sanitize.sanitizers import PhotoPart, SegmentSanitizer
@@ -129,6 +129,3 @@ def test_refused() -> None:
     photos, masks = rooms(2)
     with pytest.raises(InputError, match="every photo has its mask"):
         sent(photos, masks[:1])
-    for options in ({"grid": 0}, {"distance": -1}, {"rounds": -1}):
-        with pytest.raises(ConfigError, match="grid must be 1 pixel"):
-            HoleSettings(**options)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.methods.sanitize.painted_world import SIDE, rooms
 
+from understudy.backends.litert import COCO_KEYPOINTS as COCO
 from understudy.core.errors import ConfigError, InputError
 from understudy.core.types import Images
 from understudy.methods.sanitize.sanitizers import (
@@ -27,16 +28,17 @@ from understudy.methods.sanitize.wire_items import SKELETONS, decode_item, encod
 
 
 class MarkedPoses:
-    """A pose about the darkest and the brightest pixel; a second, less sure one is elsewhere."""
+    """Nose and eye in the darkest and the brightest pixel; a less sure pose is elsewhere."""
 
-    name, licence, keypoints = "test:poses", "none", ("dark", "bright", "unsure", "outside")
+    name, licence, keypoints = "test:poses", "none", SKELETONS["dog"]
 
     def pose(self, images: Images) -> list[np.ndarray]:
         poses = []
         for image in images.sum(axis=3):
             ends = [np.unravel_index(at, image.shape) for at in (image.argmin(), image.argmax())]
             sure = [(column, row, 0.9) for row, column in ends]
-            people = [[(1, 1, 0.1)] * 4, [*sure, (3, 3, 0.2), (9 * SIDE, 3, 0.8)]]
+            rest = [(3, 3, 0.2), (9 * SIDE, 3, 0.8), *[(1, 1, 0.1)] * 7]
+            people = [[(1, 1, 0.1)] * 11, [*sure, *rest]]
             poses.append(np.array(people, dtype=np.float32))
         return poses
 
@@ -45,7 +47,7 @@ ALL: tuple[Sanitizer, ...] = (
     TextSanitizer(),
     BoxSanitizer(8),
     EdgesSanitizer(),
-    PoseSanitizer(MarkedPoses()),
+    PoseSanitizer(MarkedPoses(), "dog"),
     SegmentSanitizer(),
     NoiseSanitizer(20),
 )
@@ -104,9 +106,9 @@ def test_edges_are_those_of_the_part() -> None:
 
 def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_there() -> None:
     own = part()
-    result = PoseSanitizer(MarkedPoses(), certainty=0.5).sanitize(own)
-    assert result.values.shape == (3, 4, 3)
-    assert result.values[:, :, 2].tolist() == [[1, 1, 0, 0]] * 3
+    result = PoseSanitizer(MarkedPoses(), "dog", certainty=0.5).sanitize(own)
+    assert result.values.shape == (3, 11, 3)
+    assert result.values[:, :, 2].tolist() == [[1, 1, *[0] * 9]] * 3
     assert (result.values[:, 2:] == 0).all()
     dark = result.values[:, 0, :2].astype(int)
     assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
@@ -115,7 +117,7 @@ def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_ther
 class BrightestPixel:
     """COCO's keypoints: the nose in the brightest pixel, the left side a pixel to its right."""
 
-    name, licence, keypoints = "test:brightest", "none", SKELETONS["coco"]
+    name, licence, keypoints = "test:brightest", "none", COCO
 
     def pose(self, images: Images) -> list[np.ndarray]:
         poses = []
@@ -128,7 +130,7 @@ class BrightestPixel:
 
 def test_a_pose_of_cocos_keypoints_is_a_drawn_persons_where_they_are_in_the_photo() -> None:
     """The estimator is shown the part enlarged, and has no head and no neck."""
-    assert skeleton_of(SKELETONS["coco"]) == skeleton_of(SKELETONS["person"]) == "person"
+    assert skeleton_of(COCO) == skeleton_of(SKELETONS["person"]) == "person"
     assert skeleton_of(SKELETONS["dog"]) == "dog"
     assert skeleton_of(("nose", "left eye")) is None
     photos, masks = np.full((1, 64, 64, 3), 90, np.uint8), np.zeros((1, 64, 64), bool)
@@ -181,7 +183,7 @@ def test_the_items_of_the_wire_are_what_was_drawn() -> None:
         np.testing.assert_array_equal(item.image()[mask], image[mask])
     rooms_sent = [item.image() for item in sent(SegmentSanitizer(), background, 0)]
     np.testing.assert_array_equal(rooms_sent, own.photos)
-    poses = sent(PoseSanitizer(MarkedPoses(), certainty=0.5), own, 1)
+    poses = sent(PoseSanitizer(MarkedPoses(), "dog", certainty=0.5), own, 1)
     assert [item.points()[:4, 2].tolist() for item in poses] == [[1, 1, 0, 0]] * 3
     assert sent(TextSanitizer(), own, 1) == []
     own.mask[1] = False

@@ -269,7 +269,6 @@ def test_a_message_has_one_form() -> None:
         {"images_per_class": 100_000},
         {"training_object": "detector"},
         {"version": 2},
-        {"mixture": ()},
         {"mixture": ((1,),) * 2},
         {"mixture": ((2,),)},
         {"mixture": ((1, 0),)},
@@ -285,10 +284,9 @@ def test_a_request_outside_the_schema_is_refused(change: dict[str, object]) -> N
     assert "secret" not in str(caught.value)
 
 
-def test_a_mixture_is_of_lower_levels_and_in_the_message_where_there_is_one() -> None:
+def test_a_mixture_is_of_lower_levels() -> None:
     asked = wire.JobRequest(**{**dict(request()), "mixture": ((1,),), "equal_shares": True})
     assert wire.decode_message(wire.JobRequest, wire.encode_message(asked)) == asked
-    assert b"mixture" not in wire.encode_message(request())
     whole, words = asked.preferences()
     assert whole == request()
     assert words.target_object[0] == wire.PartRequest(noun=asked.target_object[0].noun)

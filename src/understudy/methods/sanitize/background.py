@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, InputError
+from understudy.core.errors import InputError
 from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.segments import Remnants, grown, instances
 from understudy.methods.sanitize.wire_items import FILL
@@ -39,13 +39,6 @@ class HoleSettings:
     distance: int = 4
     shared: bool = True
     rounds: int = 1
-
-    def __post_init__(self) -> None:
-        if self.grid < 1 or self.distance < 0 or self.rounds < 0:
-            raise ConfigError(
-                "grid must be 1 pixel or more, distance and rounds 0 or more, found "
-                f"{self.grid}, {self.distance} and {self.rounds}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import RunError
 from understudy.core.ports import Generator, Segmenter
 from understudy.core.types import Found, Images, Masks
 from understudy.methods.sanitize.customise import References
@@ -72,18 +72,6 @@ class ComposeSettings:
     as_drawn: float = 0.5
     drawn_rooms: float = 0.5
     mask: Literal["borne", "random", "none"] = "borne"
-
-    def __post_init__(self) -> None:
-        low, high = self.scale
-        if not 0 < low <= high or self.pool < 1 or min(self.rooms, self.rounds, self.batch) < 1:
-            raise ConfigError(
-                "scale must be two positive factors in order, pool, rooms, rounds and batch 1 or "
-                f"more, found {self.scale}, {self.pool}, {self.rooms}, {self.rounds} and "
-                f"{self.batch}"
-            )
-        for name in ("as_drawn", "drawn_rooms"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} is a part, from 0 to 1, found {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

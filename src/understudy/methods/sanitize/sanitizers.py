@@ -121,10 +121,6 @@ class BoxSanitizer:
 
     grid: int = 32
 
-    def __post_init__(self) -> None:
-        if self.grid < 1:
-            raise ConfigError(f"the grid of boxes must be 1 pixel or more, found {self.grid}")
-
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, 4) float32: left, top, right, bottom in pixels."""
         boxes = np.zeros((len(part.photos), 4), dtype=np.float32)
@@ -156,10 +152,6 @@ class EdgesSanitizer:
 
     sigma: float = 0.8
 
-    def __post_init__(self) -> None:
-        if self.sigma <= 0:
-            raise ConfigError(f"sigma of the edges must be above 0, found {self.sigma:g}")
-
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, height, width) bool, True on an edge."""
         alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
@@ -189,37 +181,27 @@ class PoseSanitizer:
     The estimator is shown the part on grey alone, enlarged. Of several poses the surest is taken.
 
     Attributes:
-        skeleton: ``"person"`` or ``"dog"``, whose keypoints are sent, in the order of `SKELETONS`;
-            None: all of the estimator's.
+        skeleton: ``"person"`` or ``"dog"``, whose keypoints are sent, in the order of `SKELETONS`.
     """
 
     kind: ClassVar[str] = "pose"
     level: ClassVar[int] = 1
 
     estimator: PoseEstimator
-    skeleton: str | None = None
+    skeleton: str
     certainty: float = 0.3
 
     def __post_init__(self) -> None:
-        if self.skeleton is not None and self.skeleton not in LIMBS:
-            raise ConfigError(
-                f"there is no skeleton {self.skeleton!r}: skeletons are {', '.join(LIMBS)}"
-            )
-        if self.skeleton and (gaps := _keypoint_gaps(self.skeleton, self.estimator.keypoints)):
+        if gaps := _keypoint_gaps(self.skeleton, self.estimator.keypoints):
             raise ConfigError(
                 f"{self.estimator.name} has no keypoints for the skeleton {self.skeleton!r}: it "
                 f"lacks {', '.join(gaps)}"
             )
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """Names of the keypoints that are sent."""
-        return self.estimator.keypoints if self.skeleton is None else SKELETONS[self.skeleton]
-
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, keypoints, 3) float32: x and y in pixels, and 1 where the keypoint is sent."""
         height, width = part.mask.shape[1:]
-        points = np.zeros((len(part.mask), len(self.slots), 3), dtype=np.float32)
+        points = np.zeros((len(part.mask), len(SKELETONS[self.skeleton]), 3), dtype=np.float32)
         for row, people in enumerate(self.people(part)):
             if len(people) and part.mask[row].any():
                 best = self.surest(people)
@@ -240,14 +222,14 @@ class PoseSanitizer:
         ]
 
     def surest(self, people: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(slots, 3) of the surest of poses (people, keypoints, 3).
+        """(keypoints sent, 3) of the surest of poses (people, keypoints, 3).
 
         A middle is as sure as the less sure end.
         """
         pose = people[people[:, :, 2].mean(axis=1).argmax()]
         at = {name: pose[row] for row, name in enumerate(self.estimator.keypoints)}
         rows = []
-        for name in self.slots:
+        for name in SKELETONS[self.skeleton]:
             ends = np.stack([at[one] for one in ((name,) if name in at else _MIDDLES[name])])
             rows.append([*ends[:, :2].mean(axis=0), ends[:, 2].min()])
         return np.array(rows, dtype=np.float32)

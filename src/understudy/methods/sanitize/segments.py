@@ -173,16 +173,21 @@ def _views(
     """
     names = sorted({name for group in groups for name in group})
     views = len(settings.scales) * (1 + settings.flips)
+    for view, _, mirrored in _sized_views(images, settings):
+        scores = _scores(view, segmenter, names)
+        summed = np.stack(
+            [scores[:, [names.index(name) for name in group]].sum(axis=1) for group in groups]
+        )
+        summed = np.minimum(summed[..., ::-1] if mirrored else summed, 1)
+        yield _fitted(summed, images.shape[1:3]), views
+
+
+def _sized_views(images: Images, settings: SearchSettings) -> Iterator[tuple[Images, float, bool]]:
+    """The images at each scale, as they are and mirrored; the scale, and whether mirrored."""
     for scale in settings.scales:
         sized = _resized(images, scale)
         for mirrored in (False, True)[: 1 + settings.flips]:
-            seen_at = sized[:, :, ::-1] if mirrored else sized
-            scores = _scores(np.ascontiguousarray(seen_at), segmenter, names)
-            summed = np.stack(
-                [scores[:, [names.index(name) for name in group]].sum(axis=1) for group in groups]
-            )
-            summed = np.minimum(summed[..., ::-1] if mirrored else summed, 1)
-            yield _fitted(summed, images.shape[1:3]), views
+            yield np.ascontiguousarray(sized[:, :, ::-1] if mirrored else sized), scale, mirrored
 
 
 def _scores(images: Images, segmenter: Segmenter, names: Sequence[str]) -> NDArray[np.float32]:
@@ -343,25 +348,16 @@ class SecondLook:
                     masks |= score[0] >= self.settings.threshold
         return masks
 
-    def _detected(self, images: Images, nouns: Sequence[str]) -> Masks:
-        """(n, height, width): the boxes of any detector."""
-        masks = np.zeros(images.shape[:3], dtype=bool)
-        for detector in self.detectors:
-            masks |= self._boxes(images, nouns, detector)
-        return masks
-
     def _names(self, noun: str, classes: Sequence[str]) -> tuple[str, ...]:
         return tuple({*classes_of(noun, classes), *_wider(noun, classes, self.settings)})
 
-    def _boxes(self, images: Images, nouns: Sequence[str], detector: Detector) -> Masks:
-        """(n, height, width): inside the boxes of any view that are sure enough."""
-        names = {name for noun in nouns for name in self._names(noun, detector.classes)}
-        labels = [detector.classes.index(name) for name in names]
+    def _detected(self, images: Images, nouns: Sequence[str]) -> Masks:
+        """(n, height, width): inside the boxes of any view of any detector that are sure enough."""
         masks = np.zeros(images.shape[:3], dtype=bool)
-        for scale in self.settings.scales:
-            sized = _resized(images, scale)
-            for mirrored in (False, True)[: 1 + self.settings.flips]:
-                view = np.ascontiguousarray(sized[:, :, ::-1] if mirrored else sized)
+        for detector in self.detectors:
+            names = {name for noun in nouns for name in self._names(noun, detector.classes)}
+            labels = [detector.classes.index(name) for name in names]
+            for view, scale, mirrored in _sized_views(images, self.settings):
                 for mask, found_at in zip(masks, detector.detect(view), strict=True):
                     sure = (found_at.scores >= self.certainty) & np.isin(found_at.labels, labels)
                     for left, top, right, bottom in found_at.boxes[sure] / scale:

@@ -36,8 +36,6 @@ Signed = TypeVar("Signed", ModelResult, DeletionReceipt)
 def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
     """What the signature of a message is over: all of its fields but the signature."""
     values = message.model_dump(mode="json", exclude={"signature"})
-    if not values.get("directions", True):  # which servers of earlier versions do not know
-        del values["directions"]
     return f"understudy/{message.purpose}/v1\0".encode() + canonical_json(values)
 
 

@@ -39,7 +39,6 @@ from understudy.methods.sanitize.training_set import (
     train_model,
 )
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence, PartRequest
-from understudy.steps.hints import LIMBS
 
 JOB_STAGES = ("customise", "compose", "train", "export")
 _WEIGHTS = "network.safetensors"
@@ -107,8 +106,6 @@ class SpinmlPipeline:
                 task = f"control:{part.feature}"
                 if task not in self._generator.tasks:
                     return f"this server cannot follow {part.feature}: choose another feature"
-            if part.skeleton is not None and part.skeleton not in LIMBS:
-                return f"this server draws the skeletons {', '.join(sorted(LIMBS))}"
             if self._tunes(request, number) and self._tuner is None:
                 return "this server does not tune its generator: choose level 0"
         return None

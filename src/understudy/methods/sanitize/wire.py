@@ -14,14 +14,12 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -29,7 +27,6 @@ from understudy.core.errors import WireError
 from understudy.methods.sanitize.wire_items import (
     HEADER_BYTES,
     OBJECTS,
-    POSE_SLOTS,
     REFERENCES,
     SKELETONS,
     BackgroundItem,
@@ -69,7 +66,6 @@ ModelKind = Literal["classifier", "detector"]
 Count = Annotated[int, Field(ge=0, le=2**40)]
 
 PartNumbers = Annotated[tuple[PartNumber, ...], Field(min_length=1, max_length=OBJECTS + 1)]
-_OF_MIXTURES = ("mixture", "equal_shares")
 
 M = TypeVar("M", bound=Message)
 
@@ -83,7 +79,7 @@ class PartRequest(Message):
     """0: text alone; 1: a feature of every reference; 2: the segment itself."""
     feature: Feature | None = None
     """What is sent at level L1; null at the others."""
-    skeleton: Literal["person", "dog", "coco"] | None = None
+    skeleton: Literal["person", "dog"] | None = None
     """The keypoints of a pose; null for everything else."""
 
     @model_validator(mode="after")
@@ -114,16 +110,9 @@ class JobRequest(Message):
     """Synthetic images that the model is trained on, for each class."""
     mixture: Annotated[tuple[PartNumbers, ...], Field(max_length=3)] = ()
     """Further preferences whose images are added: of each, the parts above level 0 that are words
-    alone in them. Left out where there is none, as is the next key."""
+    alone in them."""
     equal_shares: bool = False
     """Of a mixture: an equal share of every preference, no more images in all; else all of each."""
-
-    @model_serializer(mode="wrap")
-    def _without_empty_mixture(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values: dict[str, Any] = dumped(self)
-        if not self.mixture:
-            values = {key: values[key] for key in values if key not in _OF_MIXTURES}
-        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -261,8 +250,6 @@ class JobState(Message):
 
     job: JobId
     state: StateName
-    revision: Count
-    """Grows with every change: a ``GET`` that names it waits for the next one."""
     missing: Annotated[tuple[Digest, ...], Field(max_length=REFERENCES * (OBJECTS + 1))] = ()
     """Items that have not arrived, while the job is open."""
     stages: Annotated[tuple[StageName, ...], Field(max_length=16)] = ()
@@ -465,10 +452,10 @@ def accept_item(submission: JobSubmission, digest: str, data: bytes) -> Item:
     kind = submission.request.item_of(part)
     if type(item) is not kind or item.part != part or item.side != submission.request.side:
         raise WireError("the item is of another part, kind or size than the request states")
-    skeleton = submission.request.parts[part].skeleton
-    slots = len(SKELETONS[skeleton]) if skeleton is not None else POSE_SLOTS
-    if isinstance(item, PoseItem) and item.points()[slots:].any():
-        raise WireError("the pose has more keypoints than the skeleton of the request")
+    if isinstance(item, PoseItem):
+        slots = len(SKELETONS[str(submission.request.parts[part].skeleton)])
+        if item.points()[slots:].any():
+            raise WireError("the pose has more keypoints than the skeleton of the request")
     return item
 
 

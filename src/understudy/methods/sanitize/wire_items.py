@@ -55,11 +55,6 @@ SKELETONS: dict[str, tuple[str, ...]] = {
         *("nose", "eye", "ear", "neck", "shoulder", "front paw", "other front paw", "hip"),
         *("rear paw", "other rear paw", "tail"),
     ),
-    "coco": (
-        *("nose", "left eye", "right eye", "left ear", "right ear", "left shoulder"),
-        *("right shoulder", "left elbow", "right elbow", "left wrist", "right wrist", "left hip"),
-        *("right hip", "left knee", "right knee", "left ankle", "right ankle"),
-    ),
 }
 """The keypoints of a pose, in the order of its slots."""
 
@@ -96,6 +91,8 @@ class Item(Message):
 
     code: ClassVar[int] = 0
     name: ClassVar[str] = ""
+    fixed_bytes: ClassVar[int] = 0
+    pixel_bits: ClassVar[int] = 0
 
     part: PartNumber
     side: Side
@@ -106,7 +103,7 @@ class Item(Message):
     @classmethod
     def length(cls, side: int) -> int:
         """Bytes of the array."""
-        raise NotImplementedError
+        return cls.fixed_bytes + cls.pixel_bits * side * side // 8
 
     def fault(self) -> str | None:
         """What is wrong with an array of the right length; None where nothing is."""
@@ -146,11 +143,7 @@ class BoxItem(Item):
 
     code: ClassVar[int] = 1
     name: ClassVar[str] = "box"
-
-    @classmethod
-    def length(cls, side: int) -> int:
-        """Four numbers."""
-        return 4
+    fixed_bytes: ClassVar[int] = 4
 
     def fault(self) -> str | None:
         """A box must be on the grid, and not empty."""
@@ -187,11 +180,7 @@ class PoseItem(Item):
 
     code: ClassVar[int] = 2
     name: ClassVar[str] = "pose"
-
-    @classmethod
-    def length(cls, side: int) -> int:
-        """Three numbers a slot."""
-        return 3 * POSE_SLOTS
+    fixed_bytes: ClassVar[int] = 3 * POSE_SLOTS
 
     def fault(self) -> str | None:
         """Unseen keypoints hold nothing."""
@@ -234,11 +223,7 @@ class EdgesItem(Item):
 
     code: ClassVar[int] = 3
     name: ClassVar[str] = "edges"
-
-    @classmethod
-    def length(cls, side: int) -> int:
-        """One bit a pixel."""
-        return side * side // 8
+    pixel_bits: ClassVar[int] = 1
 
     @classmethod
     def of(cls, part: int, edges: NDArray[np.bool_]) -> Self:
@@ -264,11 +249,7 @@ class TargetItem(Item):
 
     code: ClassVar[int] = 4
     name: ClassVar[str] = "target"
-
-    @classmethod
-    def length(cls, side: int) -> int:
-        """Three bytes and a bit for each pixel."""
-        return 3 * side * side + side * side // 8
+    pixel_bits: ClassVar[int] = 25
 
     def fault(self) -> str | None:
         """Outside of the mask there is grey alone."""
@@ -305,11 +286,7 @@ class BackgroundItem(Item):
 
     code: ClassVar[int] = 5
     name: ClassVar[str] = "background"
-
-    @classmethod
-    def length(cls, side: int) -> int:
-        """Three bytes a pixel."""
-        return 3 * side * side
+    pixel_bits: ClassVar[int] = 24
 
     @classmethod
     def of(cls, image: NDArray[np.uint8]) -> Self:

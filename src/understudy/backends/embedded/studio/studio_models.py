@@ -196,31 +196,6 @@ class Studio:
     def _part(self, name: str, kind: Any, options: Any) -> Any:
         return read_network(kind, str(self.folder / name), options)
 
-    def export(self, folder: Path) -> None:
-        """Write the studio as one pipeline of diffusers, StableUnCLIPImg2ImgPipeline."""
-        read = StudioOptions(device="cpu")
-        unet = self._part("unet", diffusers.UNet2DConditionModel, read)
-        text = self._text(read, unet)
-        clip = self.folder / "clip"
-        with loading(self.name):
-            vision = transformers.CLIPVisionModelWithProjection.from_pretrained(
-                clip, use_safetensors=True
-            )
-            pipeline = diffusers.StableUnCLIPImg2ImgPipeline(
-                feature_extractor=transformers.CLIPImageProcessorPil.from_pretrained(clip),
-                image_encoder=vision,
-                image_normalizer=self._part("image_normalizer", unclip_normalizer(), read),
-                image_noising_scheduler=diffusers.DDPMScheduler.from_pretrained(
-                    self.folder / "image_noising"
-                ),
-                tokenizer=text.tokenizer,
-                text_encoder=text.text_encoder,
-                unet=unet,
-                scheduler=text.scheduler,
-                vae=text.vae,
-            )
-            pipeline.save_pretrained(folder)
-
 
 def studio_of(options: Mapping[str, Any]) -> Studio:
     """The studio that the option ``folder`` names, or the one in this package."""
