@@ -48,11 +48,6 @@ class Option:
     above: int | None = None
 
     @property
-    def description(self) -> str:
-        """What the JSON Schema says of it."""
-        return self.help
-
-    @property
     def range(self) -> str:
         """The range in words: ``1 or more``, ``1 to 100``, ``above 0 and at most 1``; or ``""``."""
         if self.above is not None:
