@@ -20,7 +20,7 @@ from understudy.planning.dry import dry_run
 from understudy.planning.image_geometry import PROPOSED_SIDES, ImageGeometry
 from understudy.planning.recommendation import Recommendation, recommended_run
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.codec_rules import ENERGIES, CodecRule
+from understudy.run.codec_rules import ENERGIES_SIDE
 from understudy.run.config import make_config
 
 TALL = (1307, 1100)
@@ -74,24 +74,24 @@ def test_the_rule_knows_what_the_encoder_looks_at() -> None:
     pytest.importorskip("torch")
     from understudy.backends.embedded.energies.transform import COSINES
 
-    assert ENERGIES.finest == COSINES
+    assert ENERGIES_SIDE == COSINES
 
 
-def lost_by_size(sides: tuple[int, int], side: int, codec: CodecRule | None) -> str:
-    return dict(ImageGeometry({sides: 9}).losses(side, "stretch", None, codec))["size"]
+def lost_by_size(sides: tuple[int, int], side: int, energies: bool) -> str:
+    return dict(ImageGeometry({sides: 9}).losses(side, "stretch", None, energies))["size"]
 
 
 def test_no_size_keeps_details_that_the_encoder_does_not_look_at() -> None:
     lost = "details finer than 7 pixels of the original are lost, as embedded:energies looks at "
     lost += "32 x 32 pixels of any image (14 at 16)"
     for side in (48, 64, 128):
-        assert lost_by_size((220, 220), side, ENERGIES) == lost
-    assert lost_by_size((220, 220), 128, None).endswith(
+        assert lost_by_size((220, 220), side, True) == lost
+    assert lost_by_size((220, 220), 128, False).endswith(
         "(14 at 16, 7 at 32, 5 at 48, 3 at 64, 2 at 96)"
     )
-    assert lost_by_size((220, 220), 16, ENERGIES).endswith(" are lost (7 at 32)")
-    assert lost_by_size((72, 72), 64, None).startswith("details finer than 1.1 pixels")
-    assert lost_by_size((28, 28), 28, ENERGIES) == "no detail is lost (1.8 at 16)"
+    assert lost_by_size((220, 220), 16, True).endswith(" are lost (7 at 32)")
+    assert lost_by_size((72, 72), 64, False).startswith("details finer than 1.1 pixels")
+    assert lost_by_size((28, 28), 28, True) == "no detail is lost (1.8 at 16)"
 
 
 @pytest.mark.parametrize(

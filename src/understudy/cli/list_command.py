@@ -112,7 +112,7 @@ def _epsilon(run: RunSummary) -> str:
 def _show_methods(methods: Mapping[str, Method]) -> None:
     """The methods with their settings."""
     from understudy.methods.base import AUTO
-    from understudy.run.codec_rules import rules_in_words
+    from understudy.run.codec_rules import AUTO_IN_WORDS
 
     for method in methods.values():
         _console.print(f"{method.name}: {method.summary} ({method.source})")
@@ -120,7 +120,7 @@ def _show_methods(methods: Mapping[str, Method]) -> None:
         flags = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
         _console.print(f"  takes, and by default works with: {', '.join(flags)}")
         if AUTO in roles.values():
-            _console.print(f"  {AUTO}: {rules_in_words()}")
+            _console.print(f"  {AUTO}: {AUTO_IN_WORDS}")
         table = _table("  --set", "default", "meaning")
         declared = declared_options(method.params)
         for field in dataclasses.fields(method.params):

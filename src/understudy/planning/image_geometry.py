@@ -15,7 +15,7 @@ from understudy.core.errors import count_words
 from understudy.data.encoded_images import VISIBLE_STRETCH
 from understudy.data.inspection import Inspection
 from understudy.data.reading_options import ImageFit
-from understudy.run.codec_rules import CodecRule
+from understudy.run.codec_rules import ENERGIES, ENERGIES_SIDE
 from understudy.run.command_words import PROPOSED_SIDES, USUAL_SIDE
 
 _MAY_BE_ENLARGED = 0.05  # of the images, those that are smaller than what is proposed
@@ -123,20 +123,16 @@ class ImageGeometry:
         return ", ".join(words) if len(words) > 1 else ""
 
     def losses(
-        self,
-        side: int | None,
-        fit: ImageFit,
-        channels: int | None,
-        codec: CodecRule | None = None,
+        self, side: int | None, fit: ImageFit, channels: int | None, energies: bool = False
     ) -> Iterator[tuple[str, str]]:
         """(option, what is lost by it) of images that are brought to one size and one colour.
 
-        ``codec``: The rule by which the encoder of the run was chosen; None: it was named.
+        ``energies``: Whether the encoder of the run is that of energies.
         """
         if not self.sizes:
             return
         if side is not None:
-            yield "size", self._of_size(side, fit, codec)
+            yield "size", self._of_size(side, fit, energies)
             if any(height != width for height, width in self.sizes):
                 yield "fit", self._of_fit(fit)
         if channels == 1 and self.grey < self.images:
@@ -149,19 +145,17 @@ class ImageGeometry:
                 "colour with equal channels",
             )
 
-    def _of_size(self, side: int, fit: ImageFit, codec: CodecRule | None) -> str:
+    def _of_size(self, side: int, fit: ImageFit, energies: bool) -> str:
         """What one side loses, and what the others would."""
-        finest = max(PROPOSED_SIDES[-1], side)
-        if codec is not None and codec.finest is not None:
-            finest = codec.finest
+        finest = ENERGIES_SIDE if energies else max(PROPOSED_SIDES[-1], side)
         least, most = self._scales(min(side, finest), fit)
         if most <= 1:
             words = "no detail is lost"
         else:
             words = f"details finer than {_span(max(least, 1), most)} pixels of the original"
             words += " are lost"
-        if codec is not None and finest < side:
-            words += f", as {codec.codec} looks at {finest} x {finest} pixels of any image"
+        if finest < side:
+            words += f", as {ENERGIES} looks at {finest} x {finest} pixels of any image"
         others = {one: self._scales(one, fit)[1] for one in PROPOSED_SIDES if one <= finest}
         losses = [
             f"{_short(scale)} at {one}"
