@@ -170,7 +170,6 @@ def evolution_cases() -> list[Case]:
         {**few, "rounds": 3, "lookahead": 2},
         {**few, "variations": 2, "release": "both"},
         {**few, "vote": "text", "distance": "cosine"},
-        {**few, "sizes": "balanced"},
         {**few, "sizes": "10,5"},
         {**few, "conditional": False, "sizes": "10"},
         {"population": 8},

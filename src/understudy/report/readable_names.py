@@ -47,7 +47,6 @@ NAMES = {
     "multiple": "samples for each private record",
     "neighbours": "nearest neighbours",
     "noise_in_a_gap": "noise in a gap",
-    "noise_level": "noise level of the decoder",
     "noisy_rows": "private units (DP count)",
     "normalise": "projected on the unit sphere",
     "oversample": "candidates for each sample",

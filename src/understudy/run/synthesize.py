@@ -139,7 +139,7 @@ def synthesize(
             images are. None: those that the private records have.
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
-            under replace-one also a number of images. None: nothing is.
+            None: nothing is.
         allow_remote_private: A host that models may send private images to, although it is not this
             machine; the release states that it has no guarantee towards that host. None: none is.
         quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
