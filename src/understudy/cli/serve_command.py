@@ -50,23 +50,11 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
 
 
-def _pass_on(context: typer.Context, subcommand: str) -> None:
-    """Give options that stand before a subcommand to it, as if they stood behind."""
-    given = {
-        parameter
-        for parameter in context.command.params
-        if _is_given(context, parameter.name or "")
-    }
-    command = context.command.get_command(context, subcommand)  # type: ignore[attr-defined]
-    names = {parameter.name for parameter in command.params}
-    for parameter in given:
-        if parameter.name not in names:
-            raise ConfigError(
-                f"{parameter.opts[0]} stands before `{subcommand}`, which has no such option: "
-                "leave it out"
-            )
-    values = {str(one.name): context.params[str(one.name)] for one in given}
-    context.default_map = {subcommand: values}
+def _require_no_options(context: typer.Context, subcommand: str) -> None:
+    """Refuse options before a subcommand, which would be ignored."""
+    for parameter in context.command.params:
+        if _is_given(context, parameter.name or ""):
+            raise ConfigError(f"{parameter.opts[0]} stands before `{subcommand}`: put it behind")
 
 
 @serve_app.callback()
@@ -97,7 +85,7 @@ def serve_command(
 ) -> None:
     """Serve until interrupted, and print a pairing code for one device."""
     if context.invoked_subcommand is not None:
-        _pass_on(context, context.invoked_subcommand)
+        _require_no_options(context, context.invoked_subcommand)
         return
     from understudy.server.job_store import Quotas
     from understudy.server.serve import serve
