@@ -118,7 +118,7 @@ ABUSES: list[tuple[str, int, str]] = [
     ("runs {nowhere}", 2, "there is no such folder"),
     ("recipe {nowhere}", 2, "cannot read the recipe"),
     ("recipe {recipe}", 2, "a recipe is a list"),
-    ("sample 'a cat' --out {full}", 2, "holds other things than an earlier sample"),
+    ("sample 'a cat' --out {full}", 2, "is taken: choose another --out"),
     ("fly", 2, "No such command 'fly'"),
 ]
 
