@@ -154,11 +154,6 @@ def alignment_cases() -> list[Case]:
         Case(ALIGNMENT, AlignmentParams(clip_radius=3.0), of_embeddings(**based)),
         Case(ALIGNMENT, AlignmentParams(conditional=False), of_embeddings(**based)),
         Case(ALIGNMENT, AlignmentParams(), of_images(cluster_encoder=other, **based)),
-        Case(
-            ALIGNMENT,
-            AlignmentParams(partition="matched", lloyd_steps=0, clusters=2, dimensions=2),
-            of_images(**based),
-        ),
     ]
 
 

@@ -71,7 +71,6 @@ class AlignmentParams:
         str, Option("public: by synthetic centroids; matched: DP k-means and Hungarian matching")
     ] = "public"
     dimensions: Annotated[int, Option("dimensions that clusters are found in (d)", least=1)] = 10
-    lloyd_steps: Annotated[int, Option("DP Lloyd steps of partition=matched", least=0)] = 1
     clip_norm: Annotated[
         float | None,
         Option(
@@ -165,7 +164,7 @@ def _plan(params: AlignmentParams, context: Context) -> AlignmentStages:
     return AlignmentStages(
         radius=Stage("clip radius", 1.0) if _measures_radius(params, context) else None,
         gap=Stage("gap", 10.0),
-        kmeans=KMeansStages.of(params.lloyd_steps, votes=3.0, lloyd=3.0) if matched else None,
+        kmeans=KMeansStages.of(1, votes=3.0, lloyd=3.0) if matched else None,
         cluster_gaps=Stage("cluster gaps", 5.0) if several else None,
         spread=Stage("spread", 5.0) if params.second_moment else None,
     )
