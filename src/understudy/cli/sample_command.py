@@ -33,7 +33,7 @@ def sample_command(
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
-    given = {} if template is None else {"template": template}
+    given: dict[str, Any] = {} if template is None else {"template": template}
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
     if given and classes is None:
