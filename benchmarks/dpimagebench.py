@@ -44,7 +44,7 @@ from benchmarks.tables import DATA, Skipped, Table, load
 from understudy import synthesize
 from understudy.core.types import Images
 from understudy.metrics.utility import Labelled, match_classes
-from understudy.run.codec_rules import DCT, is_small_grey
+from understudy.run.codec_rules import PLAIN_DCT, is_small_grey
 
 EPSILONS = (1.0, 10.0)
 COUNT, TRAINED = 60_000, 55_000
@@ -150,7 +150,7 @@ def release(private: Labelled, epsilon: float, count: int) -> Labelled:
             delta=1 / (records * math.log(records)),
             count=count,
             format="parquet",
-            encoder=DCT if many_small_grey else "auto",
+            encoder=PLAIN_DCT if many_small_grey else "auto",
             ledger=f"sqlite:///{name}/ledger.db",
             progress="none",
         )

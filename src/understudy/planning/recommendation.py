@@ -26,7 +26,7 @@ from understudy.planning.dry import RecommendationOptions, timed_plan
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.codec_rules import DCT, choose_codec, codec_roles, is_small_grey
+from understudy.run.codec_rules import PLAIN_DCT, choose_codec, codec_roles, is_small_grey
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.methods import method, methods
@@ -352,7 +352,7 @@ def _codec(
     if "encoder" in names:
         return names["encoder"], "it was named, as one that knows them"
     if _serves_cosines(config, check, name, names):
-        return DCT, _WHY_COSINES
+        return PLAIN_DCT, _WHY_COSINES
     encoder = codec_roles(names, check.shape)["encoder"] or ""
     codec = choose_codec(check.shape, images=names.get("decoder") != "none")
     why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"

@@ -19,11 +19,11 @@ ENERGIES = "embedded:energies"
 ENERGIES_SIDE = 32
 """Pixels a side that it looks at, of images of any size."""
 
-DCT = "embedded:dct"
+PLAIN_DCT = "embedded:dct"
 """The codec for all others; and for many small grey images, which is no public fact: `understudy
 plan` recommends it, and no run takes it by itself."""
 
-CODECS = (DCT, ENERGIES, "embedded:photo")
+CODECS = (PLAIN_DCT, ENERGIES, "embedded:photo")
 """Encoders that bring the decoder of their own embeddings."""
 
 _SIDES = (16, 256)  # that energies are of
@@ -65,20 +65,20 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
         images: Whether images are released, not their embeddings.
     """
     if shape is None or len(shape) != 3 or not images:
-        return CodecChoice(DCT, f"{DCT} encodes where no image is decoded")
+        return CodecChoice(PLAIN_DCT, f"{PLAIN_DCT} encodes where no image is decoded")
     size = f"{shape[0]} x {shape[1]}, {'grey' if shape[2] == 1 else 'colour'}"
     if not has_energies(shape):
         return CodecChoice(
-            DCT,
-            f"{DCT} is taken for these images ({size}) because {_WHY_COSINES}",
+            PLAIN_DCT,
+            f"{PLAIN_DCT} is taken for these images ({size}) because {_WHY_COSINES}",
         )
     if lacks_torch():
         return CodecChoice(
-            DCT,
-            f"{DCT} is taken for these images ({size}) because {ENERGIES}, which is better for "
-            "them, needs packages that are not installed: pip install 'understudy[torch]'",
+            PLAIN_DCT,
+            f"{PLAIN_DCT} is taken for these images ({size}) because {ENERGIES}, which is better "
+            "for them, needs packages that are not installed: pip install 'understudy[torch]'",
         )
-    hint = f"; understudy plan says whether {DCT} serves as many better"
+    hint = f"; understudy plan says whether {PLAIN_DCT} serves as many better"
     return CodecChoice(
         ENERGIES,
         f"{ENERGIES} is taken for these images ({size}) because {_WHY_ENERGIES}",
@@ -100,6 +100,6 @@ def codec_roles(models: Mapping[str, str], shape: Shape | None = None) -> dict[s
 
 AUTO_IN_WORDS = (
     f"{ENERGIES} for images of {_SIDES[0]} to {_SIDES[1]} pixels a side, with torch "
-    f"({_WHY_ENERGIES}); {DCT} for all others ({_WHY_COSINES})"
+    f"({_WHY_ENERGIES}); {PLAIN_DCT} for all others ({_WHY_COSINES})"
 )
 """What ``auto`` stands for, in a line."""

@@ -12,7 +12,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events
 from understudy.privacy.unit import Adjacency
-from understudy.run.codec_rules import DCT
+from understudy.run.codec_rules import PLAIN_DCT
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
 from understudy.run.prepare import claim, prepare, require_room_of
@@ -243,7 +243,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     try:
         options: dict[str, Any] = {"source": source, "test": source, "epsilon": epsilon}
-        options |= {"test_rows": 20_000, "encoder": DCT}
+        options |= {"test_rows": 20_000, "encoder": PLAIN_DCT}
         places = {"out": out / "fashion-mnist", "ledger": str(out / "demo-ledger.db")}
         return run(make_config(options | places), plan, progress=progress)
     except InputError as error:
