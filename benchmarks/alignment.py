@@ -331,7 +331,6 @@ def settings(asked: Asked) -> None:
         {"clusters": 5},
         {"clusters": 5, "partition": "matched"},
         {"sphere": False},
-        {"noise_level": 100},
         {"sensor_noise": False},
     ):
         data = aligned(PRIVATE, base, 1.0, count=asked.count, settings=given, **models)

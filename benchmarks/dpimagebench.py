@@ -44,7 +44,7 @@ from benchmarks.tables import DATA, Skipped, Table, load
 from understudy import synthesize
 from understudy.core.types import Images
 from understudy.metrics.utility import Labelled, match_classes
-from understudy.run.codec_rules import MANY_SMALL_GREY
+from understudy.run.codec_rules import PLAIN_DCT, is_small_grey
 
 EPSILONS = (1.0, 10.0)
 COUNT, TRAINED = 60_000, 55_000
@@ -135,7 +135,7 @@ def dataset(name: str, folder: Path) -> tuple[Labelled, Labelled]:
 def release(private: Labelled, epsilon: float, count: int) -> Labelled:
     """Samples as `understudy plan` recommends, at the protocol's delta, 1 / (N ln N)."""
     records = len(private.labels)
-    many_small_grey = MANY_SMALL_GREY.fits(private.values.shape[1:])
+    many_small_grey = is_small_grey(private.values.shape[1:])
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "private.npz"
         np.savez(
@@ -150,7 +150,7 @@ def release(private: Labelled, epsilon: float, count: int) -> Labelled:
             delta=1 / (records * math.log(records)),
             count=count,
             format="parquet",
-            encoder=MANY_SMALL_GREY.codec if many_small_grey else "auto",
+            encoder=PLAIN_DCT if many_small_grey else "auto",
             ledger=f"sqlite:///{name}/ledger.db",
             progress="none",
         )

@@ -58,7 +58,7 @@ ABUSES: list[tuple[str, int, str]] = [
     (SELECT + "--no-guarantee --private {scans} --set learning_rate=1e300", 2, "at most 100"),
     (RUN + "--delta 0", 2, "delta must lie between 0 and 1"),
     (RUN + "--delta 1e-20", 2, "delta must be 1e-11 or more"),
-    (RUN + "--quality-share 60%", 2, "--quality-share is 50% at most"),
+    (RUN + "--quality-share 60%", 2, "--quality-share is a share up to 50%"),
     (RUN + "--quality-share 2% --label none", 2, "pays for the recall of each class"),
     # Settings that do not fit together, this machine, or the data.
     (RUN + "--set filter=images --set oversample=1000000000", 2, "oversample must be 1 to 1000"),
@@ -85,7 +85,7 @@ ABUSES: list[tuple[str, int, str]] = [
     # Units, labels and parts.
     (RUN + "--unit-from-name '('", 2, "is no regular expression"),
     (RUN + "--unit-rows 0", 2, "a unit keeps at least 1 row"),
-    (RUN + "--hold-out 60%", 2, "a share above 0 and up to 50%"),
+    (RUN + "--hold-out 60%", 2, "a share up to 50%"),
     (RUN + "--classes cat,eel", 2, "that --classes does not declare: dog"),
     (RUN + "--classes cat,dog --label none", 2, "leaves no classes to declare"),
     # Other datasets of a run.
@@ -118,7 +118,7 @@ ABUSES: list[tuple[str, int, str]] = [
     ("runs {nowhere}", 2, "there is no such folder"),
     ("recipe {nowhere}", 2, "cannot read the recipe"),
     ("recipe {recipe}", 2, "a recipe is a list"),
-    ("sample 'a cat' --out {full}", 2, "holds other things than an earlier sample"),
+    ("sample 'a cat' --out {full}", 2, "is taken: choose another --out"),
     ("fly", 2, "No such command 'fly'"),
 ]
 

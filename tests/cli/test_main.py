@@ -445,9 +445,9 @@ def test_a_sample_is_of_a_sentence_or_of_classes(understudy: Commands, tmp_path:
         ended = understudy.run("sample", *words, "--out", out)
         assert (ended.code, ended.out) == (2, "")
         assert "a PROMPT, or --classes NAME,NAME" in ended.err
-    ended = understudy.run("sample", "a dog", "--licence", "cc0-1.0", "--out", out)
+    ended = understudy.run("sample", "a dog", "--template", "a {class}", "--out", out)
     assert (ended.code, ended.out) == (2, "")
-    assert "--licence is an option of --classes" in ended.err
+    assert "--template is an option of --classes" in ended.err
     assert not out.exists()
 
 

@@ -315,7 +315,6 @@ class Cued:
     def decode_prompted(self, embeddings, prompts, *, seeds, noise_level=0):
         images = self.decode(embeddings, seeds=seeds)
         images[:, 0, 0] = [[0] if "cat" in prompt else [255] for prompt in prompts]
-        images[:, 0, 1] = noise_level
         return images
 
 
@@ -374,7 +373,7 @@ def rows_of(release):
 
 
 def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
-    params = AlignmentParams(first=80, clusters=1, noise_level=3, multiple=2.0, sensor_noise=False)
+    params = AlignmentParams(first=80, clusters=1, multiple=2.0, sensor_noise=False)
     release = alignment(site.materials(params), params)
     assert set(site.generator.asked) == {"a photo of a cat sleeping", "a photo of a dog barking"}
     images, labels = rows_of(release)
@@ -382,7 +381,6 @@ def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
     # What the first pictures lacked was drawn later, and no more.
     assert len(site.generator.asked) == pytest.approx(600, abs=60)
     np.testing.assert_array_equal(images[:, 0, 0, 0], np.where(labels == 0, 0, 255))
-    assert (images[:, 0, 1] == 3).all()
     light = [images[labels == label].mean() for label in (0, 1)]
     np.testing.assert_allclose(light, [85, 170], atol=12)
     again = next(iter(release.batches()))
@@ -455,12 +453,12 @@ def test_what_the_decoder_refuses_costs_nothing(site):
 
     class Refuses(Cued):
         def decode_prompted(self, embeddings, prompts, *, seeds, noise_level=0):
-            raise ConfigError("no noise levels here")
+            raise ConfigError("no such embeddings here")
 
     plain = load_decoder("embedded:dct", shape=SHAPE)
     site.context = dataclasses.replace(site.context, decoder=Refuses(plain))
     params = AlignmentParams(first=8, clusters=1)
-    with pytest.raises(ConfigError, match="no noise levels"):
+    with pytest.raises(ConfigError, match="no such embeddings"):
         alignment(site.materials(params), params)
     assert site.charges() == []
 
@@ -521,7 +519,6 @@ def test_the_papers_partition_is_refused_with_the_reason():
     ("settings", "roles", "words"),
     [
         ({}, {"base": False}, "--generator, or --base"),
-        ({"noise_level": 5}, {}, "unCLIP"),
         ({"clusters": 1}, {"cluster_encoder": True}, "--cluster-encoder makes clusters"),
         ({"template": "a photo"}, {"base": False, "generator": True}, r"\{class\}"),
     ],

@@ -4,7 +4,7 @@ import csv
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -179,7 +179,7 @@ def test_sizes_of_the_owner_are_public_and_cost_nothing(squares, tmp_path):
     assert np.bincount(rows_of(release)[1]).tolist() == [10, 30]
     assert "noisy_rows" not in release.facts
     site.count = 21
-    release, _, _ = site.run("balanced", **QUICK, sizes="balanced")
+    release, _, _ = site.run("equal", **QUICK, sizes="1,1")
     assert sorted(np.bincount(rows_of(release)[1]).tolist()) == [10, 11]
 
 
@@ -431,13 +431,6 @@ def test_what_does_not_fit_together_is_refused(squares, tmp_path, settings, mode
     context = Site(tmp_path, squares).context(**models)
     with pytest.raises(ConfigError, match=says):
         METHOD.stages(EvolutionParams(**settings), context)
-
-
-def test_balanced_classes_need_a_count_before_anything_is_paid(squares, tmp_path):
-    params, context = EvolutionParams(sizes="balanced"), Site(tmp_path, squares).context()
-    with pytest.raises(ConfigError, match="--count"):
-        METHOD.stages(params, context)
-    METHOD.stages(params, replace(context, count=10))
 
 
 def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):

@@ -98,7 +98,6 @@ def test_adam_finds_a_minimum_and_its_average_follows():
     ("settings", "public", "most", "message"),
     [
         ({"steps": 10_000}, 120, 256, "a smaller network"),
-        ({"training_share": 1.0}, 120, 256, "no budget for the warm start"),
         ({}, 20, 256, "too few to learn from"),
         ({"rate": 1.5}, 120, 256, "rate"),
         ({"rate": 1e-6, "steps": 2}, 120, 256, "delta.*without noise"),

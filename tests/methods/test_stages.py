@@ -154,11 +154,6 @@ def alignment_cases() -> list[Case]:
         Case(ALIGNMENT, AlignmentParams(clip_radius=3.0), of_embeddings(**based)),
         Case(ALIGNMENT, AlignmentParams(conditional=False), of_embeddings(**based)),
         Case(ALIGNMENT, AlignmentParams(), of_images(cluster_encoder=other, **based)),
-        Case(
-            ALIGNMENT,
-            AlignmentParams(partition="matched", lloyd_steps=0, clusters=2, dimensions=2),
-            of_images(**based),
-        ),
     ]
 
 
@@ -170,7 +165,6 @@ def evolution_cases() -> list[Case]:
         {**few, "rounds": 3, "lookahead": 2},
         {**few, "variations": 2, "release": "both"},
         {**few, "vote": "text", "distance": "cosine"},
-        {**few, "sizes": "balanced"},
         {**few, "sizes": "10,5"},
         {**few, "conditional": False, "sizes": "10"},
         {"population": 8},

@@ -72,7 +72,8 @@ def test_a_gallery_of_more_bytes_than_its_file_is_refused(tmp_path: Path):
 )
 def test_a_gallery_that_holds_no_images_is_refused(tmp_path: Path, arrays: dict[str, object]):
     empty = np.zeros((0, 4, 4, 1), np.uint8)
-    others = {"synthetic": empty, "synthetic_of": np.zeros(0)}
+    others = dict.fromkeys(("synthetic", "worst"), empty)
+    others |= {f"{name}_of": np.zeros(0) for name in others}
     np.savez(tmp_path / "gallery.npz", **others, **arrays)  # type: ignore[arg-type]
     with pytest.raises(RunError, match="damaged"):
         read_gallery(tmp_path)

@@ -308,20 +308,6 @@ def test_another_guarantee_in_the_documents_is_noticed(site: Path) -> None:
         path.write_text(text)
 
 
-def test_documents_of_an_earlier_version_call_embeddings_images(site: Path) -> None:
-    release = site / "embeddings" / "release"
-    for name in ("README.md", "PRIVACY.md"):
-        text = (release / name).read_text()
-        assert "for one embedding" in text
-        (release / name).write_text(
-            text.replace("embedding added", "image added")
-            .replace("one embedding", "one image")
-            .replace("number of embeddings", "number of images")
-        )
-    write_checksums(release)
-    assert not faults(release)
-
-
 @pytest.mark.parametrize("name", ["README.md", "PRIVACY.md"])
 def test_a_second_number_of_samples_in_the_documents_is_noticed(site: Path, name: str) -> None:
     release = site / "images" / "release"

@@ -16,4 +16,4 @@ def test_every_setting_of_a_method_has_a_readable_name(name):
 
 def test_what_is_not_known_is_shown_by_its_words():
     assert readable("something_of_a_plugin") == "something of a plugin"
-    assert readable("lloyd_steps") == "k-means (Lloyd) steps"
+    assert readable("second_moment") == "variances aligned too"

@@ -12,7 +12,7 @@ from understudy.data import open_source
 from understudy.planning.dry import dry_run
 from understudy.report import read_record
 from understudy.run import codec_rules
-from understudy.run.codec_rules import ANY_SHAPE, RULES, CodecRule, choose_codec, codec_roles
+from understudy.run.codec_rules import choose_codec, codec_roles
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 from understudy.run.resample import resample
@@ -22,52 +22,31 @@ from understudy.run.synthesize import synthesize
 DCT = "embedded:dct"
 ENERGIES = "embedded:energies"
 PHOTO = "embedded:photo"
-LARGE = CodecRule(
-    codec=PHOTO,
-    images="colour images of 48 to 128 pixels a side",
-    reason="it keeps more of these",
-    channels=(3,),
-    least=48,
-    most=128,
-    packages={"torch": "models", "diffusers": "models"},
-)
-
-
-@pytest.fixture
-def two_rules(monkeypatch):
-    """A rule before the one for any shape."""
-    monkeypatch.setattr(codec_rules, "RULES", (LARGE, ANY_SHAPE))
-    monkeypatch.setattr(codec_rules, "find_spec", lambda name: object())
 
 
 @pytest.mark.parametrize(
     ("shape", "codec"),
     [
-        ((64, 64, 3), PHOTO),
-        ((48, 100, 3), PHOTO),
-        ((128, 128, 3), PHOTO),
-        ((28, 28, 1), DCT),
-        ((64, 64, 1), DCT),
-        ((32, 64, 3), DCT),
-        ((129, 64, 3), DCT),
+        ((64, 64, 3), ENERGIES),
+        ((16, 100, 1), ENERGIES),
+        ((256, 256, 3), ENERGIES),
+        ((15, 64, 1), DCT),
+        ((64, 257, 3), DCT),
         ((512,), DCT),
         (None, DCT),
     ],
 )
-def test_the_codec_goes_by_size_and_channels(two_rules, shape, codec):
+def test_the_codec_goes_by_size(shape, codec):
     choice = choose_codec(shape)
     assert choice.codec == codec
     assert choice.reason.startswith(codec)
 
 
-def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, monkeypatch):
-    def absent(name):
-        return None if name == "diffusers" else object()
-
-    monkeypatch.setattr(codec_rules, "find_spec", absent)
+def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(monkeypatch):
+    monkeypatch.setattr(codec_rules, "find_spec", lambda name: None)
     choice = choose_codec((64, 64, 3))
     assert choice.codec == DCT
-    assert "pip install 'understudy[models]'" in choice.reason
+    assert "pip install 'understudy[torch]'" in choice.reason
     assert "64 x 64, colour" in choice.reason
 
 
@@ -91,14 +70,11 @@ def test_one_half_of_a_codec_brings_the_other(named, roles):
     assert codec_roles(named, (64, 64, 3)) == dict(zip(("encoder", "decoder"), roles, strict=True))
 
 
-def test_every_image_has_a_rule_and_a_codec_that_opens_it():
-    assert RULES[-1] is ANY_SHAPE
-    for shape in [(1, 1, 1), (9, 300, 3), (64, 64, 3), (2000, 3000, 3)]:
-        assert any(rule.fits(shape) for rule in RULES)
-    for rule in RULES:
-        shape = (rule.least + 7, rule.least + 9, rule.channels[0])
-        encoder = load_encoder(rule.codec, shape=shape)
-        decoder = load_decoder(rule.codec, shape=shape, encoder=encoder)
+def test_every_image_has_a_codec_that_opens_it():
+    for shape in [(1, 1, 1), (23, 25, 1), (9, 300, 3)]:
+        codec = choose_codec(shape).codec
+        encoder = load_encoder(codec, shape=shape)
+        decoder = load_decoder(codec, shape=shape, encoder=encoder)
         images = np.zeros((1, *shape), dtype=np.uint8)
         seeds = np.zeros(1, dtype=np.uint64)
         assert decoder.decode(encoder.encode(images), seeds=seeds).shape == images.shape
@@ -146,7 +122,7 @@ def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch)
     synthesize(source, out=tmp_path / "out", epsilon=1, ledger=str(tmp_path / "l.db"), count=8)
     settings = json.loads((tmp_path / "out/owner/run.json").read_text())["settings"]
     assert (settings["encoder"], settings["decoder"]) == (DCT, DCT)
-    monkeypatch.setattr(codec_rules, "RULES", ())
+    monkeypatch.setattr(codec_rules, "has_energies", lambda shape: True)
     more = resample(tmp_path / "out", out=tmp_path / "more", count=5)
     assert len(open_source(more.release)) == 5
 

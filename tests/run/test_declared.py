@@ -294,16 +294,6 @@ def test_a_resumed_run_holds_out_the_same(tmp_path: Path, ledger: str) -> None:
         assert book.spent(dataset.id).epsilon == pytest.approx(1.0, abs=1e-3)
 
 
-def test_a_number_of_images_where_their_number_is_public(tmp_path: Path, ledger: str) -> None:
-    vectors = embeddings(tmp_path / "vectors.npz", per_class=200)
-    made = run(vectors, tmp_path / "a", ledger, hold_out=60, adjacency="replace-one")
-    hold_out = read_hold_out(made.owner)
-    assert hold_out is not None
-    assert hold_out.share == pytest.approx(0.1)
-    with pytest.raises(ConfigError, match="hold out 50%"):
-        run(vectors, tmp_path / "b", ledger, hold_out=400, adjacency="replace-one")
-
-
 def test_small_classes_and_large_norms_of_arrays_are_said_before_the_charge(
     tmp_path: Path, ledger: str
 ) -> None:

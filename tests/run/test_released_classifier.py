@@ -266,25 +266,6 @@ def test_a_release_tells_the_digest_of_weights_once_and_the_settings_of_its_run_
     assert "weights" not in read_json(result.owner / "run.json")["settings"]
 
 
-def test_a_run_of_an_earlier_version_has_the_digest_among_its_settings(
-    result: Result, tmp_path: Path
-) -> None:
-    earlier = tmp_path / "earlier"
-    shutil.copytree(result.release.parent, earlier)
-    file = earlier / "owner" / "run.json"
-    content = read_json(file)
-    digest = energy_models.digest_of(energy_models.ENERGY_WEIGHTS, energy_models._AXES)
-    for weights in (digest, "of-another-version"):
-        file.write_text(
-            json.dumps({**content, "settings": {**content["settings"], "weights": weights}})
-        )
-        if weights == digest:
-            resample(earlier, count=9, out=tmp_path / "more", **SILENT)
-        else:
-            with pytest.raises(RunError, match="other weights of embedded:energies"):
-                resample(earlier, count=9, out=tmp_path / "others", **SILENT)
-
-
 def test_answers_in_other_weights_are_refused(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

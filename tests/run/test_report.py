@@ -241,8 +241,6 @@ def test_runs_on_the_same_dataset_make_a_curve(runs: Path, marked: NDArray[np.ui
     for name, damage in (("run-4", "owner/run.json"), ("run-8", "release/privacy.json")):
         (runs / name / damage).write_text("{")  # a neighbour's damage is no matter of this report
     assert report.load(runs / "run-1").owner.releases == ()
-    only = report.load(runs / "run-1", other_runs=[stranger])
-    assert [one.name for one in only.owner.releases] == ["run-1", "stranger"]
 
 
 def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:

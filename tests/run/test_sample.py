@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.core.errors import BackendError, ConfigError
+from understudy.core.errors import BackendError, ConfigError, RunError
 
 pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
@@ -34,15 +34,15 @@ def test_every_picture_has_a_file_and_a_place_on_the_sheet(model: str, tmp_path:
 
 
 @pytest.mark.slow
-def test_the_same_seed_draws_the_same_and_replaces_the_earlier_ones(
-    model: str, tmp_path: Path
-) -> None:
-    first = [pixels(p) for p in sample("a dog", out=tmp_path, count=3, model=model).image_paths]
-    again = sample("a dog", out=tmp_path, count=2, model=model)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.png", "2.png", "sheet.png"]
-    assert all((pixels(p) == f).all() for p, f in zip(again.image_paths, first, strict=False))
-    other = sample("a dog", out=tmp_path, count=2, model=model, seed=1)
-    assert (pixels(other.image_paths[0]) != first[0]).any()
+def test_the_same_seed_draws_the_same_and_nothing_is_replaced(model: str, tmp_path: Path) -> None:
+    first, again, other = (
+        sample("a dog", out=tmp_path / name, count=count, model=model, seed=seed).image_paths
+        for name, count, seed in (("first", 3, 0), ("again", 2, 0), ("other", 2, 1))
+    )
+    assert all((pixels(p) == pixels(f)).all() for p, f in zip(again, first, strict=False))
+    assert (pixels(other[0]) != pixels(first[0])).any()
+    with pytest.raises(RunError, match="is taken"):
+        sample("a dog", out=tmp_path / "first", model=model)
 
 
 @pytest.mark.parametrize(

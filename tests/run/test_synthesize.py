@@ -356,7 +356,7 @@ def test_a_resumed_run_makes_the_same_release_for_no_more_money(go, tmp_path):
     first = go()
     pixels, noisy = release_pixels(tmp_path / "out"), noisy_values(tmp_path / "out")
     interrupt(tmp_path / "out")
-    (tmp_path / "out" / ".release.partial").mkdir()  # of a writer that was killed
+    (tmp_path / "out" / "owner" / ".draft.partial").mkdir()  # of a writer that was killed
     second = go(resume=True)
     again = release_pixels(tmp_path / "out")
     assert pixels.keys() == again.keys()
@@ -366,7 +366,7 @@ def test_a_resumed_run_makes_the_same_release_for_no_more_money(go, tmp_path):
     with Ledger(tmp_path / "ledger.db") as ledger:
         spent = ledger.spent(ledger.datasets()[0].id)
         assert (spent.events, len(spent.runs)) == (len(noisy), 1)
-    assert not (tmp_path / "out" / ".release.partial").exists()
+    assert not (tmp_path / "out" / "owner" / ".draft.partial").exists()
 
 
 def test_a_stage_that_was_lost_is_paid_again(go, tmp_path):

@@ -64,7 +64,7 @@ def field_of(hint: Any) -> Any:
     from pydantic import Field
 
     option = option_of(hint)
-    text, least, most, above = option.description, option.least, option.most, option.above
+    text, least, most, above = option.help, option.least, option.most, option.above
     return Annotated[hint, Field(description=text or None, ge=least, le=most, gt=above)]
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.core.option import declared_options, option_of
 from understudy.core.roles import flag_of
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
-    from understudy.methods.base import Method
     from understudy.release.runs import RunSummary
 
 
@@ -39,10 +36,8 @@ def methods_command(as_json: AsJson = False) -> None:
     from understudy.run.methods import method_as_dict
     from understudy.run.methods import methods as known
 
-    if as_json:
-        print_json([method_as_dict(method) for method in known().values()])
-    else:
-        _show_methods(known())
+    listed = [method_as_dict(method) for method in known().values()]
+    (print_json if as_json else _show_methods)(listed)
 
 
 def backends_command(as_json: AsJson = False) -> None:
@@ -109,21 +104,15 @@ def _epsilon(run: RunSummary) -> str:
     return "" if run.epsilon is None else f"{run.epsilon:g}"
 
 
-def _show_methods(methods: Mapping[str, Method]) -> None:
-    """The methods with their settings."""
-    from understudy.methods.base import AUTO
-    from understudy.run.codec_rules import rules_in_words
-
-    for method in methods.values():
-        _console.print(f"{method.name}: {method.summary} ({method.source})")
-        roles = method.roles(method.params(), frozenset())
-        flags = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
+def _show_methods(methods: Sequence[Mapping[str, Any]]) -> None:
+    """The methods with their settings, as `method_as_dict` gives them."""
+    for method in methods:
+        _console.print(f"{method['name']}: {method['summary']} ({method['source']})")
+        flags = (f"{flag_of(role)} ({name or 'none'})" for role, name in method["takes"].items())
         _console.print(f"  takes, and by default works with: {', '.join(flags)}")
-        if AUTO in roles.values():
-            _console.print(f"  {AUTO}: {rules_in_words()}")
+        if method["auto"] is not None:
+            _console.print(f"  auto: {method['auto']}")
         table = _table("  --set", "default", "meaning")
-        declared = declared_options(method.params)
-        for field in dataclasses.fields(method.params):
-            default = "" if field.default is dataclasses.MISSING else str(field.default)
-            table.add_row(f"  {field.name}", default, option_of(declared[field.name]).help)
+        for one in method["settings"]:
+            table.add_row(f"  {one['name']}", str(one["default"]), one["meaning"])
         _console.print(table)

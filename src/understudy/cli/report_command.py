@@ -30,26 +30,21 @@ def report_command(
     public: Public = None,
     as_json: AsJson = False,
     table: TableFile = None,
-    other_run: Annotated[
-        list[Path] | None, typer.Option(help="Another run on the same dataset; repeatable.")
-    ] = None,
     ledger: Annotated[str | None, typer.Option(help="Where the budget is read.")] = None,
 ) -> None:
     """Write the owner's report anew, or with --public the part that may be shared."""
     from understudy.run import report as reports
 
     if public is not None:
-        if table is not None or other_run or ledger is not None:
-            raise ConfigError(
-                "--public takes no --table, --other-run or --ledger: they are private"
-            )
+        if table is not None or ledger is not None:
+            raise ConfigError("--public takes no --table or --ledger: they are private")
         _say_written(reports.write_public_report(folder, public), as_json)
         if as_json:
             print_json(reports.public_as_dict(folder))
         return
     if table is not None:
         reports.require_table(table)
-    run_report = reports.load(folder, ledger=ledger, other_runs=other_run or ())
+    run_report = reports.load(folder, ledger=ledger)
     _say_written(run_report.write(), as_json)
     if table is not None:
         _say_written(run_report.write_table(table), as_json)

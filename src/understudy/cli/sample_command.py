@@ -29,18 +29,15 @@ def sample_command(
     template: Annotated[
         str | None, typer.Option(help="Of --classes: the prompt, with {class}.")
     ] = None,
-    format: Annotated[str | None, typer.Option(help="Of --classes: png, parquet or npz.")] = None,
-    licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
     progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
-    of_classes = {"template": template, "format": format, "licence": licence}
-    given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
+    given: dict[str, Any] = {} if template is None else {"template": template}
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
     if given and classes is None:
-        raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
+        raise ConfigError("--template is an option of --classes: leave it out")
     with reporting(progress) as events:
         common["progress"] = events
         if classes is not None:

@@ -25,10 +25,6 @@ _Folder = Annotated[Path, typer.Option("--data", help="Folder of the server's ke
 _Database = Annotated[
     str | None, typer.Option(help="URL of SQLite or PostgreSQL; a file in the folder if not given.")
 ]
-_Host = Annotated[str, typer.Option(help="Address to listen on.")]
-_Port = Annotated[int, typer.Option(help="Port to listen on.")]
-_Tls = Annotated[bool, typer.Option("--tls/--no-tls", help="Speak TLS, by its own certificate.")]
-_Url = Annotated[str | None, typer.Option(help="How devices reach it, where that is another.")]
 
 _DATA = Path("understudy-server")
 
@@ -46,27 +42,12 @@ def _store(folder: Path, database: str | None) -> JobStore:
     return _options(folder=folder, database=database).store()
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
-    return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
-
-
-def _pass_on(context: typer.Context, subcommand: str) -> None:
-    """Give options that stand before a subcommand to it, as if they stood behind."""
-    given = {
-        parameter
-        for parameter in context.command.params
-        if _is_given(context, parameter.name or "")
-    }
-    command = context.command.get_command(context, subcommand)  # type: ignore[attr-defined]
-    names = {parameter.name for parameter in command.params}
-    for parameter in given:
-        if parameter.name not in names:
-            raise ConfigError(
-                f"{parameter.opts[0]} stands before `{subcommand}`, which has no such option: "
-                "leave it out"
-            )
-    values = {str(one.name): context.params[str(one.name)] for one in given}
-    context.default_map = {subcommand: values}
+def _require_no_options(context: typer.Context, subcommand: str) -> None:
+    """Refuse options before a subcommand, which would be ignored."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if getattr(source, "name", "DEFAULT") != "DEFAULT":
+            raise ConfigError(f"{parameter.opts[0]} stands before `{subcommand}`: put it behind")
 
 
 @serve_app.callback()
@@ -74,10 +55,14 @@ def serve_command(
     context: typer.Context,
     data: _Folder = _DATA,
     database: _Database = None,
-    host: _Host = "127.0.0.1",
-    port: _Port = 8443,
-    tls: _Tls = True,
-    url: _Url = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8443,
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="Speak TLS, by its own certificate.")
+    ] = True,
+    url: Annotated[
+        str | None, typer.Option(help="How devices reach it, where that is another.")
+    ] = None,
     generator: Annotated[
         str, typer.Option(help="What draws; see `understudy backends`.")
     ] = "embedded:studio",
@@ -97,7 +82,7 @@ def serve_command(
 ) -> None:
     """Serve until interrupted, and print a pairing code for one device."""
     if context.invoked_subcommand is not None:
-        _pass_on(context, context.invoked_subcommand)
+        _require_no_options(context, context.invoked_subcommand)
         return
     from understudy.server.job_store import Quotas
     from understudy.server.serve import serve
@@ -122,26 +107,15 @@ def serve_command(
 
 
 @serve_app.command("pair")
-def pair_command(
-    context: typer.Context,
-    data: _Folder = _DATA,
-    database: _Database = None,
-    host: _Host = "127.0.0.1",
-    port: _Port = 8443,
-    tls: _Tls = True,
-    url: _Url = None,
-) -> None:
+def pair_command(data: _Folder = _DATA, database: _Database = None) -> None:
     """Print a pairing code for one more device; the server may be running.
 
-    Where no option says how it is reached, as it was served last.
+    It names the address that the server was served at last.
     """
     from understudy.server.serve import pairing_line, require_server, served_at
 
     require_server(data)
-    reached = {"host": host, "port": port, "tls": tls, "url": url}
-    if not any(_is_given(context, name) for name in reached):
-        reached |= served_at(data)
-    typer.echo(pairing_line(_options(folder=data, database=database, **reached)))
+    typer.echo(pairing_line(_options(folder=data, database=database, **served_at(data))))
 
 
 @serve_app.command("devices")

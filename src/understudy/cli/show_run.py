@@ -90,11 +90,16 @@ class RunPrinter:
         room = _MOST_LINES - _LAST_LINES - self._lines
         more = self._print_notes(result.warnings, max(0, min(room, _MOST_NOTES - self._notes)))
         others = f" (with {count_words(more, 'more note')})" if more else ""
-        _console.print(f"to share:  {result.release}")
-        if result.contact_sheet is not None:
-            _console.print(f"images:    {result.contact_sheet}")
-        _console.print(f"to keep:   {result.owner / 'report.html'}{others}")
+        _places(result, others)
         _console.print(f"next:      {_evaluation(result)}")
+
+
+def _places(result: Result, others: str = "") -> None:
+    """Where everything lies; what else there is stands behind the report."""
+    _console.print(f"to share:  {result.release}")
+    if result.contact_sheet is not None:
+        _console.print(f"images:    {result.contact_sheet}")
+    _console.print(f"to keep:   {result.owner / 'report.html'}{others}")
 
 
 def _evaluation(result: Result) -> str:
@@ -242,16 +247,11 @@ def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
 
 def _premises(premises: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
-    for origin, words in (
-        ("declared", "declared"),
-        ("inferred", "inferred from the private records"),
-    ):
-        of_origin = [premise for premise in premises if premise.origin == origin]
-        if of_origin:
-            words_of_origin = "; ".join(
-                f"{premise.name} {_short(premise.value)}" for premise in of_origin
-            )
-            _console.print(f"{words}: {words_of_origin}")
+    words = {"declared": "declared", "inferred": "inferred from the private records"}
+    for origin, name in words.items():
+        parts = [f"{one.name} {_short(one.value)}" for one in premises if one.origin == origin]
+        if parts:
+            _console.print(f"{name}: {'; '.join(parts)}")
 
 
 def _short(value: object) -> str:
@@ -275,10 +275,7 @@ def whole_result(result: Result) -> None:
     for line in _quality_lines(result):
         _console.print(line)
     _accuracy_table(result.accuracy)
-    _console.print(f"to share:  {result.release}")
-    if result.contact_sheet is not None:
-        _console.print(f"images:    {result.contact_sheet}")
-    _console.print(f"to keep:   {result.owner / 'report.html'}")
+    _places(result)
 
 
 def _class_table(facts: Mapping[str, Any]) -> None:

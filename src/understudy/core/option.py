@@ -48,11 +48,6 @@ class Option:
     above: int | None = None
 
     @property
-    def description(self) -> str:
-        """What the JSON Schema says of it."""
-        return self.help
-
-    @property
     def range(self) -> str:
         """The range in words: ``1 or more``, ``1 to 100``, ``above 0 and at most 1``; or ``""``."""
         if self.above is not None:
@@ -110,13 +105,12 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
 
 
 def read_share(name: str, value: float | str) -> float:
-    """A share below 1, asked for as ``"5%"`` or 0.05, or a number of 1 or more."""
+    """A share up to a half, asked for as ``"5%"`` or 0.05."""
     text = str(value).strip()
-    percent = text.endswith("%")
     try:
-        number = float(text.removesuffix("%"))
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number <= 0 or (percent and number >= 100):
-        raise WrongValue(f"{name} is a share, such as 5% or 0.05, found {value!r}")
-    return number / 100 if percent else number
+        share = math.nan
+    if not 0 < share <= 0.5:
+        raise WrongValue(f"{name} is a share up to 50%, such as 5% or 0.05, found {value!r}")
+    return share

@@ -27,111 +27,38 @@ class Role(Option):
     Attributes:
         port: The name in `understudy.core.ports` of the port that it satisfies. A dataset is a
             ``Source``.
-        meaning: What it is, and what stands for it where it is left open.
     """
 
     port: str
-    meaning: str
-
-    @property
-    def description(self) -> str:
-        """What the JSON Schema says of it."""
-        return self.meaning
 
 
-def _role(help: str, port: str, meaning: str) -> Role:
-    return Role(help=help, port=port, meaning=meaning)
+def _role(port: str, help: str) -> Role:
+    return Role(help=help, port=port)
 
 
 class RoleNames(TypedDict, total=False):
     """The name that a user gives for each role; ``"none"`` is none, None leaves it open."""
 
     encoder: Annotated[
-        str | None,
-        _role(
-            "Model that turns images into numbers, or auto.",
-            "Encoder",
-            "The encoder; open, or auto: chosen by the size of the images (`understudy methods`).",
-        ),
+        str | None, _role("Encoder", "Model that turns images into numbers, or auto.")
     ]
     decoder: Annotated[
-        str | None,
-        _role(
-            "Model that turns numbers into images, or none.",
-            "Decoder",
-            "The decoder; open: the encoder's own.",
-        ),
+        str | None, _role("Decoder", "Model that turns numbers into images, or none.")
     ]
     public: Annotated[
-        str | None,
-        _role(
-            "Public dataset that the method may learn from for free.",
-            "Source",
-            "A public dataset that the method may learn from for free; open: procedural images "
-            "for an encoder whose numbers come in no order.",
-        ),
+        str | None, _role("Source", "Public dataset that the method may learn from for free.")
     ]
-    base: Annotated[
-        str | None,
-        _role(
-            "Public images of the same classes to start from.",
-            "Source",
-            "A public or synthetic dataset of the same classes that the method starts from "
-            "instead of generating one.",
-        ),
-    ]
+    base: Annotated[str | None, _role("Source", "Public images of the same classes to start from.")]
     contrast: Annotated[
-        str | None,
-        _role(
-            "Public images of other kinds, for a test of likeness.",
-            "Source",
-            "Public images of other kinds than the public dataset, which a test of likeness holds "
-            "it against; open: procedural images.",
-        ),
+        str | None, _role("Source", "Public images of other kinds, for a test of likeness.")
     ]
-    candidates: Annotated[
-        str | None,
-        _role(
-            "Synthetic images to select from.",
-            "Source",
-            "A synthetic or public dataset of the private one's classes, or of some of them, whose "
-            "best samples the method selects; they are released as they are.",
-        ),
-    ]
-    cluster_encoder: Annotated[
-        str | None,
-        _role(
-            "Encoder by which images are grouped.",
-            "Encoder",
-            "The encoder whose space is partitioned; open: the role encoder.",
-        ),
-    ]
-    generator: Annotated[
-        str | None,
-        _role("Model that draws images from text.", "Generator", "The text-to-image generator."),
-    ]
-    renderer: Annotated[
-        str | None,
-        _role(
-            "Model that draws the final images.",
-            "Generator",
-            "The generator of the final images; open: the role generator.",
-        ),
-    ]
-    writer: Annotated[
-        str | None, _role("Language model that writes captions.", "Writer", "The caption writer.")
-    ]
-    captioner: Annotated[
-        str | None, _role("Model that describes images in words.", "Captioner", "The captioner.")
-    ]
-    denoiser: Annotated[
-        str | None,
-        _role(
-            "Diffusion network that is trained.",
-            "Denoiser",
-            "The diffusion network that the method trains.",
-        ),
-    ]
+    candidates: Annotated[str | None, _role("Source", "Synthetic images to select from.")]
+    cluster_encoder: Annotated[str | None, _role("Encoder", "Encoder by which images are grouped.")]
+    generator: Annotated[str | None, _role("Generator", "Model that draws images from text.")]
+    renderer: Annotated[str | None, _role("Generator", "Model that draws the final images.")]
+    writer: Annotated[str | None, _role("Writer", "Language model that writes captions.")]
+    captioner: Annotated[str | None, _role("Captioner", "Model that describes images in words.")]
+    denoiser: Annotated[str | None, _role("Denoiser", "Diffusion network that is trained.")]
 
 
 @dataclass(frozen=True, kw_only=True)

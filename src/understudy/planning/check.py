@@ -34,7 +34,7 @@ from understudy.methods.base import ClassCapacity
 from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
 from understudy.release.galleries import contact_sheet_of, first_of_each
-from understudy.run.codec_rules import RULES, CodecRule, codec_roles
+from understudy.run.codec_rules import ENERGIES, codec_roles
 from understudy.run.command_words import (
     PROPOSED_SIDES,
     USUAL_SIDE,
@@ -219,7 +219,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         losses={
             " ".join(option_words(name, values[name])): loss
             for name, loss in geometry.losses(
-                run.data.size, run.data.fit, run.data.channels, _codec_rule(run, source)
+                run.data.size, run.data.fit, run.data.channels, _takes_energies(run, source)
             )
         },
         problems=tuple(problems),
@@ -317,13 +317,12 @@ def _shape_of(run: RunConfig, shape: Shape) -> Shape:
     return height, width, shape[2] if run.data.channels is None else run.data.channels
 
 
-def _codec_rule(run: RunConfig, source: Source | None) -> CodecRule | None:
-    """That which chooses the encoder; None where what is named may bring another one."""
+def _takes_energies(run: RunConfig, source: Source | None) -> bool:
+    """Whether the encoder is that of energies; no where what is named may bring another one."""
     roles = named_roles(run.models)
     if source is None or not roles.keys() <= {"encoder", "decoder"}:
-        return None
-    name = codec_roles(roles, source.shape)["encoder"]
-    return next((rule for rule in RULES if rule.codec == name), None)
+        return False
+    return codec_roles(roles, source.shape)["encoder"] == ENERGIES
 
 
 def _counted(

@@ -9,11 +9,9 @@ nothing is charged to anybody. What comes back depends on private counts, so it 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
+import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -26,7 +24,7 @@ from PIL import Image, ImageDraw
 
 from understudy.backends.arrays import fit_images, with_channels
 from understudy.core.errors import ConfigError, count_words
-from understudy.core.files import home_path
+from understudy.core.files import home_path, write_whole
 from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
 from understudy.data.open_source import paths_of
@@ -51,7 +49,6 @@ _MOST_HELD_OUT = 50  # of a class
 _COLUMNS = 10  # of a sheet
 _SMALLEST, _LARGEST = 64, 128  # pixels a side of an image on a sheet
 _MARGIN = 4
-_FOLDER = "understudy-forecast-"
 
 
 @dataclass(frozen=True)
@@ -114,12 +111,9 @@ class Forecast:
 
     def write(self, path: Path) -> None:
         """Write the sheet as a PNG, whole or not at all."""
-        part = path.with_name(f".{path.name}.part")
-        try:
-            Image.fromarray(self.sheet()).save(part, format="PNG", optimize=True)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        data = io.BytesIO()
+        Image.fromarray(self.sheet()).save(data, format="PNG", optimize=True)
+        write_whole(path, data.getvalue())
 
 
 def sheet_path(name: str | PathLike[str], source: str) -> Path:
@@ -237,8 +231,8 @@ def _kind_forecast(
     order = np.argsort(-np.array(sizes), kind="stable")[:_COLUMNS]
     largest = np.sort(order[np.array(sizes)[order] > 0]).tolist()
     each = max(1, _COLUMNS // len(largest))
-    with _temporary_folder() as folder:
-        release = _release(prepared, records, each, folder)
+    with tempfile.TemporaryDirectory(prefix="understudy-forecast-") as folder:  # mode 0700
+        release = _release(prepared, records, each, Path(folder))
         labels, samples = _sampled(release)
     nothing = np.full((each, *samples.shape[1:]), 128, dtype=np.uint8)  # of a class that is lost
     of_class = [np.concatenate([samples[labels == label], nothing])[:each] for label in largest]
@@ -285,26 +279,3 @@ def _accuracy(
     images = [draw(label, first + n) for label in range(len(sizes)) for n in range(each)]
     labels = np.repeat(np.arange(len(sizes)), each)
     return float((classifier.predict(encoder.encode(np.stack(images))) == labels).mean())
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A folder of the owner's alone (mode 0700), removed at the end and after an error.
-
-    What processes left behind that were killed outright is removed first.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
-        number = left.name.removeprefix(_FOLDER).partition("-")[0]
-        if number.isdecimal() and not _runs(int(number)):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as name:
-        yield Path(name)
-
-
-def _runs(process: int) -> bool:
-    """Whether there is a process of this number."""
-    try:
-        os.kill(process, 0)
-    except OSError as error:  # it may be another account's
-        return not isinstance(error, ProcessLookupError)
-    return True

@@ -15,7 +15,7 @@ from understudy.core.errors import count_words
 from understudy.data.encoded_images import VISIBLE_STRETCH
 from understudy.data.inspection import Inspection
 from understudy.data.reading_options import ImageFit
-from understudy.run.codec_rules import CodecRule
+from understudy.run.codec_rules import ENERGIES, ENERGIES_SIDE
 from understudy.run.command_words import PROPOSED_SIDES, USUAL_SIDE
 
 _MAY_BE_ENLARGED = 0.05  # of the images, those that are smaller than what is proposed
@@ -48,9 +48,14 @@ class ImageGeometry:
         return sum(self.sizes.values())
 
     @property
+    def coloured(self) -> int:
+        """How many have a colour."""
+        return self.images - self.grey - self.colourless
+
+    @property
     def all_grey(self) -> bool:
         """Whether no image has a colour, however it is stored."""
-        return self.images > 0 and self.grey + self.colourless == self.images
+        return self.images > 0 and not self.coloured
 
     @property
     def side(self) -> int:
@@ -94,111 +99,77 @@ class ImageGeometry:
         """Their sizes and colours in words; empty without images."""
         if not self.images:
             return ""
-        coloured = self.images - self.grey - self.colourless
-        parts = (
-            (self.grey, "grey"),
-            (self.colourless, "grey stored in colour"),
-            (coloured, "in colour"),
-        )
-        colours = ", ".join(f"{count:,} {name}" for count, name in parts if count)
-        return f"{self.sizes_in_words}; {colours}"
+        colours = {
+            "grey": self.grey,
+            "grey stored in colour": self.colourless,
+            "in colour": self.coloured,
+        }
+        words = ", ".join(f"{count:,} {name}" for name, count in colours.items() if count)
+        return f"{self.sizes_in_words}; {words}"
 
     @property
     def sizes_in_words(self) -> str:
-        """The most frequent sizes, and how many images are upright or lie where they differ."""
+        """The most frequent sizes."""
         frequent = Counter(self.sizes).most_common(_MOST_LISTED)
         words = ", ".join(f"{height} x {width} ({n:,})" for (height, width), n in frequent)
         more = len(self.sizes) - _MOST_LISTED
-        words += f" and {more} more" * (more > 0)
-        return f"{words}; {self._orientation}" if self._orientation else words
-
-    @property
-    def _orientation(self) -> str:
-        """How many images are upright, lie or are square, in words; empty where all are alike."""
-        upright = sum(count for (height, width), count in self.sizes.items() if height > width)
-        lying = sum(count for (height, width), count in self.sizes.items() if height < width)
-        square = self.images - upright - lying
-        parts = ((upright, "portrait"), (lying, "landscape"), (square, "square"))
-        words = [f"{count:,} {name}" for count, name in parts if count]
-        return ", ".join(words) if len(words) > 1 else ""
+        return words + f" and {more} more" * (more > 0)
 
     def losses(
-        self,
-        side: int | None,
-        fit: ImageFit,
-        channels: int | None,
-        codec: CodecRule | None = None,
+        self, side: int | None, fit: ImageFit, channels: int | None, energies: bool = False
     ) -> Iterator[tuple[str, str]]:
         """(option, what is lost by it) of images that are brought to one size and one colour.
 
-        ``codec``: The rule by which the encoder of the run was chosen; None: it was named.
+        ``energies``: Whether the encoder of the run is that of energies.
         """
         if not self.sizes:
             return
         if side is not None:
-            yield "size", self._of_size(side, fit, codec)
+            yield "size", self._lost_by_size(side, fit, energies)
             if any(height != width for height, width in self.sizes):
-                yield "fit", self._of_fit(fit)
-        if channels == 1 and self.grey < self.images:
-            coloured = self.images - self.grey - self.colourless
+                yield "fit", self._lost_by_fit(fit)
+        if channels == 1 and self.coloured:
+            yield "channels", f"the colour of {self.coloured:,} images is lost"
+        elif channels == 1 and self.colourless:
             yield (
                 "channels",
-                f"the colour of {coloured:,} images is lost"
-                if coloured
-                else f"nothing is lost: all images are grey, {self.colourless:,} of them stored in "
+                f"nothing is lost: all images are grey, {self.colourless:,} of them stored in "
                 "colour with equal channels",
             )
 
-    def _of_size(self, side: int, fit: ImageFit, codec: CodecRule | None) -> str:
-        """What one side loses, and what the others would."""
-        finest = max(PROPOSED_SIDES[-1], side)
-        if codec is not None and codec.finest is not None:
-            finest = codec.finest
-        least, most = self._scales(min(side, finest), fit)
-        if most <= 1:
-            words = "no detail is lost"
-        else:
-            words = f"details finer than {_span(max(least, 1), most)} pixels of the original"
+    def _lost_by_size(self, side: int, fit: ImageFit, energies: bool) -> str:
+        finest = min(side, ENERGIES_SIDE) if energies else side
+        scale = max(_scale(size, finest, fit) for size in self.sizes)
+        words = "no detail is lost"
+        if scale > 1:
+            words = f"details finer than {self._up_to}{_short(scale)} pixels of the original"
             words += " are lost"
-        if codec is not None and finest < side:
-            words += f", as {codec.codec} looks at {finest} x {finest} pixels of any image"
-        others = {one: self._scales(one, fit)[1] for one in PROPOSED_SIDES if one <= finest}
-        losses = [
-            f"{_short(scale)} at {one}"
-            for one, scale in others.items()
-            if scale >= 1.5 and scale != most
-        ]
-        if losses:
-            words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(losses)})"
+        if finest < side:
+            words += f", as {ENERGIES} looks at {finest} x {finest} pixels of any image"
         if enlarged := self._enlarged(side, fit):
             smaller = count_words(enlarged, "smaller image is", "smaller images are")
             words += f"; {smaller} enlarged, which adds no detail"
         return words
 
+    def _lost_by_fit(self, fit: ImageFit) -> str:
+        ratio = max(_ratio(size) for size in self.sizes)
+        part = f"{self._up_to}{1 - 1 / ratio:.0%}"
+        if fit == "pad":
+            return f"nothing is cut off, and {part} of a sample is black"
+        if fit == "crop":
+            return f"{part} of an image is cut off, at both ends of its longer side"
+        alike = ", all alike" if self._one_ratio else ""
+        times = f"{ratio:.1f}".removesuffix(".0")
+        return f"images are distorted, one side by {self._up_to}{times} times{alike}"
+
+    @property
+    def _up_to(self) -> str:
+        """Said before a figure that is of the worst image."""
+        return "up to " if len(self.sizes) > 1 else ""
+
     def _enlarged(self, side: int, fit: ImageFit) -> int:
         """How many images are smaller than a side that they are brought to."""
         return sum(count for size, count in self.sizes.items() if _scale(size, side, fit) < 1)
-
-    def _scales(self, side: int, fit: ImageFit) -> tuple[float, float]:
-        """Least and most pixels of an original, along a side, that become one pixel."""
-        scales = [_scale(size, side, fit) for size in self.sizes]
-        return min(scales), max(scales)
-
-    def _of_fit(self, fit: ImageFit) -> str:
-        """What one fit loses, and what the others would."""
-        ratio = max(_ratio(size) for size in self.sizes)
-        part = f"{'up to ' if len(self.sizes) > 1 else ''}{1 - 1 / ratio:.0%}"
-        cut = f"{part} of an image is cut off, at both ends of its longer side"
-        black = f"{part} of a sample is black"
-        if fit == "pad":
-            return f"nothing is cut off, and {black} (with crop {cut})"
-        if fit == "crop":
-            return f"{cut} (with pad nothing is, and {black})"
-        times = f"{ratio:.1f}".removesuffix(".0")
-        effect = f"images are distorted, one side by up to {times} times"
-        if self._one_ratio:
-            effect = f"all images are distorted alike, one side {times} times, and none is cut"
-        return f"{effect} (with crop {cut}; with pad {black})"
 
 
 def _ratio(size: tuple[int, int]) -> float:
@@ -209,11 +180,6 @@ def _ratio(size: tuple[int, int]) -> float:
 def _scale(size: tuple[int, int], side: int, fit: ImageFit) -> float:
     """Pixels of an original, along a side, that become one pixel of ``side``."""
     return (min(size) if fit == "crop" else max(size)) / side
-
-
-def _span(least: float, most: float) -> str:
-    low, high = _short(least), _short(most)
-    return high if low == high else f"{low} to {high}"
 
 
 def _short(scale: float) -> str:

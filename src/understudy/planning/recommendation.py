@@ -26,7 +26,7 @@ from understudy.planning.dry import RecommendationOptions, timed_plan
 from understudy.planning.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.privacy.budget_plan import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.codec_rules import MANY_SMALL_GREY, choose_codec, codec_roles
+from understudy.run.codec_rules import PLAIN_DCT, choose_codec, codec_roles, is_small_grey
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.methods import method, methods
@@ -352,7 +352,7 @@ def _codec(
     if "encoder" in names:
         return names["encoder"], "it was named, as one that knows them"
     if _serves_cosines(config, check, name, names):
-        return MANY_SMALL_GREY.codec, _WHY_COSINES
+        return PLAIN_DCT, _WHY_COSINES
     encoder = codec_roles(names, check.shape)["encoder"] or ""
     codec = choose_codec(check.shape, images=names.get("decoder") != "none")
     why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"
@@ -366,7 +366,7 @@ def _serves_cosines(
     config: RunConfig, check: SourceCheck, name: str, names: Mapping[str, str]
 ) -> bool:
     """Whether images are small and grey, and as many as a mixture needs."""
-    if "decoder" in names or not MANY_SMALL_GREY.fits(check.shape or ()):
+    if "decoder" in names or not is_small_grey(check.shape or ()):
         return False
     if isinstance(config.privacy.epsilon, str):
         _, plan, _ = _planned(config.changed(method=name, **check.options), check.unit_counts)

@@ -135,12 +135,11 @@ def read_gallery(owner: Path) -> tuple[Sheet, ...]:
     if not path.is_file():
         return ()
     arrays = read_arrays(path)
-    sides = [side for side in _SIDES if side in arrays]  # earlier versions kept no worst ones
     try:
-        if any(arrays[side].ndim != 4 or arrays[side].dtype != np.uint8 for side in sides):
+        if any(arrays[side].ndim != 4 or arrays[side].dtype != np.uint8 for side in _SIDES):
             raise ValueError("it holds no images")
         return tuple(
-            Sheet(str(name), *(arrays[side][arrays[f"{side}_of"] == index] for side in sides))
+            Sheet(str(name), *(arrays[side][arrays[f"{side}_of"] == index] for side in _SIDES))
             for index, name in enumerate(arrays["names"])
         )
     except (LookupError, TypeError, ValueError) as error:

@@ -190,8 +190,8 @@ class RunFolder(RunPaths):
         return read_arrays(path)
 
     def start_release(self) -> None:
-        """Remove what a killed run, of an earlier version too, has left of a release."""
-        for remains in (self.release, self.draft, self.out / ".release.partial"):
+        """Remove what a killed run has left of a release."""
+        for remains in (self.release, self.draft):
             shutil.rmtree(remains, ignore_errors=True)
 
     def publish(self) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.release.outputs import UNCHOSEN, RunPaths, read_json, read_start
-from understudy.report import RunRecord, read_record
+from understudy.report import read_record
 from understudy.report.meaning import Guarantee
 
 _DEPTH = 3  # folders below the one that is asked for
@@ -52,8 +52,7 @@ class RunSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        values = ((name, getattr(self, name)) for name in self.__slots__)
-        return {name: str(one) if isinstance(one, Path) else one for name, one in values}
+        return asdict(self) | {"folder": str(self.folder)}
 
 
 def list_runs(folder: str | Path = ".") -> list[RunSummary]:
@@ -100,16 +99,11 @@ def _summary(folder: Path) -> RunSummary:
 def _finished(files: RunPaths) -> RunSummary:
     """A run with its release; or the release of a base set, which has no ``run.json``."""
     record = read_record(read_json(files.release / "privacy.json"))
-    dataset = None
+    receipt, dataset = record.receipt, None
     if os.path.isfile(files.record):
         dataset = str(read_json(files.record).get("dataset"))  # the rest is not looked at
-    return _of_record(files.out, record, dataset)
-
-
-def _of_record(folder: Path, record: RunRecord, dataset: str | None) -> RunSummary:
-    receipt = record.receipt
     return RunSummary(
-        folder,
+        files.out,
         "finished",
         record.method,
         dataset,

@@ -279,9 +279,6 @@ def document_faults(release: Path, record: RunRecord) -> list[str]:
         path = release / name
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         text = " ".join(text.split())
-        if record.private_samples != "images":  # which earlier versions called them
-            for words in ("one {}", "number of {}s"):
-                text = text.replace(words.format("image"), words.format("embedding"))
         for own in names:
             if _CLAIM.search(own) or _COUNT.search(own):
                 text = text.replace(own, "")

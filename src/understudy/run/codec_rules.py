@@ -2,86 +2,49 @@
 
 A codec is an encoder that brings the decoder of its own embeddings. What is chosen depends on
 public facts alone: the size and the channels of the images, and which packages are installed. Never
-on how many records there are, nor on what they show.
+on how many records there are, nor on what they show. What was measured: docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from understudy.core.types import Shape
 
+ENERGIES = "embedded:energies"
+"""The codec for images of 16 to 256 pixels a side, with torch."""
 
-@dataclass(frozen=True, slots=True)
-class CodecRule:
-    """Images for which one codec is chosen.
+ENERGIES_SIDE = 32
+"""Pixels a side that it looks at, of images of any size."""
 
-    Attributes:
-        codec: Its name.
-        images: Which images, in words.
-        reason: Why it is chosen for them, to follow "because".
-        channels: Channels that such images have.
-        least: Pixels of their shorter side, at least.
-        most: Pixels of their longer side, at most.
-        packages: What the codec needs, and the extra that brings each.
-        finest: Pixels a side that it looks at, of images of any size; None: all of them.
-    """
+PLAIN_DCT = "embedded:dct"
+"""The codec for all others; and for many small grey images, which is no public fact: `understudy
+plan` recommends it, and no run takes it by itself."""
 
-    codec: str
-    images: str
-    reason: str
-    channels: tuple[int, ...] = (1, 3)
-    least: int = 1
-    most: int = 1 << 16
-    packages: Mapping[str, str] = field(default_factory=dict)
-    finest: int | None = None
-
-    def fits(self, shape: Shape) -> bool:
-        """Whether images (height, width, channels) are of these."""
-        height, width, channels = shape
-        sides = self.least <= min(height, width) and max(height, width) <= self.most
-        return sides and channels in self.channels
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Extras that the codec needs and that are not installed."""
-        lacking = (extra for name, extra in self.packages.items() if find_spec(name) is None)
-        return tuple(dict.fromkeys(lacking))
-
-
-ENERGIES = CodecRule(
-    codec="embedded:energies",
-    images="images of 16 to 256 pixels a side",
-    reason="its numbers say where edges and textures are in images of any kind",
-    least=16,
-    most=256,
-    packages={"torch": "torch"},
-    finest=32,
-)
-
-ANY_SHAPE = CodecRule(
-    codec="embedded:dct",
-    images="all others",
-    reason="it takes images of any size, and needs no package",
-)
-
-RULES: tuple[CodecRule, ...] = (ENERGIES, ANY_SHAPE)
-"""The first that fits is taken; what was measured: docs/benchmarks.md."""
-
-MANY_SMALL_GREY = CodecRule(
-    codec="embedded:dct",
-    images="grey images of up to 32 pixels a side",
-    reason="its numbers hold all of so small an image",
-    channels=(1,),
-    most=32,
-)
-"""For many records, which is no public fact: `understudy plan` recommends it, and no run takes it
-by itself."""
-
-CODECS = ("embedded:dct", "embedded:energies", "embedded:photo")
+CODECS = (PLAIN_DCT, ENERGIES, "embedded:photo")
 """Encoders that bring the decoder of their own embeddings."""
+
+_SIDES = (16, 256)  # that energies are of
+_SMALL = 32
+_WHY_ENERGIES = "its numbers say where edges and textures are in images of any kind"
+_WHY_COSINES = "it takes images of any size, and needs no package"
+
+
+def has_energies(shape: Shape) -> bool:
+    """Whether images (height, width, channels) are of a size that energies are of."""
+    return _SIDES[0] <= min(shape[:2]) and max(shape[:2]) <= _SIDES[1]
+
+
+def lacks_torch() -> bool:
+    """Whether the package that energies need is not installed."""
+    return find_spec("torch") is None
+
+
+def is_small_grey(shape: Shape) -> bool:
+    """Whether cosines serve many such images (height, width, channels) better."""
+    return len(shape) == 3 and shape[2] == 1 and max(shape[:2]) <= _SMALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +65,25 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
         images: Whether images are released, not their embeddings.
     """
     if shape is None or len(shape) != 3 or not images:
-        return CodecChoice(ANY_SHAPE.codec, f"{ANY_SHAPE.codec} encodes where no image is decoded")
-    rule = next(rule for rule in RULES if rule.fits(shape))
+        return CodecChoice(PLAIN_DCT, f"{PLAIN_DCT} encodes where no image is decoded")
     size = f"{shape[0]} x {shape[1]}, {'grey' if shape[2] == 1 else 'colour'}"
-    if rule.missing:
-        extras = ",".join(rule.missing)
+    if not has_energies(shape):
         return CodecChoice(
-            ANY_SHAPE.codec,
-            f"{ANY_SHAPE.codec} is taken for these images ({size}) because {rule.codec}, which is "
-            f"better for them, needs packages that are not installed: pip install "
-            f"'understudy[{extras}]'",
+            PLAIN_DCT,
+            f"{PLAIN_DCT} is taken for these images ({size}) because {_WHY_COSINES}",
         )
-    reason = f"{rule.codec} is taken for these images ({size}) because {rule.reason}"
-    if not MANY_SMALL_GREY.fits(shape) or rule.codec == MANY_SMALL_GREY.codec:
-        return CodecChoice(rule.codec, reason)
-    hint = f"; understudy plan says whether {MANY_SMALL_GREY.codec} serves as many better"
-    return CodecChoice(rule.codec, reason, hint)
+    if lacks_torch():
+        return CodecChoice(
+            PLAIN_DCT,
+            f"{PLAIN_DCT} is taken for these images ({size}) because {ENERGIES}, which is better "
+            "for them, needs packages that are not installed: pip install 'understudy[torch]'",
+        )
+    hint = f"; understudy plan says whether {PLAIN_DCT} serves as many better"
+    return CodecChoice(
+        ENERGIES,
+        f"{ENERGIES} is taken for these images ({size}) because {_WHY_ENERGIES}",
+        hint if is_small_grey(shape) else "",
+    )
 
 
 def codec_roles(models: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:
@@ -132,11 +98,8 @@ def codec_roles(models: Mapping[str, str], shape: Shape | None = None) -> dict[s
     return {"encoder": codec, "decoder": codec}
 
 
-def rules_in_words() -> str:
-    """What ``auto`` stands for, in a line."""
-    parts = []
-    for rule in RULES:
-        needs = " and ".join(rule.packages)
-        where = f", with {needs}" if needs else ""
-        parts.append(f"{rule.codec} for {rule.images}{where} ({rule.reason})")
-    return "; ".join(parts)
+AUTO_IN_WORDS = (
+    f"{ENERGIES} for images of {_SIDES[0]} to {_SIDES[1]} pixels a side, with torch "
+    f"({_WHY_ENERGIES}); {PLAIN_DCT} for all others ({_WHY_COSINES})"
+)
+"""What ``auto`` stands for, in a line."""

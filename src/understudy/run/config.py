@@ -42,7 +42,6 @@ _NEEDED: Mapping[str, str] = {
         "--epsilon 10%"
     ),
 }
-_MOST_QUALITY = 0.5
 _SCORE_SHARE = 0.1  # by which settings are chosen: twice what is usual, for scores to differ
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 
@@ -141,8 +140,6 @@ class PrivacyOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        from understudy.run.held_out import check_hold_out
-
         if isinstance(self.epsilon, str):
             _ = part_of_budget(self.epsilon), Budget(1.0, self.delta)
         else:
@@ -156,12 +153,8 @@ class PrivacyOptions:
             )
         _ = self.privacy_unit
         if self.hold_out is not None:
-            check_hold_out(self.hold_out, self.privacy_unit)
-        if self.quality_part > _MOST_QUALITY:
-            raise ConfigError(
-                f"--quality-share is {_MOST_QUALITY:.0%} at most, found {self.quality_share}: what "
-                "is measured has to be made first; 2% is usual"
-            )
+            read_share("--hold-out", self.hold_out)
+        _ = self.quality_part
 
     def _require_meant(self, epsilon: float) -> None:
         if epsilon > LARGE_EPSILON and not self.accept_epsilon:

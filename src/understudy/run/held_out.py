@@ -7,39 +7,16 @@ from pathlib import Path
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.option import read_share
-from understudy.core.ports import Source
 from understudy.data.holdout import HoldOut
-from understudy.privacy.unit import Unit
 from understudy.release.outputs import write_json
 
 FILE = "holdout.json"
 """In the owner's folder: the secret key, the share and the unit column."""
 
-_MOST = 0.5
-_HOW = "such as --hold-out 5%"
 
-
-def check_hold_out(amount: float | str, unit: Unit) -> None:
-    """Refuse what is neither a share nor a number that may be asked for."""
-    number = read_share("--hold-out", amount)
-    if number < 1:
-        if not 0 < number <= _MOST:
-            raise ConfigError(f"hold out a share above 0 and up to {_MOST:.0%}, found {amount}")
-        return
-    if number != int(number):
-        raise ConfigError(f"hold out a share, {_HOW}, or a whole number of images, found {amount}")
-    if unit.adjacency != "replace-one" or unit.column is not None:
-        raise ConfigError(
-            f"--hold-out {number:,.0f} asks for a number of images, and whether one takes part "
-            "would then depend on how many others there are, which is private (add-remove, or "
-            f"units of several images): ask for a share, {_HOW}"
-        )
-
-
-def left_of(records: int, amount: float | str | None) -> int:
+def left_of(records: int, share: float | str | None) -> int:
     """How many of the private records a run reads, on average, where some are held out."""
-    number = 0.0 if amount is None else read_share("--hold-out", amount)
-    return records - round(number if number >= 1 else number * records)
+    return records - round(0.0 if share is None else read_share("--hold-out", share) * records)
 
 
 def is_test_held_out(owner: Path, *, unprotected: bool) -> bool:
@@ -47,29 +24,23 @@ def is_test_held_out(owner: Path, *, unprotected: bool) -> bool:
     return not unprotected and read_hold_out(owner) is not None
 
 
-def keep_hold_out(owner: Path, source: Source, amount: float | str, unit: Unit) -> HoldOut:
+def keep_hold_out(owner: Path, share: float | str, unit: str | None) -> HoldOut:
     """Who is held out of a run: drawn when it begins, and read back by a resumed one.
 
     Raises:
-        ConfigError: More images are asked for than half of all.
         RunError: What was kept is damaged.
     """
     former = read_hold_out(owner)
     if former is not None:
         return former
-    number = read_share("--hold-out", amount)
-    share = number if number < 1 else number / len(source)
-    if share > _MOST:
-        raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {amount}")
-    hold_out = HoldOut.draw(share, unit.column)
-    path = owner / FILE
+    hold_out = HoldOut.draw(read_share("--hold-out", share), unit)
     content = {
         "key": hold_out.key.hex(),
-        "share": share,
-        "unit": hold_out.unit,
+        "share": hold_out.share,
+        "unit": unit,
         "kind": "owner-only",
     }
-    write_json(path, content)
+    write_json(owner / FILE, content)
     return hold_out
 
 

@@ -9,7 +9,7 @@ from understudy.core.entry_points import METHODS, registered, registration_of
 from understudy.core.errors import ConfigError
 from understudy.core.option import declared_options, option_of
 from understudy.methods.base import AUTO, Method
-from understudy.run.codec_rules import rules_in_words
+from understudy.run.codec_rules import AUTO_IN_WORDS
 from understudy.run.config import unknown
 
 
@@ -53,7 +53,7 @@ def method_as_dict(method: Method) -> dict[str, Any]:
         "summary": method.summary,
         "source": method.source,
         "takes": dict(takes := method.roles(method.params(), frozenset())),
-        "auto": rules_in_words() if AUTO in takes.values() else None,
+        "auto": AUTO_IN_WORDS if AUTO in takes.values() else None,
         "settings": [
             {
                 "name": field.name,

@@ -21,7 +21,14 @@ from understudy.core.types import Images, Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
 from understudy.privacy.probe import probe_records
-from understudy.run.codec_rules import ENERGIES, CodecChoice, choose_codec, codec_roles
+from understudy.run.codec_rules import (
+    ENERGIES,
+    CodecChoice,
+    choose_codec,
+    codec_roles,
+    has_energies,
+    lacks_torch,
+)
 from understudy.run.config import MethodOptions, RunConfig
 
 _CONTRAST_IMAGES = 1_800  # 200 of each family
@@ -203,11 +210,11 @@ def front_end(shape: Shape | None) -> WrittenEncoder | None:
     Args:
         shape: (height, width, channels); None, or that of embeddings: there are no images.
     """
-    if shape is None or len(shape) != 3 or not ENERGIES.fits(shape) or ENERGIES.missing:
+    if shape is None or len(shape) != 3 or not has_energies(shape) or lacks_torch():
         return None
-    encoder = load_encoder(ENERGIES.codec, shape=shape)
+    encoder = load_encoder(ENERGIES, shape=shape)
     if not isinstance(encoder, WrittenEncoder):
-        raise ConfigError(f"{ENERGIES.codec}: cannot be written down")
+        raise ConfigError(f"{ENERGIES}: cannot be written down")
     return encoder
 
 

@@ -73,10 +73,6 @@ QUALITY = "quality"
 """The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
 
 
-WEIGHTS = "weights"
-"""In what a resumed run must agree on: the digest of what shipped models learnt."""
-
-
 def weights_digest(models: Iterable[Any]) -> str | None:
     """The digest of what shipped models, or models of a record, learnt; None: nothing that varies.
 
@@ -144,7 +140,7 @@ class Prepared:
     @property
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
-        return {**self.settings, **({WEIGHTS: self.weights} if self.weights else {})}
+        return {**self.settings, **({"weights": self.weights} if self.weights else {})}
 
     @property
     def compared(self) -> list[PublicInput]:

@@ -61,19 +61,16 @@ class CountedStep:
         with self._reporter.lock:
             self.done += done
             if self.total is not None and self.done >= self.total:
-                self._finish()
+                self.finish()
             elif not self.finished:
                 self._reporter.advanced(self)
 
     def finish(self) -> None:
         """Finish the step."""
         with self._reporter.lock:
-            self._finish()
-
-    def _finish(self) -> None:
-        if not self.finished:
-            self.finished = True
-            self._reporter.completed(self)
+            if not self.finished:
+                self.finished = True
+                self._reporter.completed(self)
 
     @property
     def fraction(self) -> float | None:
@@ -125,15 +122,20 @@ class LineEvents:
                 step.written = self.clock()
                 self.write_step("advanced", step, self.clock() - step.started)
             else:
-                self.write_between(self.clock() - self.begun)
+                self.notice(f"working: {duration(self.clock() - self.begun)} so far")
 
-    def write_between(self, seconds: float) -> None:
-        """Write, of work that is no step, that it goes on since so many seconds."""
-        self.write(f"working: {duration(seconds)} so far")
+    def notice(self, message: str, *, owner_only: bool = False) -> None:
+        """A line, unless it is for the owner alone."""
+        if not owner_only:
+            self.write(message)
 
     def warning(self, message: str) -> None:
         """A line that begins with ``note:``."""
         self.write(f"note: {message}")
+
+    def pause(self, paused: bool) -> None:
+        """Whether something is asked on the terminal, so that nothing beats."""
+        self.paused = paused
 
     def write(self, line: str) -> None:
         """Write a line at once."""
@@ -172,11 +174,6 @@ class PlainEvents(LineEvents):
         words = [part for part in (_count(step), *parts) if part]
         self.write(f"{step.name}: {', '.join(words)}" if words else step.name)
 
-    def notice(self, message: str, *, owner_only: bool = False) -> None:
-        """A line, unless it is for the owner alone."""
-        if not owner_only:
-            self.write(message)
-
 
 class JsonEvents(LineEvents):
     """Lines for programs: one JSON object each; docs/progress.md lists their fields."""
@@ -201,10 +198,6 @@ class JsonEvents(LineEvents):
     def warning(self, message: str) -> None:
         """A message."""
         self._write_event("warning", message=message)
-
-    def write_between(self, seconds: float) -> None:
-        """A message."""
-        self._write_event("notice", message=f"working: {duration(seconds)} so far")
 
     def _write_event(self, event: str, **content: Any) -> None:
         seconds = round(self.clock() - self.begun, 3)
@@ -241,16 +234,10 @@ class RichEvents(LineEvents):
         super().__init__(sys.stderr, 0.0, time.monotonic)
         self._progress = progress
         self._task: TaskID | None = None
-        self._paused = False
 
-    @property
-    def paused(self) -> bool:
-        """Whether the bar is off the terminal, because something is asked there."""
-        return self._paused
-
-    @paused.setter
-    def paused(self, paused: bool) -> None:
-        self._paused = paused
+    def pause(self, paused: bool) -> None:
+        """Take the bar off the terminal while something is asked there."""
+        super().pause(paused)
         (self._progress.stop if paused else self._progress.start)()
 
     def write_step(self, event: str, step: CountedStep, seconds: float) -> None:
@@ -291,24 +278,21 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
     mode: str = progress
     if mode == "auto":
         mode = "rich" if sys.stderr.isatty() else "plain"
-    if mode == "rich":
+    if mode == "none":
+        yield SilentEvents()
+    elif mode == "rich":
         with _bar() as bar, heartbeat(RichEvents(bar)) as shown:
             yield shown
-    elif mode == "plain":
-        with heartbeat(PlainEvents(sys.stderr)) as lines:
+    elif mode in ("plain", "json"):
+        with heartbeat((PlainEvents if mode == "plain" else JsonEvents)(sys.stderr)) as lines:
             yield lines
-    elif mode == "json":
-        with heartbeat(JsonEvents(sys.stderr)) as objects:
-            yield objects
-    elif mode == "none":
-        yield SilentEvents()
     else:
         from understudy.core.errors import ConfigError
 
         raise ConfigError(f"progress is auto, rich, plain, json or none, found {progress!r}")
 
 
-Beating = TypeVar("Beating", PlainEvents, JsonEvents, RichEvents)
+Beating = TypeVar("Beating", bound=LineEvents)
 
 
 @contextmanager
@@ -335,9 +319,9 @@ def paused(events: Events) -> Iterator[None]:
     if not isinstance(events, LineEvents):
         yield
         return
-    events.paused = True
+    events.pause(True)
     yield
-    events.paused = False  # not after an error, which ends them
+    events.pause(False)  # not after an error, which ends them
 
 
 def _bar() -> Progress:

@@ -21,7 +21,7 @@ from understudy.metrics.discriminant import EncodedClassifier, classifier_operat
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import guarantee_words
-from understudy.run.codec_rules import ENERGIES
+from understudy.run.codec_rules import ENERGIES, lacks_torch
 from understudy.run.models import front_end
 from understudy.run.resample import open_run
 
@@ -54,10 +54,10 @@ def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifie
     place = release_folder(Path(folder))
     root = place.parent
     record = read_record(read_json(place / "privacy.json"))
-    if ENERGIES.missing:
-        raise MissingExtra("the classifier of what a run released", ENERGIES.missing[0])
+    if lacks_torch():
+        raise MissingExtra("the classifier of what a run released", "torch")
     codec = {model.name for model in record.models if model.role in ("encoder", "decoder")}
-    encoder = front_end(record.image_shape) if codec == {ENERGIES.codec} else None
+    encoder = front_end(record.image_shape) if codec == {ENERGIES} else None
     if encoder is None or record.image_shape is None:
         models = ", ".join(sorted(codec)) or "no encoder"
         raise ConfigError(_no_statistics(folder, f"it worked with {models}"))
@@ -90,7 +90,7 @@ def _no_statistics(folder: str | Path, reason: str) -> str:
     return (
         f"{folder}: released no means and covariance of classes of images ({reason}): understudy "
         f"train {folder} --from samples learns from its samples; a run of images of two classes or "
-        f"more with --encoder {ENERGIES.codec} releases such statistics"
+        f"more with --encoder {ENERGIES} releases such statistics"
     )
 
 

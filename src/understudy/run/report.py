@@ -88,19 +88,15 @@ class RunReport:
         return write_table(rows, path)
 
 
-def load(
-    folder: str | PathLike[str],
-    *,
-    ledger: str | None = None,
-    other_runs: Sequence[str | PathLike[str]] = (),
-) -> RunReport:
+def load(folder: str | PathLike[str], *, ledger: str | None = None) -> RunReport:
     """Read back what a run and its evaluation left.
+
+    The runs in the same parent folder that were charged to the same dataset are in its
+    privacy-utility curve.
 
     Args:
         folder: A run's folder, complete.
         ledger: Where the dataset's budget is read; by default where the run was charged.
-        other_runs: Folders of more releases of the same dataset, for the privacy-utility curve;
-            by default the runs in the same parent folder that were charged to the same dataset.
 
     Raises:
         RunError: It is no folder of a complete run, or a file of it is damaged.
@@ -119,7 +115,7 @@ def load(
     run, record = read_run_file(run_json), read_record(read_json(place / "privacy.json"))
     owner = read_owner(run.as_dict())
     now = _budget(run, ledger)
-    others = [Path(one) for one in other_runs] or _siblings(root, run)
+    others = _siblings(root, run)
     owner = replace(
         owner,
         spending=now or owner.spending,

@@ -40,7 +40,7 @@ from understudy.report import OwnerRecord, RunRecord
 from understudy.report.meaning import EARLIER_RUN
 from understudy.run.config import make_config
 from understudy.run.methods import method as method_of
-from understudy.run.prepare import WEIGHTS, Prepared, prepare, weights_digest
+from understudy.run.prepare import Prepared, prepare, weights_digest
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, require_room
@@ -197,13 +197,11 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
         )
     # What was paid, in numbers: the settings may say it in other words.
     guarantee = {"epsilon": run.receipt.epsilon, "delta": run.receipt.delta, "accept_epsilon": True}
-    settings = dict(run.settings)
-    earlier_weights = settings.pop(WEIGHTS, None)  # earlier versions had it there
-    config = make_config({**settings, **guarantee, "out": out})
+    config = make_config({**run.settings, **guarantee, "out": out})
     require_apart(str(folder), out)
     prepared = prepare(config, _absent(run, run.records), probe=False)
     own = record.models[: len(prepared.context.models)]  # those of public datasets come after
-    if prepared.weights != (earlier_weights or weights_digest(own)):
+    if prepared.weights != weights_digest(own):
         raise RunError(
             f"{folder}: was made by Understudy {run.version} with other weights of "
             f"{prepared.context.models['encoder'].name} than are installed: what it released says "

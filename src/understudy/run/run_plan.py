@@ -94,7 +94,7 @@ class RunPlan:
         refused: Why the ledger would refuse the run; None where it would not.
         concerned: Names of other datasets that the run would be charged to, for they overlap.
         premises: What of the private dataset is taken for public: declared, or inferred.
-        held_out: The share, or number, that would be held out as it was asked for; None: nothing.
+        held_out: The share that would be held out as it was asked for; None: nothing.
         notes: What the owner should know before spending.
         expectations: What to expect of the release, by rules of public arithmetic.
         fits: How well the models fit the classes, by what is public.

@@ -40,7 +40,7 @@ def sample(
 
     Raises:
         ConfigError: The prompt is empty or a folder, or the count makes no sense.
-        RunError: ``out`` holds other things.
+        RunError: ``out`` holds something.
         BackendError: There is no such generator.
     """
     if not prompt.strip():
@@ -52,8 +52,8 @@ def sample(
         )
     if not 1 <= count <= _MOST:
         raise ConfigError(f"count is 1 to {_MOST:,}, found {count}")
-    if out.is_file() or (out.is_dir() and any(not _ours(path) for path in out.iterdir())):
-        raise RunError(f"{out}: holds other things than an earlier sample; choose another --out")
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise RunError(f"{out} is taken: choose another --out, or remove it")
     generator = load_model(Generator, model)
     width, sheet = len(str(count)), out / "sheet.png"
     image_paths = tuple(out / f"{at:0{width}d}.png" for at in range(1, count + 1))
@@ -62,16 +62,7 @@ def sample(
         images = generator.generate([prompt] * count, seed=seed)
         step(count)
         out.mkdir(parents=True, exist_ok=True)
-        for old in out.iterdir():
-            old.unlink()
         for path, image in zip(image_paths, images, strict=True):
             Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(path)
         sheet.write_bytes(contact_sheet(images))
     return Samples(sheet, image_paths)
-
-
-def _ours(path: Path) -> bool:
-    """Whether a file is of an earlier sample."""
-    return (
-        path.is_file() and path.suffix == ".png" and (path.stem.isdecimal() or path.stem == "sheet")
-    )

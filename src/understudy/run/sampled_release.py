@@ -12,7 +12,6 @@ import numpy as np
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events, Generator
 from understudy.core.types import Release, SyntheticBatch
 from understudy.core.version import understudy_version
@@ -63,8 +62,6 @@ def base_set(
     model: str = "embedded:studio",
     template: str = TEMPLATE,
     seed: int = 0,
-    format: ReleaseFormat = "png",
-    licence: str = "unknown",
     progress: ProgressMode | Events = "auto",
 ) -> BaseSet:
     """Draw a release of some classes from their names alone.
@@ -86,9 +83,9 @@ def base_set(
     folder = out / "release"
     with reporting(progress) as events, stops_explained(out, FREE):
         step = events.step("drawing the base set", count)
-        facts = write_release(release, folder, format=format, progress=step)
+        facts = write_release(release, folder, format="png", progress=step)
         (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
-        record = _record(release, generator, template, seed, facts, format=format, licence=licence)
+        record = _record(release, generator, template, seed, facts)
         write_release_documents(folder, record)
         return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
 
@@ -99,9 +96,6 @@ def _record(
     template: str,
     seed: int,
     facts: Mapping[str, Any],
-    *,
-    format: ReleaseFormat,
-    licence: str,
 ) -> RunRecord:
     """The public facts of a base set; there are no others."""
     return RunRecord(
@@ -109,7 +103,7 @@ def _record(
         receipt=NO_PRIVATE_DATA,
         classes=release.classes,
         count=release.count,
-        format=format,
+        format="png",
         version=understudy_version(),
         date=datetime.now(UTC).date().isoformat(),
         params={"template": template, "seed": seed},
@@ -117,7 +111,6 @@ def _record(
         models=(ModelRecord.of("generator", generator),),
         facts=facts,
         how=_HOW,
-        licence=licence,
     )
 
 

@@ -276,9 +276,7 @@ class Session:
         if privacy.hold_out is None:
             return None
         with timed(self.seconds, "hold out"):
-            hold_out = keep_hold_out(
-                self.folder.owner, source, privacy.hold_out, privacy.privacy_unit
-            )
+            hold_out = keep_hold_out(self.folder.owner, privacy.hold_out, privacy.unit_column)
             members, held_out = split(source, hold_out)
             self.prepared = replace(self.prepared, source=members, rows_held_out=len(held_out))
         return held_out

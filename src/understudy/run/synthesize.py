@@ -12,7 +12,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.core.files import ReleaseFormat
 from understudy.core.ports import Events
 from understudy.privacy.unit import Adjacency
-from understudy.run.codec_rules import MANY_SMALL_GREY
+from understudy.run.codec_rules import PLAIN_DCT
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.early_stop import require_otherwise
 from understudy.run.prepare import claim, prepare, require_room_of
@@ -139,7 +139,7 @@ def synthesize(
             images are. None: those that the private records have.
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
-            under replace-one also a number of images. None: nothing is.
+            None: nothing is.
         allow_remote_private: A host that models may send private images to, although it is not this
             machine; the release states that it has no guarantee towards that host. None: none is.
         quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
@@ -243,7 +243,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     try:
         options: dict[str, Any] = {"source": source, "test": source, "epsilon": epsilon}
-        options |= {"test_rows": 20_000, "encoder": MANY_SMALL_GREY.codec}
+        options |= {"test_rows": 20_000, "encoder": PLAIN_DCT}
         places = {"out": out / "fashion-mnist", "ledger": str(out / "demo-ledger.db")}
         return run(make_config(options | places), plan, progress=progress)
     except InputError as error:

@@ -119,9 +119,8 @@ def train_classifier(
         if name == DISCRIMINANT:
             data = _discriminant(rows, record, path)
         else:
-            _onnx(name, rows, record, None)  # what cannot be written is refused first
             bar = EpochBar(events.step, f"training on the release: {WORDS[name]}")
-            data = _onnx(name, rows, record, {"seed": seed, "epochs": epochs, "progress": bar})
+            data = _onnx(name, rows, record, seed=seed, epochs=epochs, progress=bar)
     hint = _STATISTICS if network is None and has_statistics(place, record) else ""
     path.write_bytes(data)
     trained = len(rows.labels), source.kind, source.shape
@@ -212,30 +211,14 @@ def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
     return written_classifier(classifier, path, {**facts, "trained on": "samples"})
 
 
-def _onnx(
-    network: str, rows: Labelled, record: RunRecord, training: dict[str, Any] | None
-) -> bytes:
-    """The network as ONNX: trained with these options, or as it is before."""
-    from understudy.metrics.networks.architectures import two_layer
-    from understudy.metrics.networks.classifier import untrained
+def _onnx(network: str, rows: Labelled, record: RunRecord, **training: Any) -> bytes:
+    """The network, trained with these options, as ONNX; a missing package is found before."""
     from understudy.metrics.networks.classifier_training import train
     from understudy.metrics.networks.onnx_export import onnx_bytes
-    from understudy.metrics.networks.recipes import IMAGES
 
-    x, classes = rows.values, len(rows.classes)
-    if training is None:
-        shape = x.shape[1:]
-        model = (
-            two_layer(shape[0], classes)
-            if network == "two-layer"
-            else IMAGES[network][0](shape, classes)
-        )
-        classifier = untrained(network, model.eval(), x[:1], classes)
-    else:
-        classifier = train(network, x, rows.labels, classes=classes, **training)
+    classifier = train(network, rows.values, rows.labels, classes=len(rows.classes), **training)
     encoders = [model.name for model in record.models if model.role == "encoder"]
-    embedded = rows.values.ndim == 2 and encoders
-    encoder = encoders[0] if embedded else None
+    encoder = encoders[0] if rows.values.ndim == 2 and encoders else None
     facts = file_facts(record, rows.classes, classifier.shape, encoder)
     mean, gain = classifier.mean.numpy(), classifier.gain.numpy()
     return onnx_bytes(classifier.model, classifier.shape, mean, gain, facts)

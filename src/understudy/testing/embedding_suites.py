@@ -18,6 +18,7 @@ EMBEDDED = 11
 SEEDS = np.arange(EMBEDDED, dtype=np.uint64)
 DECODER_PROMPTS = ("a dog", "a cat on a sofa", "a dog", "", "a blue wall")
 PROMPTED = len(DECODER_PROMPTS)
+PROMPTED_SEEDS = SEEDS[:PROMPTED]
 
 
 @cache
@@ -278,30 +279,20 @@ class PromptedDecoderSuite:
         return decoder
 
     def test_a_decoder_draws_embeddings_with_prompts(self, decoder: PromptedDecoder) -> None:
-        rows = unit_embeddings(decoder)
-        images = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED])
+        rows, seeds = unit_embeddings(decoder), PROMPTED_SEEDS
+        images = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=seeds)
         assert decoder.stochastic
         assert images.shape == (PROMPTED, *decoder.shape)
         assert images.dtype == np.uint8
         assert decoder.licence
         assert len(decoder.shape) == 3
-        assert decoder.decode_prompted(rows[:0], [], seeds=SEEDS[:PROMPTED][:0]).shape == (
-            0,
-            *decoder.shape,
-        )
-        assert decoder.decode(rows, seeds=SEEDS[:PROMPTED]).shape == (PROMPTED, *decoder.shape)
-        np.testing.assert_array_equal(
-            decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED]), images
-        )
-        assert (
-            largest_difference(
-                decoder.decode_prompted(
-                    rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED] + np.uint64(9)
-                ),
-                images,
-            )
-            > CLOSE
-        )
+        nothing = decoder.decode_prompted(rows[:0], [], seeds=seeds[:0])
+        assert nothing.shape == (0, *decoder.shape)
+        assert decoder.decode(rows, seeds=seeds).shape == (PROMPTED, *decoder.shape)
+        again = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=seeds)
+        np.testing.assert_array_equal(again, images)
+        others = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=seeds + np.uint64(9))
+        assert largest_difference(others, images) > CLOSE
 
     def test_the_same_embedding_has_an_image_for_each_seed(self, decoder: PromptedDecoder) -> None:
         rows = np.repeat(unit_embeddings(decoder)[:1], PROMPTED, axis=0)
@@ -317,38 +308,34 @@ class PromptedDecoderSuite:
     def test_an_embedding_and_a_seed_count_for_their_own_row_only(
         self, decoder: PromptedDecoder
     ) -> None:
-        rows = unit_embeddings(decoder)
-        images = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED])
+        rows, seeds = unit_embeddings(decoder), PROMPTED_SEEDS
+        images = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=seeds)
         for part in (slice(1), slice(2), slice(2, 5), slice(4, 5)):
-            alone = decoder.decode_prompted(
-                rows[part], DECODER_PROMPTS[part], seeds=SEEDS[:PROMPTED][part]
-            )
+            alone = decoder.decode_prompted(rows[part], DECODER_PROMPTS[part], seeds=seeds[part])
             assert largest_difference(alone, images[part]) <= CLOSE
         changed = rows.copy()
         changed[1] = -8 * rows[1]
-        shifted = decoder.decode_prompted(changed, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED])
+        shifted = decoder.decode_prompted(changed, DECODER_PROMPTS, seeds=seeds)
         assert largest_difference(shifted[[0, 2, 3, 4]], images[[0, 2, 3, 4]]) <= CLOSE
         assert largest_difference(shifted[1], images[1]) > 0
 
     def test_wrong_embeddings_are_refused(self, decoder: PromptedDecoder) -> None:
-        rows = unit_embeddings(decoder)
+        rows, seeds = unit_embeddings(decoder), PROMPTED_SEEDS
         with pytest.raises(BackendError, match="embeddings of shape"):
-            decoder.decode(rows[:, 1:], seeds=SEEDS[:PROMPTED])
+            decoder.decode(rows[:, 1:], seeds=seeds)
         with pytest.raises(BackendError, match="4 prompts for 5"):
-            decoder.decode_prompted(rows, DECODER_PROMPTS[:4], seeds=SEEDS[:PROMPTED])
+            decoder.decode_prompted(rows, DECODER_PROMPTS[:4], seeds=seeds)
         with pytest.raises(BackendError, match="noise_level"):
-            decoder.decode_prompted(
-                rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED], noise_level=100_000
-            )
+            decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=seeds, noise_level=100_000)
         with pytest.raises(BackendError, match="4,\\) for 5 embeddings"):
-            decoder.decode(rows, seeds=SEEDS[:PROMPTED][:4])
+            decoder.decode(rows, seeds=seeds[:4])
         rows[0, 0] = np.nan
         with pytest.raises(BackendError, match="finite"):
-            decoder.decode(rows, seeds=SEEDS[:PROMPTED])
+            decoder.decode(rows, seeds=seeds)
 
     def test_the_name_loads_the_same_decoder(self, decoder: PromptedDecoder) -> None:
         again = load_decoder(decoder.name, shape=decoder.shape)
-        rows = unit_embeddings(decoder)[:2]
-        seeds = SEEDS[:PROMPTED][:2]
-        images = decoder.decode(rows, seeds=seeds)
-        np.testing.assert_array_equal(again.decode(rows, seeds=seeds), images)
+        rows, seeds = unit_embeddings(decoder)[:2], PROMPTED_SEEDS[:2]
+        np.testing.assert_array_equal(
+            again.decode(rows, seeds=seeds), decoder.decode(rows, seeds=seeds)
+        )

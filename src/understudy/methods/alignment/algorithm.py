@@ -71,7 +71,6 @@ class AlignmentParams:
         str, Option("public: by synthetic centroids; matched: DP k-means and Hungarian matching")
     ] = "public"
     dimensions: Annotated[int, Option("dimensions that clusters are found in (d)", least=1)] = 10
-    lloyd_steps: Annotated[int, Option("DP Lloyd steps of partition=matched", least=0)] = 1
     clip_norm: Annotated[
         float | None,
         Option(
@@ -95,9 +94,6 @@ class AlignmentParams:
         bool | None,
         Option("keep each embedding's length; default where all of the base set's are one"),
     ] = None
-    noise_level: Annotated[
-        int, Option("of an unCLIP decoder: more of it, more variety and less likeness", least=0)
-    ] = 0
     sensor_noise: Annotated[
         bool, Option("align the camera's noise too, beyond the paper; for encoders of a known norm")
     ] = True
@@ -168,7 +164,7 @@ def _plan(params: AlignmentParams, context: Context) -> AlignmentStages:
     return AlignmentStages(
         radius=Stage("clip radius", 1.0) if _measures_radius(params, context) else None,
         gap=Stage("gap", 10.0),
-        kmeans=KMeansStages.of(params.lloyd_steps, votes=3.0, lloyd=3.0) if matched else None,
+        kmeans=KMeansStages.of(1, votes=3.0, lloyd=3.0) if matched else None,
         cluster_gaps=Stage("cluster gaps", 5.0) if several else None,
         spread=Stage("spread", 5.0) if params.second_moment else None,
     )
@@ -180,7 +176,7 @@ def _stages(params: AlignmentParams, context: Context) -> tuple[Stage, ...]:
     if context.cluster_encoder is not None and params.clusters == 1:
         raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
     _check_clip_norm(params, context)
-    check_decoder(context, params.noise_level)
+    check_decoder(context)
     check_base(context, params)
     return stages_of(_plan(params, context))
 
@@ -220,7 +216,7 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     base = first_samples(materials, params)
     _report_separation(materials, params, base)
     prompts, seeds = [base.prompts[base.prompt_of[0]]], materials.seeds_of("trial", np.arange(1))
-    decoded(materials, base.embeddings[:1], prompts, params.noise_level, seeds)
+    decoded(materials, base.embeddings[:1], prompts, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
     space = embed_records(materials, base, params)
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.

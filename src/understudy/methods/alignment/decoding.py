@@ -24,12 +24,9 @@ if TYPE_CHECKING:  # which imports this module
 _AT_ONCE = 64
 
 
-def check_decoder(context: Context, noise_level: int) -> None:
+def check_decoder(context: Context) -> None:
     """Refuse a decoder that cannot take what it will be given."""
     decoder, encoder = context.decoder, context.encoder
-    if noise_level and not isinstance(decoder, PromptedDecoder):
-        what = "this release has no decoder" if decoder is None else f"{decoder.name} has none"
-        raise ConfigError(f"noise_level={noise_level} is for unCLIP decoders: {what}")
     if decoder is not None and encoder is not None and decoder.dim != encoder.dim:
         raise ConfigError(
             f"{decoder.name} decodes embeddings of {decoder.dim} numbers, {encoder.name} makes "
@@ -38,7 +35,7 @@ def check_decoder(context: Context, noise_level: int) -> None:
 
 
 def decoded(
-    materials: Materials, embeddings: Embeddings, prompts: list[str], noise_level: int, seeds: Seeds
+    materials: Materials, embeddings: Embeddings, prompts: list[str], seeds: Seeds
 ) -> Images | None:
     """unCLIP(v, prompt) (Algorithm 1, line 15), or plain decoding; None without a decoder.
 
@@ -50,7 +47,7 @@ def decoded(
         return None
     embeddings, levels = split_noise_levels(materials.context, embeddings)
     if isinstance(decoder, PromptedDecoder):
-        images = decoder.decode_prompted(embeddings, prompts, seeds=seeds, noise_level=noise_level)
+        images = decoder.decode_prompted(embeddings, prompts, seeds=seeds)
     else:
         images = decoder.decode(embeddings, seeds=seeds)
     rng = np.random.default_rng([materials.seed, 9, *seeds.tolist()])
@@ -81,8 +78,7 @@ def release_aligned(
             if decoder is None:
                 yield SyntheticBatch(labels[part], embeddings=embeddings[part])
             else:
-                level = params.noise_level
-                images = _images(materials, base, aligned, level, order[part], start)
+                images = _images(materials, base, aligned, order[part], start)
                 yield SyntheticBatch(labels[part], images=images)
 
     decoder = materials.decoder
@@ -95,7 +91,6 @@ def _images(
     materials: Materials,
     base: Base,
     aligned: AlignedSamples,
-    noise_level: int,
     indices: NDArray[np.int64],
     first: int,
 ) -> Images:
@@ -108,7 +103,7 @@ def _images(
             rows = _of_same_cluster(aligned.cluster, rows, rng)
         prompts = [base.prompts[index] for index in base.prompt_of[rows]]
         seeds = materials.seeds_of(f"{name} image {image}", first + samples)
-        images = decoded(materials, aligned.embeddings[rows], prompts, noise_level, seeds)
+        images = decoded(materials, aligned.embeddings[rows], prompts, seeds)
         if images is None:
             raise ConfigError("images need a decoder: this release is of embeddings alone")
         return images

@@ -37,7 +37,6 @@ from understudy.methods.evolution.candidates import (
 )
 from understudy.methods.evolution.population import RoundSettings
 from understudy.methods.evolution.result import (
-    check_count,
     final_candidates,
     given_sizes,
     release_candidates,
@@ -120,7 +119,7 @@ class EvolutionParams:
         Option("and in the last, linearly between; default 0.1, images 0.3", least=0, most=1),
     ] = None
     sizes: Annotated[
-        str, Option("class sizes: count (DP), balanced, or public numbers such as 100,200,50")
+        str, Option("class sizes: count (DP), or public numbers such as 100,200,50")
     ] = "count"
     release: Annotated[
         Literal["voted", "variants", "both"],
@@ -207,7 +206,6 @@ def _plan(params: EvolutionParams, context: Context) -> EvolutionStages:
 def _stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     check_models(context, params)
-    check_count(params.sizes, context.count)
     settled, classes = _settled(params, context), _classes(params, context)
     if settled.variations == 1 and (settled.population or 0) <= classes:
         raise ConfigError(

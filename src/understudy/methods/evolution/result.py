@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.methods.evolution.algorithm import EvolutionParams
     from understudy.privacy.vault import Vault
 
-COUNTED, BALANCED = "count", "balanced"
+COUNTED = "count"
 
 _AT_ONCE = 64  # final images that are made at a time: a handful is looked at first
 
@@ -35,21 +35,18 @@ _AT_ONCE = 64  # final images that are made at a time: a handful is looked at fi
 def given_sizes(sizes: str, classes: int) -> Vector | None:
     """Class sizes that the owner states publicly; None where they are counted.
 
-    ``sizes``: ``count``, ``balanced``, or numbers with commas.
+    ``sizes``: ``count``, or numbers with commas.
 
     Raises:
         ConfigError: None of these, or not a number for each class.
     """
     if sizes == COUNTED:
         return None
-    if sizes == BALANCED:
-        return np.ones(classes)
     try:
         numbers = np.array([int(word) for word in sizes.split(",")], dtype=np.float64)
     except ValueError:
         raise ConfigError(
-            f"sizes is {COUNTED}, {BALANCED} or whole numbers with commas, such as 100,200,50; "
-            f"found {sizes!r}"
+            f"sizes is {COUNTED} or whole numbers with commas, such as 100,200,50; found {sizes!r}"
         ) from None
     if len(numbers) != classes:
         raise ConfigError(
@@ -58,12 +55,6 @@ def given_sizes(sizes: str, classes: int) -> Vector | None:
     if (numbers < 0).any() or not numbers.any():
         raise ConfigError(f"sizes are 0 or more, and not all 0; found {sizes}")
     return numbers
-
-
-def check_count(sizes: str, count: int | None) -> None:
-    """Refuse classes of one size where that size is unknown."""
-    if sizes == BALANCED and count is None:
-        raise ConfigError(f"with sizes={BALANCED} nothing says how many images: give --count")
 
 
 def sizes_of_classes(

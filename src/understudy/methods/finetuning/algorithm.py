@@ -62,6 +62,7 @@ _PUBLIC_IMAGES = 4_096  # are learnt from, at most
 _FEWEST_PUBLIC = 100
 _SAMPLED = 128  # samples that are finished at a time
 _USUAL_BATCH = 256  # expected units of a step: more take longer than they are worth
+_TRAINING = 0.5  # part of the budget that DP-SGD gets; the rest pays for the warm start
 _WARM_START = {"sizes": 1.0, "centre": 2.0, "spread": 1.0, "means": 6.0, "covariances": 10.0}
 
 
@@ -81,17 +82,11 @@ class FinetuningParams:
         int, Option("draws of noise for each record of a step, averaged before clipping", least=1)
     ] = 4
     learning_rate: Annotated[float, Option("of DP-SGD, by Adam", above=0, most=100)] = 5e-4
-    training_share: Annotated[
-        float,
-        Option("part of the budget that DP-SGD gets; the rest pays for the warm start", above=0),
-    ] = 0.5
     pretraining: Annotated[int, Option("steps on public images before", least=0)] = 600
     solver_steps: Annotated[int, Option("denoising steps of a sample", least=2)] = 18
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.training_share >= 1:
-            raise ConfigError("training_share=1 leaves no budget for the warm start: take less")
 
 
 @dataclass(frozen=True)
@@ -229,13 +224,13 @@ def _public_images(materials: Materials, grid: Shape) -> ImageRows:
 
 
 def _plan(params: FinetuningParams, context: Context) -> FinetuningStages:
-    each = (1 - params.training_share) / sum(_WARM_START.values())
+    each = (1 - _TRAINING) / sum(_WARM_START.values())
     warm_start = {name: Stage(name, each * weight) for name, weight in _WARM_START.items()}
     units = dp_estimators.units_stage(context, len(context.classes), each * _WARM_START["sizes"])
     sampling = Sampling(params.rate, params.steps)
     return FinetuningStages(
         GaussianStages(units=units, **warm_start),
-        Stage("training", params.training_share, sampling),
+        Stage("training", _TRAINING, sampling),
     )
 
 
