@@ -174,7 +174,6 @@ class Generator(Model, Protocol):
         masks: Masks,
         prompts: Texts,
         *,
-        strength: float = 1.0,
         seed: int = 0,
         control: tuple[str, Images] | None = None,
         negative: str | None = None,
@@ -185,10 +184,9 @@ class Generator(Model, Protocol):
             images: (n, height, width, channels) uint8.
             masks: (n, height, width).
             prompts: What is drawn, one an image.
-            strength: In [0, 1]; 1 forgets what was there.
             seed: Of the noise.
             control: A kind of hint and a hint for each image, which what is drawn follows; for
-                models that list both tasks, at full strength.
+                models that list both tasks.
             negative: What not to draw, instead of the model's own negative prompt; without
                 classifier-free guidance it counts for nothing.
         """

@@ -52,7 +52,6 @@ class Painter:
         masks: Masks,
         prompts: Texts,
         *,
-        strength: float = 1.0,
         seed: int = 0,
         control: tuple[str, Images] | None = None,
         negative: str | None = None,
