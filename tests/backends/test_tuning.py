@@ -10,7 +10,7 @@ pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
 import safetensors.torch  # noqa: E402
-from diffusers import DDIMScheduler, FlowMatchEulerDiscreteScheduler  # noqa: E402
+from diffusers import DDIMScheduler  # noqa: E402
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 from tests.backends.tiny_models.tuning import subject  # noqa: E402
 
@@ -25,7 +25,7 @@ from understudy.core.ports import Generator, Tuner  # noqa: E402
 
 PROMPT, CLASS = "xyz dog", "a dog"
 FULL = TuningSettings(full=True, steps=8, rate=4e-3)
-LORA = TuningSettings(steps=8, rate=2e-2, layers="all", rank=4)
+LORA = TuningSettings(steps=24, rate=4e-2)
 QUICK = "steps=2&guidance=1"
 
 
@@ -153,27 +153,20 @@ def test_a_tuning_does_not_resume_another_one(tuner: DreamBooth, tmp_path: Path)
     assert not (tmp_path / "work").exists()
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
+@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample"])
 def test_the_goal_of_the_loss_gives_the_latents_back(kind: str) -> None:
     """From what is noisy and what the network should say, the latents follow."""
     rng = torch.Generator().manual_seed(0)
     latents = torch.randn((6, 4, 8, 8), generator=rng)
-    if kind == "flow":
-        scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
-    else:
-        scheduler = DDIMScheduler(prediction_type=kind)
+    scheduler = DDIMScheduler(prediction_type=kind)
     noisy, times, goal = Noising(scheduler)(latents, rng)
-    if kind == "flow":
-        level = (times / 1000).view(-1, 1, 1, 1)
-        found = noisy - level * goal
-    else:
-        level = scheduler.alphas_cumprod[times].view(-1, 1, 1, 1)
-        signal, rest = level.sqrt(), (1 - level).sqrt()
-        found = {
-            "epsilon": (noisy - rest * goal) / signal,
-            "v_prediction": signal * noisy - rest * goal,
-            "sample": goal,
-        }[kind]
+    level = scheduler.alphas_cumprod[times].view(-1, 1, 1, 1)
+    signal, rest = level.sqrt(), (1 - level).sqrt()
+    found = {
+        "epsilon": (noisy - rest * goal) / signal,
+        "v_prediction": signal * noisy - rest * goal,
+        "sample": goal,
+    }[kind]
     assert torch.allclose(found, latents, atol=2e-3)
     assert len(set(times.tolist())) > 3
 

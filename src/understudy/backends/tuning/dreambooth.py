@@ -29,25 +29,15 @@ class Noising:
         config = scheduler.config
         self._steps = int(config.get("num_train_timesteps", 1000))
         self._kind = str(config.get("prediction_type", "epsilon"))
-        if type(scheduler).__name__.startswith("FlowMatch") or self._kind == "flow_prediction":
-            self._kind = "flow"
-            self._shift = float(config.get("shift") or config.get("flow_shift") or 1.0)
-        elif self._kind in ("epsilon", "v_prediction", "sample"):
-            self._schedule = DDPMScheduler.from_config(config)
-        else:
+        if self._kind not in ("epsilon", "v_prediction", "sample"):
             raise BackendError(f"a model that predicts {self._kind} cannot be tuned")
+        self._schedule = DDPMScheduler.from_config(config)
 
     def __call__(
         self, latents: torch.Tensor, rng: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Noisy latents, time steps, and the goal, for (n, c, h, w) latents on the processor."""
         noise = torch.randn(latents.shape, generator=rng)
-        if self._kind == "flow":
-            share = torch.rand(len(latents), generator=rng)
-            share = self._shift * share / (1 + (self._shift - 1) * share)
-            level = share.view(-1, 1, 1, 1)
-            noisy = (1 - level) * latents + level * noise
-            return noisy, share * self._steps, noise - latents
         times = torch.randint(self._steps, (len(latents),), generator=rng)
         noisy = self._schedule.add_noise(latents, noise, times)
         if self._kind == "epsilon":
@@ -64,8 +54,6 @@ def trainable_copy(network: Any, settings: TuningSettings) -> Any:
         twin.float().requires_grad_(True)
     else:
         add_lora(twin, settings)
-    if settings.checkpointing:
-        twin.enable_gradient_checkpointing()
     return twin
 
 
@@ -184,5 +172,4 @@ def train_denoiser(
     network.requires_grad_(False).eval()
     if network.dtype != pipeline.unet.dtype:
         network.to(pipeline.unet.dtype)
-    network.disable_gradient_checkpointing()
     return network

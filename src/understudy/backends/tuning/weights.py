@@ -23,12 +23,11 @@ from understudy.core.errors import BackendError
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
-_ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
 _TUNED_PARTS = ("unet", "text_encoder")
 
 
 def add_lora(network: Any, settings: TuningSettings) -> None:
-    """Put adapters of LoRA on a denoising network; only they will be trained.
+    """Put adapters of LoRA on the attention of a denoising network; only they will be trained.
 
     The second matrix of each begins at 0, so that nothing changes before the first step.
     """
@@ -37,7 +36,7 @@ def add_lora(network: Any, settings: TuningSettings) -> None:
         r=settings.rank,
         lora_alpha=settings.rank,
         init_lora_weights="gaussian",
-        target_modules=_ALL if settings.layers == "all" else _ATTENTION,
+        target_modules=_ATTENTION,
     )
     network.add_adapter(config)
     for weight in network.parameters():
