@@ -86,7 +86,7 @@ def evaluate(
 
     Args:
         folder: A run's folder, or its release; or any other dataset, somebody else's, which is
-            measured as it is. None: only ``model`` is measured.
+            measured as it is. None: ``model`` is measured instead.
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
@@ -111,18 +111,15 @@ def evaluate(
     """
     names = {option.name for option in fields(EvaluationOptions)}
     options = EvaluationOptions(**{name: one for name, one in locals().items() if name in names})
-    if folder is None and model is None:
+    if (folder is None) == (model is None):
         raise ConfigError("say what is evaluated: a run's folder, a release, or --model FILE")
-    release = None if folder is None else evaluated_place(Path(folder))
+    records = source_name("real", real)
+    others = None if test is None else source_name("test", test)
     with reporting(progress) as events:
-        records = source_name("real", real)
-        others = None if test is None else source_name("test", test)
-        inputs = None if release is None else Inputs.open(release, records, others, options)
-        of_model = None
-        if model is not None:
-            of_model = evaluate_model(model, records, others, options, events)
-        if release is None or inputs is None:
-            return cast(Evaluation, of_model)
+        if folder is None:
+            return evaluate_model(cast(str | Path, model), records, others, options, events)
+        release = evaluated_place(Path(folder))
+        inputs = Inputs.open(release, records, others, options)
         seconds = estimated_seconds(inputs, options)
         notes = (
             other_records(release, records, inputs.real),
@@ -135,22 +132,8 @@ def evaluate(
         evaluation, pairs = _Measurement(release, inputs, options, events).run()
     if note:
         evaluation = replace(evaluation, settings={**evaluation.settings, "note": note})
-    if of_model is not None:
-        evaluation = _with_model(evaluation, of_model)
     _keep(release, evaluation, pairs)
     return evaluation
-
-
-def _with_model(evaluation: Evaluation, of_model: Evaluation) -> Evaluation:
-    """The values of a release, and those of a classifier in a file."""
-    settings = {"model": of_model.settings["model"]}
-    return replace(
-        evaluation,
-        values=(*evaluation.values, *of_model.values),
-        curves=(*evaluation.curves, *of_model.curves),
-        settings={**evaluation.settings, **settings},
-        seconds={**evaluation.seconds, **of_model.seconds},
-    )
 
 
 def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:

@@ -202,7 +202,7 @@ def measure_dp_sgd(
 
     ``guarantee`` is its epsilon and delta, ``without_noise`` holds values of the same networks.
     """
-    from understudy.metrics.dp_sgd import DP_SGD_ACCURACY, dp_sgd
+    from understudy.metrics.dp_sgd import CLIP, DP_SGD_ACCURACY, LEARNING_RATE, dp_sgd
 
     baselines = {
         value.measured: value.baseline
@@ -223,8 +223,8 @@ def measure_dp_sgd(
         )
         part.settings["dp_sgd"] = {
             "steps": training.steps,
-            "clip": training.clip,
-            "learning_rate": training.lr,
+            "clip": CLIP,
+            "learning_rate": LEARNING_RATE,
         }
     return part
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from understudy.report.scatter import Scatter, scatter_of
     from understudy.report.statement import privacy_json, statement_text
-    from understudy.report.tables import as_csv, as_parquet
+    from understudy.report.tables import as_csv
 
 __all__ = [
     "BudgetState",
@@ -61,7 +61,6 @@ __all__ = [
     "StatedCopies",
     "StatedTotal",
     "as_csv",
-    "as_parquet",
     "compare_releases",
     "comparison_report",
     "contact_sheet",
@@ -83,12 +82,12 @@ __all__ = [
 _HOMES = dict.fromkeys(__all__, "record") | {
     **dict.fromkeys(("Comparison", "compare_releases"), "comparison"),
     **dict.fromkeys(("Scatter", "scatter_of"), "scatter"),
-    **dict.fromkeys(("as_csv", "as_parquet"), "tables"),
     **dict.fromkeys(("comparison_report", "owner_report", "public_report"), "html"),
     **dict.fromkeys(("dataset_card", "public_documents"), "card"),
     **dict.fromkeys(("owner_json", "public_json"), "json_files"),
     **dict.fromkeys(("read_evaluation", "read_owner", "read_record", "read_score"), "json_files"),
     **dict.fromkeys(("privacy_json", "statement_text"), "statement"),
+    "as_csv": "tables",
     "contact_sheet": "images",
 }
 """The module of each name; reading one of them is not to import what writes the others."""
