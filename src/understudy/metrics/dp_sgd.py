@@ -104,18 +104,9 @@ def dp_sgd(
         Labelled(_public(each.values), each.labels, each.classes) for each in (train, test)
     )
     with _seeded(seed) as engine:
-        import torch
-
         classifier = _untrained(network, rows)
-        pairs = torch.utils.data.TensorDataset(
-            torch.from_numpy(np.ascontiguousarray(rows.values)),
-            torch.from_numpy(rows.labels.astype(np.int64)),
-        )
-        untrained = classifier.model.train()
         model, optimiser, loader = engine.make_private_with_epsilon(
-            module=untrained,
-            optimizer=torch.optim.SGD(untrained.parameters(), lr=lr, momentum=0.9),
-            data_loader=torch.utils.data.DataLoader(pairs, min(batch, len(rows.labels))),
+            **_components(classifier, rows, batch, lr),
             target_epsilon=epsilon,
             target_delta=delta,
             epochs=epochs,
@@ -134,6 +125,22 @@ def dp_sgd(
         rate=1 / len(loader),
         steps=epochs * len(loader),
     )
+
+
+def _components(classifier: Classifier, rows: Labelled, batch: int, lr: float) -> dict[str, Any]:
+    """The model, an optimiser and a loader, as Opacus takes them."""
+    import torch
+
+    pairs = torch.utils.data.TensorDataset(
+        torch.from_numpy(np.ascontiguousarray(rows.values)),
+        torch.from_numpy(rows.labels.astype(np.int64)),
+    )
+    model = classifier.model.train()
+    return {
+        "module": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9),
+        "data_loader": torch.utils.data.DataLoader(pairs, min(batch, len(rows.labels))),
+    }
 
 
 def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, batch: int) -> None:

@@ -187,12 +187,12 @@ def _place_of_processor(
 
     A network inside a pipeline has its processor in a folder beside it.
     """
-    beside = ("feature_extractor", "image_processor")
+    folders = ("feature_extractor", "image_processor")
     places: list[tuple[str, str | None]] = [(model, subfolder)]
     if subfolder:
-        places += [(model, folder) for folder in beside]
+        places += [(model, folder) for folder in folders]
     elif Path(model, "..").is_dir():
-        places += [(f"{model}/..", folder) for folder in beside]
+        places += [(f"{model}/..", folder) for folder in folders]
     for location, folder in places:
         for file in ("preprocessor_config.json", "processor_config.json"):
             if read_text(location, file, revision=revision, subfolder=folder) is not None:
