@@ -9,11 +9,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, packages_for
 from understudy.core.results import Metric
@@ -78,9 +77,7 @@ def dp_sgd(
 ) -> DpSgd:
     """Train one of our networks on real data by DP-SGD (Abadi et al. 2016), with Opacus.
 
-    Batch normalisation mixes rows, so that per-row gradients do not exist: group normalisation
-    stands in, as Opacus advises. Inputs are scaled without looking at the data: pixels to -1 to 1,
-    embeddings to unit norm.
+    Inputs are scaled without looking at the data: pixels to -1 to 1, embeddings to unit norm.
 
     Args:
         train: The real training split; n rows.
@@ -100,9 +97,7 @@ def dp_sgd(
         MissingExtra: Opacus or torch is not installed.
     """
     require_fit(train, test)
-    rows, tests = (
-        Labelled(_public(each.values), each.labels, each.classes) for each in (train, test)
-    )
+    rows, tests = _public(train), _public(test)
     with _seeded(seed) as engine:
         classifier = _untrained(network, rows)
         model, optimiser, loader = engine.make_private_with_epsilon(
@@ -162,7 +157,11 @@ def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, batc
 
 
 def _untrained(network: Network, rows: Labelled) -> Classifier:
-    """A network without batch normalisation; its inputs are scaled by constants."""
+    """A network whose inputs are scaled by constants.
+
+    Batch normalisation mixes rows, so that per-row gradients do not exist: group normalisation
+    stands in, as Opacus advises.
+    """
     import torch
     from opacus.validators import ModuleValidator
 
@@ -187,12 +186,13 @@ def _untrained(network: Network, rows: Labelled) -> Classifier:
     return Classifier(network, model, shape, classes, middle, 1 / middle)
 
 
-def _public(values: NDArray[Any]) -> NDArray[Any]:
+def _public(rows: Labelled) -> Labelled:
     """Embeddings of unit norm; images as they are."""
-    if values.ndim != 2:
-        return values
-    norms = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.asarray(values / np.maximum(norms, 1e-12), dtype=np.float32)
+    if rows.values.ndim != 2:
+        return rows
+    norms = np.linalg.norm(rows.values, axis=1, keepdims=True)
+    values = np.asarray(rows.values / np.maximum(norms, 1e-12), dtype=np.float32)
+    return replace(rows, values=values)
 
 
 @contextmanager
