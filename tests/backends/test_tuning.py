@@ -1,5 +1,4 @@
 import copy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from understudy.backends.tuning.tuner import DreamBooth  # noqa: E402
 from understudy.backends.tuning.tuning_settings import TuningSettings  # noqa: E402
 from understudy.backends.tuning.weights import fused, has_lora, merge_into_inpainting  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
-from understudy.core.ports import Generator, Tuner  # noqa: E402
+from understudy.core.ports import Tuner  # noqa: E402
 
 PROMPT, CLASS = "xyz dog", "a dog"
 FULL = TuningSettings(full=True, steps=8, rate=4e-3)
@@ -113,46 +112,6 @@ def test_masks_and_prompts_that_do_not_fit_are_refused(tuner: DreamBooth) -> Non
             tuner.tune(images, PROMPT, masks=masks)
 
 
-class Stopped(Exception):
-    pass
-
-
-def stop_after(step: int):
-    def stop(done: int, steps: int, loss: float) -> None:
-        if done == step:
-            raise Stopped
-
-    return stop
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
-def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
-    pipeline, latents, tmp_path: Path, settings: TuningSettings
-) -> None:
-    every = {"folder": tmp_path, "save_every": -1.0}
-    settings = replace(settings, steps=4)
-    lessons = [Lesson(latents, (PROMPT,))]
-    whole = train_denoiser(pipeline, lessons, settings, seed=3)
-    with pytest.raises(Stopped):
-        train_denoiser(pipeline, lessons, settings, seed=3, progress=stop_after(2), **every)
-    steps = []
-    every["progress"] = lambda step, steps_in_all, loss: steps.append(step)
-    resumed = train_denoiser(pipeline, lessons, settings, seed=3, **every)
-    assert steps == [2, 3, 4]
-    assert same(weights(whole), weights(resumed))
-
-
-def test_a_tuning_does_not_resume_another_one(tuner: DreamBooth, tmp_path: Path) -> None:
-    told = {"steps": 2, "rate": 1e-2}
-    with pytest.raises(Stopped):
-        tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path, progress=stop_after(1))
-    with pytest.raises(BackendError, match="checkpoints of a tuning with other settings"):
-        tuner.tune(255 - subject(), PROMPT, settings=told, folder=tmp_path)
-    tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path)
-    assert not (tmp_path / "work").exists()
-
-
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample"])
 def test_the_goal_of_the_loss_gives_the_latents_back(kind: str) -> None:
     """From what is noisy and what the network should say, the latents follow."""
@@ -189,14 +148,12 @@ class TestMerging:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("full", [True, False], ids=["full", "lora"])
-    def test_a_tuned_generator_inpaints_what_it_learned(
-        self, models: Path, tmp_path: Path, full: bool
-    ) -> None:
+    def test_a_tuned_generator_inpaints_what_it_learned(self, models: Path, full: bool) -> None:
         name = f"hf:{models}/sd15?{QUICK}&inpainting={models}/sd15-inpainting"
         tuner = load_model(Tuner, name)
         told = {"full": full, "steps": 1, "rate": 1e-2}
-        tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path / "kept")
-        again = load_model(Generator, tuned.name)
+        tuned = tuner.tune(subject(), PROMPT, settings=told)
+        again = tuner.restore(tuner.changes(tuned))
         masks = np.zeros((1, 32, 32), bool)
         masks[:, 8:24, 8:24] = True
         drawn, redrawn, before = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -245,7 +244,6 @@ class Tuner(Model, Protocol):
         *,
         class_prompt: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        folder: Path | None = None,
         seed: int = 0,
         masks: Masks | None = None,
     ) -> Generator:
@@ -257,7 +255,6 @@ class Tuner(Model, Protocol):
                 images, or one an image.
             class_prompt: Names its class, for prior preservation; None leaves that out.
             settings: Of the tuner: steps, learning rate, rank, ...
-            folder: Where to keep the tuned weights, in the hub's format.
             seed: Of the training.
             masks: (n, height, width) bool: the pixels to learn from, some in each image; None: all.
         """

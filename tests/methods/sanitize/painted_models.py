@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,6 @@ class ColourTuner:
         *,
         class_prompt: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        folder: Path | None = None,
         seed: int = 0,
         masks: Masks | None = None,
     ) -> Painter:

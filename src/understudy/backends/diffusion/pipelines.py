@@ -51,18 +51,12 @@ class Pipelines:
         controlnets: Mapping[str, Any] | None = None,
         timesteps: Sequence[int] | None = None,
     ) -> None:
-        if isinstance(options, GeneratorOptions) and options.lora is not None:
-            from understudy.backends.tuning.weights import fold_into_both
-
-            inpainting = fold_into_both(text, inpainting, options.lora)
         self.text, self._options, self._name = run_quietly(text), options, name
         self.timesteps = None if options.steps else timesteps
         self.vae: Any = getattr(text, "vae", None) or getattr(text, "movq", None)
         self.network: Any = getattr(text, "unet", None) or getattr(text, "transformer", None)
         use_scheduler(text, options.scheduler, name)
-        adapter = getattr(options, "lora", None)
-        model = name.partition(":")[2].partition("?")[0]
-        self._distilled = few_steps(text, [model, *([adapter] if adapter else [])])
+        self._distilled = few_steps(text, name.partition(":")[2].partition("?")[0])
         self.inpainter: Conditioned | None = None
         self._by_task: dict[str, Any] = {}
         self._active = ""

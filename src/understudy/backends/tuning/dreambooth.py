@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -136,8 +135,6 @@ def train_denoiser(
     *,
     seed: int = 0,
     progress: TuningProgress | None = None,
-    folder: Path | None = None,
-    save_every: float = 300.0,
 ) -> Any:
     """A copy of a pipeline's denoising network that has learned the lessons."""
     with torch.random.fork_rng():  # adapters draw from the global generator
@@ -158,7 +155,6 @@ def train_denoiser(
     machine = Machine(
         pipeline.unet.device,
         settings.precision,
-        save_every=save_every,
         report_every=0.0,
         seed=seed % 2**63,
     )
@@ -168,7 +164,7 @@ def train_denoiser(
             progress(step, steps, losses["denoising"])
 
     task = DenoisingTask(pipeline, network, lessons, settings.batch)
-    train_network(task, schedule, machine, report=report, folder=folder)
+    train_network(task, schedule, machine, report=report)
     network.requires_grad_(False).eval()
     if network.dtype != pipeline.unet.dtype:
         network.to(pipeline.unet.dtype)
