@@ -57,7 +57,6 @@ class DiffusionGenerator:
             pipelines.text,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
-            batch=options.batch,
         )
 
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:

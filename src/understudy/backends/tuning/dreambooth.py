@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,6 @@ from understudy.backends.tuning.material import Latents, token_ids
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import add_lora
 from understudy.core.errors import BackendError
-
-TuningProgress = Callable[[int, int, float], None]
-"""Called with the steps done, the steps in all, and the loss of the last one."""
 
 
 class Noising:
@@ -134,7 +130,6 @@ def train_denoiser(
     settings: TuningSettings,
     *,
     seed: int = 0,
-    progress: TuningProgress | None = None,
 ) -> Any:
     """A copy of a pipeline's denoising network that has learned the lessons."""
     with torch.random.fork_rng():  # adapters draw from the global generator
@@ -155,16 +150,10 @@ def train_denoiser(
     machine = Machine(
         pipeline.unet.device,
         settings.precision,
-        report_every=0.0,
         seed=seed % 2**63,
     )
-
-    def report(name: str, step: int, steps: int, losses: dict[str, float]) -> None:
-        if progress is not None:
-            progress(step, steps, losses["denoising"])
-
     task = DenoisingTask(pipeline, network, lessons, settings.batch)
-    train_network(task, schedule, machine, report=report)
+    train_network(task, schedule, machine, report=lambda *_: None)
     network.requires_grad_(False).eval()
     if network.dtype != pipeline.unet.dtype:
         network.to(pipeline.unet.dtype)

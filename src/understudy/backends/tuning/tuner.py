@@ -15,7 +15,7 @@ from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
-from understudy.backends.tuning.dreambooth import Lesson, TuningProgress, train_denoiser
+from understudy.backends.tuning.dreambooth import Lesson, train_denoiser
 from understudy.backends.tuning.material import Latents, cell_weights, encode_images, views
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
@@ -75,7 +75,6 @@ class DreamBooth:
         settings: TuningSettings | Mapping[str, Any] | None = None,
         seed: int = 0,
         masks: Masks | None = None,
-        progress: TuningProgress | None = None,
     ) -> DiffusionGenerator:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
@@ -87,14 +86,13 @@ class DreamBooth:
             settings: See `TuningSettings`.
             seed: Of the training.
             masks: (n, height, width) bool: the pixels to learn from; None: all.
-            progress: Called after each step with the steps done, the steps in all and the loss.
         """
         if not isinstance(settings, TuningSettings):
             settings = read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
         prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
         self._check(images, prompts, class_prompt, masks)
         lessons = self._lessons(images, prompts, class_prompt, settings, seed, masks)
-        network = train_denoiser(self._text, lessons, settings, seed=seed, progress=progress)
+        network = train_denoiser(self._text, lessons, settings, seed=seed)
         return self._generator(rebuilt(self._text, unet=fused(network)))
 
     def of(self, generator: Generator) -> DreamBooth:
