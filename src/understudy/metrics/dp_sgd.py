@@ -165,7 +165,7 @@ def _untrained(network: Network, rows: Labelled) -> Classifier:
     import torch
     from opacus.validators import ModuleValidator
 
-    from understudy.metrics import networks
+    from understudy.metrics.networks.architectures import two_layer
     from understudy.metrics.networks.classifier import Classifier
     from understudy.metrics.networks.recipes import IMAGES
 
@@ -175,7 +175,7 @@ def _untrained(network: Network, rows: Labelled) -> Classifier:
     if network == "two-layer":
         return Classifier(
             network,
-            ModuleValidator.fix(networks.two_layer(shape[0], classes)),
+            ModuleValidator.fix(two_layer(shape[0], classes)),
             shape,
             classes,
             torch.tensor(0.0),

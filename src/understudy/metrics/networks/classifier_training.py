@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels, Shape
-from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
+from understudy.metrics.networks.architectures import two_layer
 from understudy.metrics.networks.camera_variation import as_other_cameras
 from understudy.metrics.networks.classifier import Classifier, accuracy, untrained
 from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
 from understudy.metrics.utility import EpochProgress
 
-import torch  # isort: skip  (after networks, which says what to install where it is missing)
+import torch  # isort: skip  (after architectures, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip
 from torch.optim.swa_utils import AveragedModel  # isort: skip
 
@@ -76,7 +76,7 @@ def train_on_embeddings(
     recipe = replace(EMBEDDINGS, epochs=epochs, batch=batch)
     _check(x, y, classes, recipe)
     with seeded_torch(seed, device):
-        model = networks.two_layer(x.shape[1], classes)
+        model = two_layer(x.shape[1], classes)
         classifier = untrained("two-layer", model, x, classes, device)
         _fit(classifier, x, y, recipe, None, progress)
     return classifier
