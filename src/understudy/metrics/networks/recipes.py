@@ -44,10 +44,9 @@ class Recipe:
         steps = max(1, math.ceil(rows / max(1, self.batch)))
         return max(self.epochs, math.ceil(self.least / steps))
 
-    def for_rows(self, rows: int, *, epochs: int | None, batch: int | None) -> Recipe:
-        """With the passes and the batch that were asked for, or else its own."""
-        own = replace(self, batch=self.batch if batch is None else batch)
-        return replace(own, epochs=own.passes(rows) if epochs is None else epochs)
+    def for_rows(self, rows: int, epochs: int | None) -> Recipe:
+        """With the passes that were asked for, or else its own."""
+        return replace(self, epochs=self.passes(rows) if epochs is None else epochs)
 
 
 EMBEDDINGS = Recipe(50, 512, 1e-2, 0.9, weight_decay=1e-4, label_smoothing=0.2)
