@@ -108,7 +108,7 @@ class InceptionEncoder:
 
     def _run(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
         values = resize_cleanly(with_channels(images, 3)).transpose(0, 3, 1, 2)
-        features, classes = self._network((values - 128) / 128)
+        features, classes = self._network((values - np.float32(128)) / np.float32(128))
         features = features.reshape(len(images), -1)
         if not np.isfinite(features).all():
             raise BackendError(f"{self.name}: its features are not finite (NaN or inf)")
@@ -206,17 +206,12 @@ class InceptionBackend:
 
     def models(self) -> list[BackendInfo]:
         """Any file of the network."""
-        return [
-            BackendInfo(
-                "inception:FILE",
-                "encoder",
-                "the standard Inception network of FID, a TorchScript or ONNX file, "
-                "also of the hub: inception:hf:OWNER/NAME/FILE",
-                "torch",
-                installed("torch") or installed("onnxruntime"),
-                "that of the file",
-            )
-        ]
+        what = (
+            "the standard Inception network of FID, a TorchScript or ONNX file, also of the hub: "
+            "inception:hf:OWNER/NAME/FILE"
+        )
+        there = installed("torch") or installed("onnxruntime")
+        return [BackendInfo("inception:FILE", "encoder", what, "torch", there, "that of the file")]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """The network in the file ``rest``; see `InceptionOptions`."""

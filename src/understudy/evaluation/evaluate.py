@@ -18,7 +18,7 @@ from understudy.core.results import Evaluation, MetricValue, Pairs
 from understudy.data.holdout import PartSource
 from understudy.evaluation import Part
 from understudy.evaluation.apart import require_apart_rows
-from understudy.evaluation.attack_adapter import AttackResults, attack_release, infer_classes
+from understudy.evaluation.attack_adapter import attack_release, infer_classes
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import (
@@ -203,11 +203,10 @@ class _Measurement:
         results = Attacks(left_out=not self.options.attacks)
         if self.options.attacks:
             with timed(self.seconds, "attacks"):
-                attacked = self._attacked(sides, non_members)
-                whole.add(Part(attacked.values, attacked.curves))
+                part, results = self._attacked(sides, non_members)
+                whole.add(part)
                 if self.options.full and len(self._classes()) > 1:
                     whole.values += infer_classes(*near_sides, features.measured)
-            results = attacked.results
         if self.options.trains:
             whole.add(self._trained())
         judged = [
@@ -257,7 +256,7 @@ class _Measurement:
             return test
         return self._read(held_out, "held-out records")
 
-    def _attacked(self, sides: _Sides, non_members: EmbeddedDataset) -> AttackResults:
+    def _attacked(self, sides: _Sides, non_members: EmbeddedDataset) -> tuple[Part, Attacks]:
         """The quick attacks; a test set that is not the non-members is the reference."""
         private, release, test = (side.features for side in sides)
         return attack_release(

@@ -138,10 +138,10 @@ def measure_utility(
             measured=columns,
         )
         part.values += _values(report, WORDS[network], synthetic.classes)
-        attacked = attack_trained_model(
+        attacked, _ = attack_trained_model(
             first[0].probabilities, private, held_out, synthetic.classes, WORDS[network]
         )
-        part.add(Part(attacked.values, attacked.curves))
+        part.add(attacked)
         part.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
         if released is not None and network == DISCRIMINANT:
             right = score(released, held_out, synthetic.classes).balanced
