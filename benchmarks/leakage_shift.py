@@ -115,8 +115,9 @@ def judged(
         bars = events.step
         found = LeakageAdapter(private, release, test, measured, bars)
         copies = found.judge(found.distances())
-        attacked = attack_release(private.features, release.features, test.features, measured, bars)
-    results = attacked.results
+        _, results = attack_release(
+            private.features, release.features, test.features, measured, bars
+        )
     return [
         verdicts.judge_leakage(copies, results).grade,
         verdicts.judge_attacks(results).grade,

@@ -37,8 +37,6 @@ def copy(folder: Path, to: Path, without: str = "") -> Path:
     [
         ("clip", "CLIP", (40, 56, 3)),
         ("siglip", "Siglip", (40, 56, 3)),
-        ("siglip2", "Siglip2", (40, 56, 3)),
-        ("siglip2", "Siglip2", (64, 32, 3)),
     ],
 )
 def test_images_as_the_library_embeds_them(
@@ -56,7 +54,7 @@ def test_images_as_the_library_embeds_them(
 
 
 def test_texts_as_the_library_embeds_them(models: Path) -> None:
-    for name, padding in (("clip", True), ("siglip", "max_length"), ("siglip2", "max_length")):
+    for name, padding in (("clip", True), ("siglip", "max_length")):
         folder = built(name, models)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         tokens = tokenizer(

@@ -62,7 +62,7 @@ def test_a_network_of_private_images_runs_by_exact_kernels_off_the_processor(mod
             assert not torch.backends.cudnn.allow_tf32
             assert torch.backends.cudnn.deterministic
             pixels = read_preparation(folder)(images, *options.placement())
-            values = _features(network, "cls")(network, pixels)
+            values = _features(network)(network, pixels)
         assert torch.backends.cuda.matmul.allow_tf32
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before

@@ -79,15 +79,6 @@ def test_it_agrees_with_the_library(
     assert (ours - theirs).abs().mean() < 0.2 * step
 
 
-def test_what_the_file_leaves_out_is_the_processors_default(tmp_path: Path) -> None:
-    found = read_preparation(written(tmp_path, "CLIP", {}))
-    assert (found.size, found.edges, found.crop, found.resample) == ((224, 0), True, (224, 224), 3)
-    found = read_preparation(written(tmp_path, "Segformer", {}))
-    assert (found.size, found.edges, found.crop) == ((512, 512), False, None)
-    found = read_preparation(written(tmp_path, "Detr", {}))
-    assert (found.size, found.edges) == ((800, 1333), True)
-
-
 def test_another_size_keeps_the_way_to_it(tmp_path: Path) -> None:
     clip = read_preparation(written(tmp_path, "CLIP", {})).with_size(64)
     assert (clip.size, clip.edges, clip.crop) == ((64, 0), True, (64, 64))

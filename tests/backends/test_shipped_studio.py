@@ -173,18 +173,6 @@ def test_its_four_steps_come_nearer_to_many_than_six_even_ones():
     assert few < even
 
 
-def test_what_draws_from_texts_reads_no_other_network(tmp_path):
-    studio = tmp_path / "studio"
-    shutil.copytree(WEIGHTS, studio)
-    for part in ("inpainting", "controlnet-edges", "controlnet-pose"):
-        (studio / part / "diffusion_pytorch_model.safetensors").write_bytes(b"nothing")
-    generator = load_model(Generator, f"embedded:studio?folder={studio}")
-    assert generator.tasks == loaded(Generator).tasks
-    image = generator.generate(["a brown dog"])
-    with pytest.raises(BackendError):
-        generator.inpaint(image, np.ones((1, 64, 64), dtype=bool), ["a dog"])
-
-
 def test_weights_of_another_studio_are_no_pickles(tmp_path):
     from safetensors.torch import load_file
 

@@ -27,18 +27,18 @@ from understudy.testing.sample_inputs import extreme_images, load_once
 
 GRAMMAR = Path(__file__).parents[1] / "backends" / "tiny_models" / "phrases.json"
 
-SLOW = re.compile("oneformer|rt_detr")
+SLOW = re.compile("rt_detr")
 """Families of networks that go through the code of another of its list."""
 
 HUB_ENCODERS: list[tuple[str, Shape]] = [
     ("hf:{hub}/clip", (40, 56, 3)),
-    ("hf:{hub}/siglip2", (24, 40, 3)),
-    ("hf:{hub}/dino?pooling=mean&normalise=false&size=42", (20, 33, 3)),
+    ("hf:{hub}/siglip", (24, 40, 3)),
+    ("hf:{hub}/dino?normalise=false&size=42", (20, 33, 3)),
     ("hf:{hub}/pipeline_with_tower?subfolder=image_encoder", (40, 40, 3)),
 ]
 TEXT_ENCODERS: list[tuple[str, Shape]] = [
     ("hf:{hub}/clip", (40, 56, 3)),
-    ("hf:{hub}/siglip2?batch=3", (24, 40, 3)),
+    ("hf:{hub}/siglip?batch=3", (24, 40, 3)),
     ("embedded:studio?folder={studio}", (40, 40, 3)),
 ]
 CAPTIONERS = [
@@ -50,19 +50,14 @@ CAPTIONERS = [
 SEGMENTERS = [
     "hf:{hub}/segformer?batch=4",
     "hf:{hub}/mask2former",
-    "hf:{hub}/oneformer",
     "embedded:studio?folder={studio}",
 ]
 DETECTORS = [
     "hf:{hub}/detr?threshold=0.1&batch=4",
     "hf:{hub}/rt_detr?threshold=0.3",
     "hf:{hub}/mask2former?threshold=0.05",
-    "hf:{hub}/oneformer?threshold=0.05",
 ]
-POSE_ESTIMATORS = [
-    "hf:{hub}/vitpose?batch=4",
-    "hf:{hub}/vitpose?detector=hf:{hub}/mask2former%3Fthreshold=0.05&target=frame",
-]
+POSE_ESTIMATORS = ["hf:{hub}/vitpose?batch=4"]
 
 
 def placed(name: str, models: Path, request: pytest.FixtureRequest) -> str:

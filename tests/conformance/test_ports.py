@@ -23,7 +23,7 @@ ENCODERS: list[tuple[str, Shape]] = [
     ("embedded:scattering?J=3&L=4&colour=opponent&coefficients=90", (21, 32, 3)),
     ("onnx:{models}/block_means.onnx?size=20x12&norm_bound=2.5", (28, 28, 1)),
     ("onnx:{models}/batch_of_four.onnx", (16, 16, 3)),
-    ("inception:{models}/batch_of_four.onnx?scale=0..1", (16, 16, 3)),
+    ("inception:{models}/batch_of_four.onnx", (16, 16, 3)),
 ]
 
 DECODERS: list[tuple[str, str, Shape]] = [

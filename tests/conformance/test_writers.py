@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 WRITERS: list[tuple[str, str]] = [  # a name, and a class that it can be asked for
     ("embedded:writer", "sleeping"),
-    ("embedded:writer?target=dog&keep=target", "a brown dog"),
+    ("embedded:writer?keep=target", "a brown dog"),
     ("hf:{models}/chat?tokens=40&batch=4", "dog"),
     ("hf:{models}/chat?tokens=40&variation=blanks&prompts=aug-pe", "dog"),
 ]

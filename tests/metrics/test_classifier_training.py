@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,9 @@ def test_images_are_learned(
 ) -> None:
     build, recipe = recipes.IMAGES[network]
     narrow = functools.partial(build, **NARROW.get(network, {"width": 8}))
-    monkeypatch.setitem(recipes.IMAGES, network, (narrow, recipe))
     epochs = LONG.get(network, 6)
-    classifier = train_on_images(
-        *pictures(600, 1), classes=3, network=network, epochs=epochs, batch=32
-    )
+    monkeypatch.setitem(recipes.IMAGES, network, (narrow, replace(recipe, batch=32)))
+    classifier = train_on_images(*pictures(600, 1), classes=3, network=network, epochs=epochs)
     assert accuracy(classifier, *pictures(300, 2)) > 0.95
 
 
@@ -135,7 +134,7 @@ def test_trainings_side_by_side_are_those_one_after_the_other() -> None:
     x, y = points(200, 0)
 
     def trained(seed: int) -> NDArray[np.float32]:
-        return weights(train_on_embeddings(x, y, classes=4, seed=seed, epochs=10, batch=32))
+        return weights(train_on_embeddings(x, y, classes=4, seed=seed, epochs=10))
 
     with ThreadPoolExecutor(2) as pool:
         side_by_side = list(pool.map(trained, (0, 1)))

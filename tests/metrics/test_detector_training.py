@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from understudy.core.types import Found, Images
-from understudy.metrics.networks import mobilenet_v2
+from understudy.metrics.networks.architectures import mobilenet_v2
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50, one_stage_detector
 from understudy.metrics.networks.detector_training import BoxGoals, detection_loss, train_detector
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from understudy.metrics import networks
+from understudy.metrics.networks import architectures as networks
 
 
 def test_two_layer_is_the_papers_network() -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("uvicorn")
 
 from understudy.methods.sanitize.training_set import LabelledSet, train_model  # noqa: E402
-from understudy.metrics.networks import instance_resnet, small_cnn  # noqa: E402
+from understudy.metrics.networks.architectures import instance_resnet, small_cnn  # noqa: E402
 from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
 from understudy.server.model_training import SmallModelTraining  # noqa: E402
 

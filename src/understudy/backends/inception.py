@@ -28,7 +28,7 @@ from PIL import Image
 
 from understudy.backends.arrays import FloatArray, require_images, with_channels
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
+from understudy.backends.onnx_model import OnnxModel, OnnxOptions
 from understudy.backends.perceptual_network import load_torchscript
 from understudy.backends.plugin import (
     BackendInfo,
@@ -46,7 +46,6 @@ from understudy.core.types import Embeddings, Images, Shape
 INCEPTION_SIDE = 299
 """Pixels a side that the network takes."""
 
-_STANDARD = "standard"
 _HUB = "hf:"
 _COMMIT = re.compile("[0-9a-f]{40}")
 _INSTEAD = "embedded:scattering"  # what `evaluate` measures with where nothing is named
@@ -60,8 +59,6 @@ class InceptionOptions:
     Attributes:
         output: Which output of an ONNX file is the features, where there are several.
         probabilities: Which output of an ONNX file holds class probabilities or logits; None: none.
-        scale: What black and white become: ``standard`` is (pixel - 128) / 128, as the standard
-            network demands; or two numbers, ``"-1..1"``, ``"0..1"``, ``"0..255"``.
         revision: Branch, tag or commit of a file on the hub; of a TorchScript file, a commit.
     """
 
@@ -69,16 +66,7 @@ class InceptionOptions:
     threads: PositiveCount = 2
     output: str | None = None
     probabilities: str | None = None
-    scale: str = _STANDARD
     revision: str | None = None
-
-    def __post_init__(self) -> None:
-        _ = self.ends
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """What black and white become."""
-        return (-1.0, 127 / 128) if self.scale == _STANDARD else scale_ends(self.scale)
 
 
 _Network = Callable[[FloatArray], tuple[FloatArray, FloatArray | None]]
@@ -96,7 +84,6 @@ class InceptionEncoder:
         self.name = full_name(f"inception:{file}", options)
         self.shape = shape
         self.licence = f"see {file if file.startswith(_HUB) else path.name}"
-        self._low, self._high = options.ends
         self._network: _Network
         if path.suffix.lower() == ".onnx":
             self._network, self._batch = _onnx(path, options)
@@ -121,8 +108,7 @@ class InceptionEncoder:
 
     def _run(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
         values = resize_cleanly(with_channels(images, 3)).transpose(0, 3, 1, 2)
-        scale = np.float32((self._high - self._low) / 255)
-        features, classes = self._network(values * scale + np.float32(self._low))
+        features, classes = self._network((values - np.float32(128)) / np.float32(128))
         features = features.reshape(len(images), -1)
         if not np.isfinite(features).all():
             raise BackendError(f"{self.name}: its features are not finite (NaN or inf)")
@@ -220,17 +206,12 @@ class InceptionBackend:
 
     def models(self) -> list[BackendInfo]:
         """Any file of the network."""
-        return [
-            BackendInfo(
-                "inception:FILE",
-                "encoder",
-                "the standard Inception network of FID, a TorchScript or ONNX file, "
-                "also of the hub: inception:hf:OWNER/NAME/FILE",
-                "torch",
-                installed("torch") or installed("onnxruntime"),
-                "that of the file",
-            )
-        ]
+        what = (
+            "the standard Inception network of FID, a TorchScript or ONNX file, also of the hub: "
+            "inception:hf:OWNER/NAME/FILE"
+        )
+        there = installed("torch") or installed("onnxruntime")
+        return [BackendInfo("inception:FILE", "encoder", what, "torch", there, "that of the file")]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """The network in the file ``rest``; see `InceptionOptions`."""

@@ -28,7 +28,7 @@ from understudy.backends.arrays import (
     with_channels,
 )
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
-from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
+from understudy.backends.plugin import BackendInfo, Kind, full_name, installed, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.option import Option
@@ -213,16 +213,10 @@ class OnnxBackend:
 
     def models(self) -> list[BackendInfo]:
         """Any file."""
-        return [
-            BackendInfo(
-                "onnx:FILE",
-                "encoder and decoder",
-                "an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ...",
-                "onnx",
-                installed("onnxruntime"),
-                "that of the file",
-            )
-        ]
+        what = "an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ..."
+        pair: Kind = "encoder and decoder"
+        there = installed("onnxruntime")
+        return [BackendInfo("onnx:FILE", pair, what, "onnx", there, "that of the file")]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """The encoder in the file ``rest``; see `OnnxEncoderOptions`."""

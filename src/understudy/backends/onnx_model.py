@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -32,14 +31,12 @@ class OnnxOptions:
     """Options of any file.
 
     Attributes:
-        input: Which input of the model is taken, where there are several.
         output: Which output is taken, where there are several.
         scale: What black and white are in images: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
     """
 
     batch: PositiveCount = 64
     threads: PositiveCount = 2
-    input: str | None = None
     output: str | None = None
     scale: str = "0..1"
 
@@ -69,31 +66,30 @@ class OnnxModel:
             )
         except Exception as error:  # ONNX Runtime's errors share no base class of their own
             raise BackendError(f"{self.path}: not a readable ONNX model ({error})") from error
-        node = self._choose("input", self._session.get_inputs(), options.input)
+        inputs = self._session.get_inputs()
+        if len(inputs) != 1:
+            names = ", ".join(one.name for one in inputs)
+            raise BackendError(f"{self.path}: its inputs are {names}; it must have one only")
+        node = inputs[0]
         if node.type != "tensor(float)":
             raise BackendError(
                 f"{self.path}: its input {node.name} is {node.type}; only float32 is supported"
             )
-        self.input, self.output = (
-            node.name,
-            self._choose("output", self._session.get_outputs(), options.output).name,
-        )
+        self.input, self.output = node.name, self._output_name(options.output)
         # A dimension that the model leaves open is None here; the first is the batch.
         sizes = [size if isinstance(size, int) else None for size in node.shape]
         self.sizes: tuple[int | None, ...] = tuple(sizes[1:])
         self.batch = sizes[0] if sizes and sizes[0] else options.batch
         self._fixed = bool(sizes) and sizes[0] is not None
 
-    def _choose(self, what: str, candidates: list[Any], name: str | None) -> Any:
-        names = [item.name for item in candidates]
-        if name is None and len(candidates) == 1:
-            return candidates[0]
-        if name in names and (what == "output" or len(candidates) == 1):
-            return candidates[names.index(name)]
-        advice = f"choose one with ?{what}=NAME" if what == "output" else "it must have one only"
-        if name is not None and name not in names:
-            advice = f"there is no {name!r}"
-        raise BackendError(f"{self.path}: its {what}s are {', '.join(names)}; {advice}")
+    def _output_name(self, name: str | None) -> str:
+        names: list[str] = [item.name for item in self._session.get_outputs()]
+        if name is None and len(names) == 1:
+            return names[0]
+        if name is not None and name in names:
+            return name
+        advice = "choose one with ?output=NAME" if name is None else f"there is no {name!r}"
+        raise BackendError(f"{self.path}: its outputs are {', '.join(names)}; {advice}")
 
     @property
     def metadata(self) -> dict[str, str]:

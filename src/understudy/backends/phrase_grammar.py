@@ -226,7 +226,7 @@ def _grammar_of(phrases: Phrases, prompts: Sequence[str]) -> PhraseGrammar:
             **dict.fromkeys((STATUS, PLACE), "a {target} {}"),
             **dict.fromkeys((part for part in phrases.details if part != FURNITURE), "{}"),
         }
-        possible = _possible(phrases, name)
+        possible = phrases.possible[name]
         parts = {part: form for part, form in forms.items() if possible.get(part)}
         for part, form in parts.items():
             alternatives = phrases.attributes[part]
@@ -238,17 +238,6 @@ def _grammar_of(phrases: Phrases, prompts: Sequence[str]) -> PhraseGrammar:
             slots.append(Slot(part, values, {TARGET: [name]}, first))
         templates.append(Template(_sentence(shape, parts, phrases.details), {TARGET: [name]}))
     return PhraseGrammar(slots, templates, prompts)
-
-
-def _possible(phrases: Phrases, target: str) -> Mapping[str, Sequence[str]]:
-    """The values that each attribute of a target takes."""
-    if phrases.possible:
-        return phrases.possible[target]
-    shape = phrases.subjects[target]
-    # Not every dog has a collar, and a thing, which is an attribute itself, does nothing.
-    unsure = {*shape["before"], *shape["with"], *((STATUS,) if target in shape["noun"] else ())}
-    values = {name: list(values) for name, values in phrases.attributes.items()}
-    return {name: names for name, names in values.items() if name not in unsure}
 
 
 def _sentence(

@@ -85,8 +85,8 @@ class Machine:
     """Where and how to train.
 
     Attributes:
-        precision: Of the passes: ``"float32"``, ``"bfloat16"`` or ``"float16"``, or ``"auto"``:
-            bfloat16 on a GPU, float32 elsewhere. A processor that has instructions for bfloat16 is
+        precision: Of the passes: ``"float32"`` or ``"bfloat16"``, or ``"auto"``: bfloat16 on a GPU,
+            float32 elsewhere. A processor that has instructions for bfloat16 is
             faster with it by half for a diffusion network and twice for a decoder; another is far
             slower. Weights and averages stay float32.
         save_every: Seconds between two checkpoints.
@@ -103,16 +103,9 @@ class Machine:
 
     def autocast(self) -> torch.autocast:
         """The context in which a pass runs."""
-        dtype = getattr(torch, self.pass_precision)
-        enabled = dtype != torch.float32
-        return torch.autocast(self.device.type, dtype if enabled else None, enabled=enabled)
-
-    @property
-    def pass_precision(self) -> str:
-        """The precision, with ``"auto"`` decided."""
-        if self.precision != "auto":
-            return self.precision
-        return "float32" if self.device.type == "cpu" else "bfloat16"
+        usual = "float32" if self.device.type == "cpu" else "bfloat16"
+        half = (usual if self.precision == "auto" else self.precision) == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16 if half else None, enabled=half)
 
 
 class TrainingTask(Protocol):
@@ -218,9 +211,6 @@ class _Run:
             fused=True,
         )
         self.scheduler = schedule.scheduler(self.optimizer)
-        self.scaler = torch.amp.GradScaler(
-            machine.device.type, enabled=machine.pass_precision == "float16"
-        )
         self.average: AveragedModel | None = None
         if schedule.average is not None:
             self.average = AveragedModel(
@@ -239,7 +229,7 @@ class _Run:
             with self.machine.autocast():
                 losses = self.task.losses(index, seed)
             total = torch.stack([value.float() for value in losses.values()]).sum() / accumulation
-            self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+            total.backward()  # type: ignore[no-untyped-call]
             for key, value in losses.items():
                 sums[key] = sums.get(key, 0.0) + float(value.detach()) / accumulation
         if math.isnan(sum(sums.values())):
@@ -247,14 +237,10 @@ class _Run:
                 f"{self.task.name} failed at step {self.step}: the loss is not a number. Use a "
                 f"smaller rate than {self.schedule.rate:g}, or precision=float32"
             )
-        self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.weights, self.schedule.clip)
-        scale = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.scaler.get_scale() >= scale:  # else the step overflowed and was left out
-            self.scheduler.step()
+        self.scheduler.step()
         self.step += 1
         if self.average is not None:
             self.average.update_parameters(self.task.network)
@@ -271,11 +257,7 @@ class _Run:
             tensors |= {f"{name}/{key}": state[key] for key in self._stored}
         for position, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimiser/{position}/{key}": value for key, value in moments.items()}
-        states = {
-            "step": self.step,
-            "scheduler": self.scheduler.state_dict(),
-            "scaler": self.scaler.state_dict(),
-        }
+        states = {"step": self.step, "scheduler": self.scheduler.state_dict()}
         file = folder / "checkpoint.safetensors"
         new = file.with_suffix(".new")
         save_file(
@@ -294,7 +276,6 @@ class _Run:
             states = {key: json.loads(text) for key, text in stored.metadata().items()}
             tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
         self.step = states["step"]
-        self.scaler.load_state_dict(states["scaler"])
         _load(self.task.network, {key: tensors[f"network/{key}"] for key in self._stored})
         if self.average is not None:
             _load(self.average.module, {key: tensors[f"average/{key}"] for key in self._stored})

@@ -43,7 +43,7 @@ _Json = Annotated[
 ]
 _Table = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the metric values as a table, .csv or .parquet."),
+    typer.Option(metavar="FILE", help="Write the metric values as a table, .csv."),
 ]
 
 

@@ -21,7 +21,7 @@ Public = Annotated[
     Path | None, typer.Option(metavar="OUT.html", help="Write what may go with the release.")
 ]
 TableFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the metric values: .csv or .parquet.")
+    Path | None, typer.Option(metavar="FILE", help="Write the metric values as .csv.")
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -174,7 +173,6 @@ class Generator(Model, Protocol):
         masks: Masks,
         prompts: Texts,
         *,
-        strength: float = 1.0,
         seed: int = 0,
         control: tuple[str, Images] | None = None,
         negative: str | None = None,
@@ -185,10 +183,9 @@ class Generator(Model, Protocol):
             images: (n, height, width, channels) uint8.
             masks: (n, height, width).
             prompts: What is drawn, one an image.
-            strength: In [0, 1]; 1 forgets what was there.
             seed: Of the noise.
             control: A kind of hint and a hint for each image, which what is drawn follows; for
-                models that list both tasks, at full strength.
+                models that list both tasks.
             negative: What not to draw, instead of the model's own negative prompt; without
                 classifier-free guidance it counts for nothing.
         """
@@ -247,7 +244,6 @@ class Tuner(Model, Protocol):
         *,
         class_prompt: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        folder: Path | None = None,
         seed: int = 0,
         masks: Masks | None = None,
     ) -> Generator:
@@ -259,7 +255,6 @@ class Tuner(Model, Protocol):
                 images, or one an image.
             class_prompt: Names its class, for prior preservation; None leaves that out.
             settings: Of the tuner: steps, learning rate, rank, ...
-            folder: Where to keep the tuned weights, in the hub's format.
             seed: Of the training.
             masks: (n, height, width) bool: the pixels to learn from, some in each image; None: all.
         """

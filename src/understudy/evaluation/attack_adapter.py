@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.core.results import Curve, Metric, MetricValue
+from understudy.core.results import Metric, MetricValue
 from understudy.core.types import Embeddings, Labels, Vector
+from understudy.evaluation import Part
 from understudy.evaluation.embedding_pass import EmbeddedDataset, flat_means
 from understudy.metrics.attacks import (
     DENSITY_DIMS,
@@ -40,21 +41,6 @@ _INFERRED_ROWS = 5_000  # private records whose class is inferred, at most, and 
 _LEAST = 20  # rows of non-members and of a reference, each
 
 
-@dataclass(frozen=True, slots=True)
-class AttackResults:
-    """What attacks gave.
-
-    Attributes:
-        values: AUC, rates and advantage of each, and what the release adds.
-        curves: Their ROC, and that of the blind attack.
-        results: What decides on the verdict.
-    """
-
-    values: list[MetricValue] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
-    results: Attacks = field(default_factory=Attacks)
-
-
 def attack_release(
     private: Embeddings,
     release: Embeddings,
@@ -64,8 +50,11 @@ def attack_release(
     *,
     reference: Embeddings | None = None,
     held_out: bool = False,
-) -> AttackResults:
+) -> tuple[Part, Attacks]:
     """Attack a release with its features, and again without it.
+
+    What was measured: AUC, rates and advantage of each attack, what the release adds, and the
+    curves; and what decides on the verdict.
 
     As many private records (p, d) as there are ``non_members`` (m, d), or 10,000, are the members.
     ``reference`` are (r, d) further real records that took no part, which some attacks need; None:
@@ -77,7 +66,7 @@ def attack_release(
         non_members, reference = non_members[order[::2]], non_members[order[1::2]]
     fewest = min(map(len, (private, non_members, reference)))
     if fewest < _LEAST or min(len(release), len(reference)) <= DENSITY_DIMS:
-        return AttackResults()
+        return Part(), Attacks()
     members = private[some(len(private), max(len(non_members), 10_000), 0)]
     rows = np.concatenate([members, non_members])
     bar = bars("attacks", len(RELEASE_ATTACKS) + 1)
@@ -98,7 +87,7 @@ def attack_release(
     values.append(BLIND_DISTANCE_AUC.value(blind_distance, baseline=0.5, measured=measured))
     every = {**rocs, BLIND_AUC.subject: blind.roc}
     curves = [roc_curve(name, each) for name, each in every.items()]
-    return AttackResults(values, curves, Attacks(blind.roc, rocs, gains, held_out))
+    return Part(values, curves), Attacks(blind.roc, rocs, gains, held_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +144,14 @@ class _BlindComparison:
 
 def attack_trained_model(
     model: Trained, private: Labelled, non_members: Labelled, classes: Sequence[str], measured: str
-) -> AttackResults:
+) -> tuple[Part, Attacks]:
     """Attack a model trained on the release by its loss on real records (Yeom et al. 2018).
 
     The loss knows a row's class, so the blind attack knows it as well. Of too few rows nothing is
     said.
     """
     if min(len(private.labels), len(non_members.labels)) < _LEAST:
-        return AttackResults()
+        return Part(), Attacks()
     losses, values, class_columns = [], [], []
     for side in (private, non_members):
         few = side.at_most(_LOSS_ROWS)
@@ -174,11 +163,9 @@ def attack_trained_model(
     name = LOSS_AUC.subject
     comparison = _BlindComparison(blind, measured, f"{BLIND_AUC.subject} for the loss")
     curve, gain = comparison.judge(np.concatenate(losses))
-    return AttackResults(
-        [*comparison.values(LOSS_AUC, curve, gain), *comparison.blind_values()],
-        [roc_curve(name, curve)],
-        Attacks(blind.roc, {name: curve}, {name: gain}),
-    )
+    measures = [*comparison.values(LOSS_AUC, curve, gain), *comparison.blind_values()]
+    part = Part(measures, [roc_curve(name, curve)])
+    return part, Attacks(blind.roc, {name: curve}, {name: gain})
 
 
 def infer_classes(

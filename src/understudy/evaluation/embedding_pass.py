@@ -5,6 +5,7 @@ And the extractors of the features in which a release is compared with real imag
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -148,33 +149,6 @@ class EmbeddedDataset:
         return sums
 
 
-class _Columns:
-    """Arrays that grow by batches; each is laid out once its width is known."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows, self._at = rows, 0
-        self._arrays: dict[str, np.ndarray] = {}
-
-    def add(self, **parts: np.ndarray | None) -> None:
-        """The next rows of each."""
-        count = 0
-        for name, part in parts.items():
-            if part is None:
-                continue
-            if name not in self._arrays:
-                self._arrays[name] = np.empty((self._rows, *part.shape[1:]), part.dtype)
-            self._arrays[name][self._at : self._at + len(part)] = part
-            count = len(part)
-        self._at += count
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name][: self._at]
-
-    def get(self, name: str) -> np.ndarray | None:
-        """None where there never was one."""
-        return self[name] if name in self._arrays else None
-
-
 def embed_dataset(
     source: Source, features: FeatureExtractor, classes: Sequence[str], rows: int | None, bar: Bar
 ) -> EmbeddedDataset:
@@ -186,9 +160,8 @@ def embed_dataset(
     count = len(source)
     sample = np.zeros(count, dtype=np.bool_)
     sample[some(count, rows)] = True
-    sample_columns, all_columns = _Columns(int(sample.sum())), _Columns(count)
+    columns: dict[str, list[Any]] = defaultdict(list)
     sums: dict[int, MomentSums] = {}
-    looks: list[Looks] = []
     done = 0
     for batch in source.batches(batch_size(source)):
         labels = np.zeros(len(batch.labels), dtype=np.int64)
@@ -197,32 +170,28 @@ def embed_dataset(
         embeddings, probabilities = features(batch.values)
         _add(sums, embeddings, labels, len(classes))
         take = sample[done : done + len(labels)]
-        images = batch.values if source.kind == "images" else None
-        sample_columns.add(
-            features=embeddings[take],
-            labels=labels[take],
-            small=None if images is None else flat_means(images[take]),
-            probabilities=None if probabilities is None else probabilities[take],
-        )
-        if images is not None:
-            all_columns.add(digests=pixel_digests(images), hashes=perceptual_hashes(images))
-            looks.append(Looks.of(images))
+        columns["labels"].append(labels[take])
+        columns["features"].append(embeddings[take])
+        if probabilities is not None:
+            columns["probabilities"].append(probabilities[take])
+        if source.kind == "images":
+            columns["small"].append(flat_means(batch.values[take]))
+            columns["digests"].append(pixel_digests(batch.values))
+            columns["hashes"].append(perceptual_hashes(batch.values))
+            columns["looks"].append(Looks.of(batch.values))
         done += len(labels)
         bar(len(labels))
-    embedded = EmbeddedDataset(
+    looks = columns.pop("looks", None)
+    # One after the other, so that no more than one of them is there twice.
+    arrays = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+    return EmbeddedDataset(
         source,
         count,
         np.flatnonzero(sample),
-        sample_columns["labels"],
-        sample_columns["features"],
-        sample_columns.get("small"),
-        sample_columns.get("probabilities"),
-        sums,
+        sums=sums,
+        looks=None if looks is None else Looks.concatenated(looks),
+        **arrays,
     )
-    if source.kind == "images":
-        embedded.digests, embedded.hashes = all_columns["digests"], all_columns["hashes"]
-        embedded.looks = Looks.concatenated(looks)
-    return embedded
 
 
 def rows_of(

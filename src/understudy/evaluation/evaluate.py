@@ -19,7 +19,7 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import PartSource
 from understudy.evaluation import Part
 from understudy.evaluation.apart import require_apart_rows
-from understudy.evaluation.attack_adapter import AttackResults, attack_release, infer_classes
+from understudy.evaluation.attack_adapter import attack_release, infer_classes
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import (
@@ -87,7 +87,7 @@ def evaluate(
 
     Args:
         folder: A run's folder, or its release; or any other dataset, somebody else's, which is
-            measured as it is. None: only ``model`` is measured.
+            measured as it is. None: ``model`` is measured instead.
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
@@ -112,18 +112,15 @@ def evaluate(
     """
     names = {option.name for option in fields(EvaluationOptions)}
     options = EvaluationOptions(**{name: one for name, one in locals().items() if name in names})
-    if folder is None and model is None:
+    if (folder is None) == (model is None):
         raise ConfigError("say what is evaluated: a run's folder, a release, or --model FILE")
-    release = None if folder is None else evaluated_place(Path(folder))
+    records = source_name("real", real)
+    others = None if test is None else source_name("test", test)
     with reporting(progress) as events:
-        records = source_name("real", real)
-        others = None if test is None else source_name("test", test)
-        inputs = None if release is None else Inputs.open(release, records, others, options)
-        of_model = None
-        if model is not None:
-            of_model = evaluate_model(model, records, others, options, events)
-        if release is None or inputs is None:
-            return cast(Evaluation, of_model)
+        if folder is None:
+            return evaluate_model(cast(str | Path, model), records, others, options, events)
+        release = evaluated_place(Path(folder))
+        inputs = Inputs.open(release, records, others, options)
         seconds = estimated_seconds(inputs, options)
         notes = (
             other_records(release, records, inputs.real),
@@ -136,22 +133,8 @@ def evaluate(
         evaluation, pairs = _Measurement(release, inputs, options, events).run()
     if note:
         evaluation = replace(evaluation, settings={**evaluation.settings, "note": note})
-    if of_model is not None:
-        evaluation = _with_model(evaluation, of_model)
     _keep(release, evaluation, pairs)
     return evaluation
-
-
-def _with_model(evaluation: Evaluation, of_model: Evaluation) -> Evaluation:
-    """The values of a release, and those of a classifier in a file."""
-    settings = {"model": of_model.settings["model"]}
-    return replace(
-        evaluation,
-        values=(*evaluation.values, *of_model.values),
-        curves=(*evaluation.curves, *of_model.curves),
-        settings={**evaluation.settings, **settings},
-        seconds={**evaluation.seconds, **of_model.seconds},
-    )
 
 
 def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
@@ -216,11 +199,10 @@ class _Measurement:
         results = Attacks(left_out=not self.options.attacks)
         if self.options.attacks:
             with timed(self.seconds, "attacks"):
-                attacked = self._attacked(sides, non_members)
-                whole.add(Part(attacked.values, attacked.curves))
+                part, results = self._attacked(sides, non_members)
+                whole.add(part)
                 if self.options.full and len(self._classes()) > 1:
                     whole.values += infer_classes(*near_sides, features.measured)
-            results = attacked.results
         if self.options.trains:
             whole.add(self._trained())
         judged = [
@@ -270,7 +252,7 @@ class _Measurement:
             return test
         return self._read(held_out, "held-out records")
 
-    def _attacked(self, sides: _Sides, non_members: EmbeddedDataset) -> AttackResults:
+    def _attacked(self, sides: _Sides, non_members: EmbeddedDataset) -> tuple[Part, Attacks]:
         """The quick attacks; a test set that is not the non-members is the reference."""
         private, release, test = (side.features for side in sides)
         return attack_release(

@@ -12,8 +12,9 @@ from understudy.backends.registry import load_encoder
 from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
+from understudy.evaluation import Part
 from understudy.evaluation.apart import require_few_shared
-from understudy.evaluation.attack_adapter import AttackResults, attack_trained_model
+from understudy.evaluation.attack_adapter import attack_trained_model
 from understudy.evaluation.inputs import EvaluationOptions
 from understudy.metrics import verdicts
 from understudy.metrics.fingerprints import record_digests
@@ -61,10 +62,12 @@ def evaluate_model(
     classes = model.classes or sides[0].classes
     _require_known(model, classes, rows)
     result = score(model, rows, classes)
-    attacked = AttackResults(results=verdicts.Attacks(left_out=not options.attacks))
+    part, attacks = Part(), verdicts.Attacks(left_out=not options.attacks)
     if options.attacks:
-        attacked = attack_trained_model(model.probabilities, sides[0], rows, classes, model.network)
-    judged = (_judged(model, result), verdicts.judge_attacks(attacked.results))
+        part, attacks = attack_trained_model(
+            model.probabilities, sides[0], rows, classes, model.network
+        )
+    judged = (_judged(model, result), verdicts.judge_attacks(attacks))
     settings: dict[str, Any] = {
         "kind": "owner-only",
         "model": model.path.name,
@@ -76,8 +79,8 @@ def evaluate_model(
         else [f"{(~apart).sum():,} private records among the test set"],
     }
     seconds = {"the classifier": round(time.perf_counter() - start, 2)}
-    values = (*_values(model, result), *attacked.values)
-    return Evaluation(values, tuple(attacked.curves), judged, settings, seconds)
+    values = (*_values(model, result), *part.values)
+    return Evaluation(values, tuple(part.curves), judged, settings, seconds)
 
 
 def _opened(

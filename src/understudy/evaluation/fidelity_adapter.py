@@ -11,14 +11,11 @@ from understudy.core.results import Interval, Metric, MetricValue
 from understudy.core.types import Embeddings
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor
 from understudy.metrics.fidelity import (
-    CLASS_SCORE,
     FID,
     FRECHET_DISTANCE,
     INCEPTION_SCORE,
     KERNEL_DISTANCE,
-    KERNEL_DISTANCE_ERROR,
     KID,
-    KID_ERROR,
     frechet_distance,
     frechet_interval,
     inception_score,
@@ -106,12 +103,8 @@ class FidelityAdapter:
         options = {"subsets": _SUBSETS, "size": size}
         estimate = kernel_distance(private, release, **options)
         baseline = kernel_distance(private, test, **options)
-        standard = self.features.standard
-        distance, error = (KID, KID_ERROR) if standard else (KERNEL_DISTANCE, KERNEL_DISTANCE_ERROR)
-        return [
-            self._value(distance, _about(estimate.value, estimate.error), baseline.value),
-            self._value(error, estimate.error, baseline.error),
-        ]
+        metric = KID if self.features.standard else KERNEL_DISTANCE
+        return [self._value(metric, _about(estimate.value, estimate.error), baseline.value)]
 
     def _nearest_neighbours(self, label: int | None = None) -> list[MetricValue]:
         """Equally many rows of every side: how many fill a space depends on their number."""
@@ -135,16 +128,18 @@ class FidelityAdapter:
         ]
 
     def _inception(self) -> list[MetricValue]:
-        """Only where the extractor is a classifier."""
+        """Only of the standard network, and where its file gives probabilities."""
         if self.release.probabilities is None or self.test.probabilities is None:
+            return []
+        if not self.features.standard:
             return []
         splits = min(10, len(self.release.probabilities), len(self.test.probabilities))
         estimate, baseline = (
             inception_score(probabilities, splits=splits)
             for probabilities in (self.release.probabilities, self.test.probabilities)
         )
-        metric = INCEPTION_SCORE if self.features.standard else CLASS_SCORE
-        return [self._value(metric, _about(estimate.value, estimate.error), baseline.value)]
+        interval = _about(estimate.value, estimate.error)
+        return [self._value(INCEPTION_SCORE, interval, baseline.value)]
 
     def _of_class(self, label: int) -> list[MetricValue]:
         if min(map(len, self._features(label))) < _LEAST:

@@ -138,10 +138,10 @@ def measure_utility(
             measured=columns,
         )
         part.values += _values(report, WORDS[network], synthetic.classes)
-        attacked = attack_trained_model(
+        attacked, _ = attack_trained_model(
             first[0].probabilities, private, held_out, synthetic.classes, WORDS[network]
         )
-        part.add(Part(attacked.values, attacked.curves))
+        part.add(attacked)
         part.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
         if released is not None and network == DISCRIMINANT:
             right = score(released, held_out, synthetic.classes).balanced
@@ -202,7 +202,7 @@ def measure_dp_sgd(
 
     ``guarantee`` is its epsilon and delta, ``without_noise`` holds values of the same networks.
     """
-    from understudy.metrics.dp_sgd import DP_SGD_ACCURACY, dp_sgd
+    from understudy.metrics.dp_sgd import CLIP, DP_SGD_ACCURACY, LEARNING_RATE, dp_sgd
 
     baselines = {
         value.measured: value.baseline
@@ -223,8 +223,8 @@ def measure_dp_sgd(
         )
         part.settings["dp_sgd"] = {
             "steps": training.steps,
-            "clip": training.clip,
-            "learning_rate": training.lr,
+            "clip": CLIP,
+            "learning_rate": LEARNING_RATE,
         }
     return part
 

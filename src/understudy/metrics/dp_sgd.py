@@ -6,16 +6,13 @@ the number of rows is taken as public. Both lean the rival's way.
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, packages_for
 from understudy.core.results import Metric
@@ -41,6 +38,10 @@ DP_SGD_ACCURACY = Metric(
 )
 
 
+LEARNING_RATE, CLIP = 0.5, 1.0
+"""The usual rate, of SGD with momentum 0.9, and L2 bound of a row's gradient."""
+
+
 @dataclass(frozen=True, slots=True)
 class DpSgd:
     """A classifier trained by DP-SGD, and what it came to. Owner-only.
@@ -48,24 +49,16 @@ class DpSgd:
     Attributes:
         result: How well it does on the real test split.
         epsilon: Of the trained model, by the PRV accountant of Opacus.
-        delta: Of the trained model.
         noise: Noise multiplier: standard deviation of the noise over the clipping bound.
         rate: Probability of a row to be in a step.
         steps: How many steps.
-        clip: L2 bound of a row's gradient.
-        lr: Learning rate of SGD with momentum 0.9.
-        seconds: Time to calibrate the noise and to train.
     """
 
     result: UtilityResult
     epsilon: float
-    delta: float
     noise: float
     rate: float
     steps: int
-    clip: float
-    lr: float
-    seconds: float
 
 
 def dp_sgd(
@@ -77,16 +70,14 @@ def dp_sgd(
     network: Network = "cnn",
     epochs: int = 20,
     batch: int = 256,
-    lr: float = 0.5,
-    clip: float = 1.0,
+    lr: float = LEARNING_RATE,
+    clip: float = CLIP,
     seed: int = 0,
     progress: EpochProgress | None = None,
 ) -> DpSgd:
     """Train one of our networks on real data by DP-SGD (Abadi et al. 2016), with Opacus.
 
-    Batch normalisation mixes rows, so that per-row gradients do not exist: group normalisation
-    stands in, as Opacus advises. Inputs are scaled without looking at the data: pixels to -1 to 1,
-    embeddings to unit norm.
+    Inputs are scaled without looking at the data: pixels to -1 to 1, embeddings to unit norm.
 
     Args:
         train: The real training split; n rows.
@@ -102,77 +93,37 @@ def dp_sgd(
         progress: Told after every epoch.
 
     Raises:
-        InputError: An option out of range, no rows, or classes or shapes that do not fit.
+        InputError: No rows, or classes or shapes that do not fit.
         MissingExtra: Opacus or torch is not installed.
     """
-    params = _Recipe(epsilon, delta, epochs, batch, lr, clip)
     require_fit(train, test)
-    return _trained(train, test, network, params, seed, progress)
-
-
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """The options, checked before anything is trained."""
-
-    epsilon: float
-    delta: float
-    epochs: int
-    batch: int
-    lr: float
-    clip: float
-
-    def __post_init__(self) -> None:
-        if not (0 < self.epsilon < math.inf and 0 < self.delta < 1):
-            raise InputError(
-                f"epsilon must be above 0 and delta in (0, 1), found {self.epsilon}, {self.delta}"
-            )
-        if min(self.epochs, self.batch) < 1 or not min(self.lr, self.clip) > 0:
-            raise InputError(
-                "epochs, batch, lr and clip must be above 0, "
-                f"found {self.epochs}, {self.batch}, {self.lr} and {self.clip}"
-            )
-
-
-def _trained(
-    train: Labelled,
-    test: Labelled,
-    network: Network,
-    params: _Recipe,
-    seed: int,
-    progress: EpochProgress | None,
-) -> DpSgd:
-    start = time.perf_counter()
-    rows, tests = (
-        Labelled(_public(each.values), each.labels, each.classes) for each in (train, test)
-    )
+    rows, tests = _public(train), _public(test)
     with _seeded(seed) as engine:
         classifier = _untrained(network, rows)
-        wrapped = _private(engine, classifier, rows, params)
-        for epoch in range(params.epochs):
-            _epoch(classifier, *wrapped, params)
+        model, optimiser, loader = engine.make_private_with_epsilon(
+            **_components(classifier, rows, batch, lr),
+            target_epsilon=epsilon,
+            target_delta=delta,
+            epochs=epochs,
+            max_grad_norm=clip,
+        )
+        for epoch in range(epochs):
+            _epoch(classifier, model, optimiser, loader, batch)
             if progress is not None:
-                progress(epoch + 1, params.epochs)
-        epsilon = float(engine.get_epsilon(params.delta))
+                progress(epoch + 1, epochs)
+        spent = float(engine.get_epsilon(delta))
     classifier.model.eval()
-    seconds = time.perf_counter() - start
-    _, optimiser, loader = wrapped
     return DpSgd(
         score(classifier, tests, rows.classes, n_train=len(rows.labels)),
-        epsilon=epsilon,
-        delta=params.delta,
+        epsilon=spent,
         noise=float(optimiser.noise_multiplier),
         rate=1 / len(loader),
-        steps=params.epochs * len(loader),
-        clip=params.clip,
-        lr=params.lr,
-        seconds=seconds,
+        steps=epochs * len(loader),
     )
 
 
-def _private(
-    engine: Any, classifier: Classifier, rows: Labelled, params: _Recipe
-) -> tuple[Any, Any, Any]:
-    """The model, an optimiser and a loader, as Opacus wraps them."""
+def _components(classifier: Classifier, rows: Labelled, batch: int, lr: float) -> dict[str, Any]:
+    """The model, an optimiser and a loader, as Opacus takes them."""
     import torch
 
     pairs = torch.utils.data.TensorDataset(
@@ -180,21 +131,14 @@ def _private(
         torch.from_numpy(rows.labels.astype(np.int64)),
     )
     model = classifier.model.train()
-    components: tuple[Any, Any, Any] = engine.make_private_with_epsilon(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=params.lr, momentum=0.9),
-        data_loader=torch.utils.data.DataLoader(pairs, min(params.batch, len(rows.labels))),
-        target_epsilon=params.epsilon,
-        target_delta=params.delta,
-        epochs=params.epochs,
-        max_grad_norm=params.clip,
-    )
-    return components
+    return {
+        "module": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9),
+        "data_loader": torch.utils.data.DataLoader(pairs, min(batch, len(rows.labels))),
+    }
 
 
-def _epoch(
-    classifier: Classifier, model: Any, optimiser: Any, loader: Any, params: _Recipe
-) -> None:
+def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, batch: int) -> None:
     """One pass; a step's rows go through the network a few at a time."""
     from opacus.utils.batch_memory_manager import BatchMemoryManager
     from torch import nn
@@ -203,7 +147,7 @@ def _epoch(
     weights = sum(part.numel() for part in model.parameters())
     with BatchMemoryManager(
         data_loader=loader,
-        max_physical_batch_size=max(1, min(params.batch, _GRADIENTS // weights)),
+        max_physical_batch_size=max(1, min(batch, _GRADIENTS // weights)),
         optimizer=optimiser,
     ) as parts:
         for values, labels in parts:
@@ -213,11 +157,15 @@ def _epoch(
 
 
 def _untrained(network: Network, rows: Labelled) -> Classifier:
-    """A network without batch normalisation; its inputs are scaled by constants."""
+    """A network whose inputs are scaled by constants.
+
+    Batch normalisation mixes rows, so that per-row gradients do not exist: group normalisation
+    stands in, as Opacus advises.
+    """
     import torch
     from opacus.validators import ModuleValidator
 
-    from understudy.metrics import networks
+    from understudy.metrics.networks.architectures import two_layer
     from understudy.metrics.networks.classifier import Classifier
     from understudy.metrics.networks.recipes import IMAGES
 
@@ -227,7 +175,7 @@ def _untrained(network: Network, rows: Labelled) -> Classifier:
     if network == "two-layer":
         return Classifier(
             network,
-            ModuleValidator.fix(networks.two_layer(shape[0], classes)),
+            ModuleValidator.fix(two_layer(shape[0], classes)),
             shape,
             classes,
             torch.tensor(0.0),
@@ -238,12 +186,13 @@ def _untrained(network: Network, rows: Labelled) -> Classifier:
     return Classifier(network, model, shape, classes, middle, 1 / middle)
 
 
-def _public(values: NDArray[Any]) -> NDArray[Any]:
+def _public(rows: Labelled) -> Labelled:
     """Embeddings of unit norm; images as they are."""
-    if values.ndim != 2:
-        return values
-    norms = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.asarray(values / np.maximum(norms, 1e-12), dtype=np.float32)
+    if rows.values.ndim != 2:
+        return rows
+    norms = np.linalg.norm(rows.values, axis=1, keepdims=True)
+    values = np.asarray(rows.values / np.maximum(norms, 1e-12), dtype=np.float32)
+    return replace(rows, values=values)
 
 
 @contextmanager

@@ -40,7 +40,8 @@ KERNEL_DISTANCE = Metric(
     key="kernel_distance",
     group="fidelity",
     name="kernel distance",
-    explanation="Like the Frechet distance, by kernels; fair for few rows. 0: the same.",
+    explanation="Like the Frechet distance, by kernels; fair for few rows. 0: the same. The "
+    "interval is 1.96 standard errors to each side.",
     better="lower",
     baseline="held-out real records",
 )
@@ -49,22 +50,8 @@ KID = replace(
     KERNEL_DISTANCE,
     key="kid",
     name="KID",
-    explanation="Like FID, by kernels; fair for few rows. 0: the same.",
-)
-
-KERNEL_DISTANCE_ERROR = Metric(
-    key="kernel_distance_error",
-    group="fidelity",
-    name="standard error of kernel distance",
-    explanation="How far the kernel distance would move if other rows had been drawn.",
-    baseline="held-out real records",
-)
-
-KID_ERROR = replace(
-    KERNEL_DISTANCE_ERROR,
-    key="kid_error",
-    name="standard error of KID",
-    explanation="How far the KID would move if other rows had been drawn.",
+    explanation="Like FID, by kernels; fair for few rows. 0: the same. The interval is 1.96 "
+    "standard errors to each side.",
 )
 
 INCEPTION_SCORE = Metric(
@@ -74,14 +61,6 @@ INCEPTION_SCORE = Metric(
     explanation="Whether rows are clear and of many kinds, by the standard Inception network.",
     better="higher",
     baseline="held-out real records",
-)
-
-CLASS_SCORE = replace(
-    INCEPTION_SCORE,
-    key="class_score",
-    name="score of the classes",
-    explanation="The same computation as the Inception score, by another classifier: whether rows "
-    "are clear and of many kinds.",
 )
 
 CLIP_SCORE = Metric(

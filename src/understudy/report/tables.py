@@ -16,7 +16,6 @@ from understudy.report.plots import LINES, Axis, Plot, PlotLine, around
 _MOST_CLASSES = 25  # of a confusion that is shown whole
 _FORMULA = ("=", "+", "-", "@")  # how a formula of a spreadsheet begins
 _ROC_LOW = 1e-3
-_NUMBERS = ("epsilon", "delta", "value", "low", "high", "baseline")  # columns for programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,25 +277,6 @@ def _uncomputed(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
-
-
-def as_parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows of metric values as a Parquet file, as ``pandas.read_parquet`` takes it.
-
-    The columns of `as_csv`: numbers are float64 and all else is text, whatever the rows hold. A
-    value that is not known is null.
-    """
-    import pyarrow as pa  # not needed for pages and CSV
-    import pyarrow.parquet as pq
-
-    columns = _columns(rows)
-    schema = pa.schema(
-        [(name, pa.float64() if name in _NUMBERS else pa.string()) for name in columns]
-    )
-    values = {name: [None if _is_nan(row[name]) else row[name] for row in rows] for name in columns}
-    file = io.BytesIO()
-    pq.write_table(pa.table(values, schema=schema), file)
-    return file.getvalue()
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:

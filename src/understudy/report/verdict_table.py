@@ -16,43 +16,39 @@ STRONG, MODERATE = 0.60, 0.80
 USEFUL, FAIR = 0.70, 0.30
 """Of the way from guessing to always right, for a published quality to be called so."""
 
-_WORDS: dict[Group | str, dict[Grade, str]] = {
-    "guarantee": {"good": "strong", "fair": "moderate", "poor": "weak"},
-    "quality": {
-        "good": "useful",
-        "fair": "fair",
-        "poor": "of little use",
-        "unknown": "not measured publicly",
-    },
-    "fidelity": {"good": "close to real", "fair": "fair", "poor": "far from real"},
-    "utility": {"good": "useful", "fair": "fair", "poor": "of little use"},
-    "leakage": {"good": "none found", "fair": "look closer", "poor": "found"},
-    "attack": {"good": "gain nothing", "fair": "gain a little", "poor": "succeed"},
-    "audit": {
-        "good": "guarantee holds",
-        "fair": "look closer",
-        "poor": "guarantee broken",
-        "unknown": "nothing found",
-    },
+_GRADES: tuple[Grade, ...] = ("good", "fair", "poor", "unknown")
+_LITTLE = ("useful", "fair", "of little use")
+_KINDS: dict[Group | str, tuple[str, str, tuple[str, ...]]] = {
+    "guarantee": (
+        "Guarantee",
+        "What is guaranteed, whatever anyone does?",
+        ("strong", "moderate", "weak"),
+    ),
+    "quality": (
+        "Fitness for use",
+        "What can be learned from it?",
+        (*_LITTLE, "not measured publicly"),
+    ),
+    "fidelity": (
+        "Fidelity",
+        "Do the samples look like the real ones?",
+        ("close to real", "fair", "far from real"),
+    ),
+    "utility": ("Utility", "Can models be trained on them?", _LITTLE),
+    "leakage": ("Leakage", "Is a private record in them?", ("none found", "look closer", "found")),
+    "attack": (
+        "Attacks",
+        "Can an attacker tell who took part?",
+        ("gain nothing", "gain a little", "succeed"),
+    ),
+    "audit": (
+        "Audit",
+        "Does the program keep its guarantee?",
+        ("guarantee holds", "look closer", "guarantee broken", "nothing found"),
+    ),
 }
-_TITLES: dict[Group | str, str] = {
-    "guarantee": "Guarantee",
-    "quality": "Fitness for use",
-    "fidelity": "Fidelity",
-    "utility": "Utility",
-    "leakage": "Leakage",
-    "attack": "Attacks",
-    "audit": "Audit",
-}
-_ASKED: dict[Group | str, str] = {
-    "guarantee": "What is guaranteed, whatever anyone does?",
-    "quality": "What can be learned from it?",
-    "fidelity": "Do the samples look like the real ones?",
-    "utility": "Can models be trained on them?",
-    "leakage": "Is a private record in them?",
-    "attack": "Can an attacker tell who took part?",
-    "audit": "Does the program keep its guarantee?",
-}
+"""The title of a card, the question that it answers, and a word for each of `_GRADES`."""
+
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
 NOT_MEASURED = (
     "Its quality was not measured publicly: nothing in it says how much a model that is trained on "
@@ -215,7 +211,6 @@ def _copies_card(copies: StatedCopies) -> Card:
 
 def _card(group: str, grade: Grade, sentence: str, rule: str, kind: ValueKind) -> Card:
     missing = "not measured yet" if "Not measured" in sentence else "not sure"
-    word = _WORDS[group].get(grade, missing)
-    return Card(
-        _TITLES[group], _ASKED[group], grade, word, _SIGNS[grade], sentence, rule, kind, group
-    )
+    title, question, words = _KINDS[group]
+    word = dict(zip(_GRADES, words, strict=False)).get(grade, missing)
+    return Card(title, question, grade, word, _SIGNS[grade], sentence, rule, kind, group)

@@ -480,7 +480,7 @@ def _require_testable(
     source: Source, test: Source, keeps_classes: bool, shape: Shape | None
 ) -> None:
     """Refuse a test set that nothing trained on the release fits, before it is paid for."""
-    from understudy.metrics.networks import SMALLEST_SIDE  # imports torch, which is an extra
+    from understudy.metrics.networks.architectures import SMALLEST_SIDE  # imports torch
 
     if len(source.classes) < 2 or not keeps_classes:
         raise ConfigError(

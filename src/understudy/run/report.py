@@ -30,7 +30,6 @@ from understudy.report import (
     Sample,
     Sheet,
     as_csv,
-    as_parquet,
     compare_releases,
     comparison_report,
     owner_json,
@@ -200,11 +199,8 @@ def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out:
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them."""
+    """Write rows of metric values, as ``pandas.read_csv`` takes them."""
     require_table(path)
-    if path.suffix == ".parquet":
-        write_private(path, as_parquet(rows))
-        return path
     return _write(path, as_csv(rows))
 
 
@@ -212,13 +208,10 @@ def require_table(path: Path) -> None:
     """Refuse a table that cannot be written, before anything else is.
 
     Raises:
-        ConfigError: Another ending than ``.csv`` or ``.parquet``, or no such folder.
+        ConfigError: Another ending than ``.csv``, or no such folder.
     """
-    if path.suffix not in (".csv", ".parquet"):
-        raise ConfigError(
-            f"the table is written as CSV or Parquet: name it {path.stem}.csv or "
-            f"{path.stem}.parquet, not {path.name}"
-        )
+    if path.suffix != ".csv":
+        raise ConfigError(f"the table is written as CSV: name it {path.stem}.csv, not {path.name}")
     require_folder(path)
 
 

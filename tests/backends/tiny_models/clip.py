@@ -23,8 +23,6 @@ from transformers import (
     Dinov2Model,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    Siglip2Config,
-    Siglip2Model,
     SiglipConfig,
     SiglipModel,
 )
@@ -125,38 +123,17 @@ def clip(folder: Path, *, longest: int = 16, size: int = 32) -> Path:
 
 
 def siglip(folder: Path, *, longest: int = 16) -> Path:
-    return _siglip(folder, SiglipConfig, SiglipModel, {"image_size": 32}, SIGLIP_PIXELS, longest)
-
-
-def siglip2(folder: Path, *, longest: int = 16) -> Path:
-    """Of the kind that takes images of any shape, as patches."""
-    pixels = {
-        "image_processor_type": "Siglip2ImageProcessor",
-        "resample": 2,
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
-        "max_num_patches": 16,
-        "patch_size": 8,
-    }
-    return _siglip(folder, Siglip2Config, Siglip2Model, {"num_patches": 16}, pixels, longest)
-
-
-def _siglip(
-    folder: Path, config: Any, model: Any, vision: dict[str, Any], pixels: Any, longest: int
-) -> Path:
     tokenizer = bpe("<pad>", "<eos>", "<unk>")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A <eos>", special_tokens=[("<eos>", 1)]
     )
     ends = {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
     words = {**SMALL, **ends, "vocab_size": tokenizer.get_vocab_size(), "projection_size": 32}
-    made = model(
-        config(
-            text_config={**words, "max_position_embeddings": longest},
-            vision_config={**SMALL, **vision, "patch_size": 8},
-        )
+    config = SiglipConfig(
+        text_config={**words, "max_position_embeddings": longest},
+        vision_config={**SMALL, "image_size": 32, "patch_size": 8},
     )
-    save(made, folder, pixels)
+    save(SiglipModel(config), folder, SIGLIP_PIXELS)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>"
     ).save_pretrained(folder)

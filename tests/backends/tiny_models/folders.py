@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-ENCODERS = ("clip", "siglip", "siglip2", "dino", "tower", "pipeline_with_tower")
+ENCODERS = ("clip", "siglip", "dino", "tower", "pipeline_with_tower")
 
 _HOLE = re.compile(r"\{hub\}/(\w+)")
 

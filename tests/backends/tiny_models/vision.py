@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.backends.tiny_models.clip import CLIP_PIXELS, SMALL, bpe, clip, save
+from tests.backends.tiny_models.clip import CLIP_PIXELS, SMALL, bpe, save
 from transformers import (
     BlipConfig,
     BlipForConditionalGeneration,
@@ -15,8 +15,6 @@ from transformers import (
     LlavaProcessor,
     Mask2FormerConfig,
     Mask2FormerForUniversalSegmentation,
-    OneFormerConfig,
-    OneFormerForUniversalSegmentation,
     PreTrainedTokenizerFast,
     ResNetConfig,
     RTDetrConfig,
@@ -182,8 +180,7 @@ def rt_detr(folder: Path) -> Path:
     return save(RTDetrForObjectDetection(config), folder, pixels)
 
 
-def _of_masks() -> dict[str, Any]:
-    """What networks that give masks of queries have in common."""
+def mask2former(folder: Path) -> Path:
     swin = SwinConfig(
         image_size=64,
         embed_dim=8,
@@ -194,30 +191,12 @@ def _of_masks() -> dict[str, Any]:
     )
     sizes = dict.fromkeys(("hidden_dim", "encoder_feedforward_dim", "dim_feedforward"), 32)
     layers = {"encoder_layers": 1, "decoder_layers": 2, "num_attention_heads": 2, "num_queries": 6}
-    return {"backbone_config": swin, **sizes, **layers, **labels()}
-
-
-def mask2former(folder: Path) -> Path:
-    config = Mask2FormerConfig(feature_size=32, mask_feature_size=32, **_of_masks())
+    config = Mask2FormerConfig(
+        feature_size=32, mask_feature_size=32, backbone_config=swin, **sizes, **layers, **labels()
+    )
     size = {"shortest_edge": 64, "longest_edge": 96}
     pixels = {"image_processor_type": "Mask2FormerImageProcessor", "size": size, "size_divisor": 32}
     return save(Mask2FormerForUniversalSegmentation(config), folder, {**pixels, **IMAGENET})
-
-
-def oneformer(folder: Path) -> Path:
-    clip(folder, longest=16)  # for its tokenizer
-    config = OneFormerConfig(
-        conv_dim=32,
-        mask_dim=32,
-        is_training=False,
-        task_seq_len=16,
-        max_seq_len=16,
-        query_dec_layers=1,
-        **_of_masks(),
-    )
-    size = {"shortest_edge": 64, "longest_edge": 96}
-    pixels = {"image_processor_type": "OneFormerImageProcessor", "size": size}
-    return save(OneFormerForUniversalSegmentation(config), folder, {**pixels, **IMAGENET})
 
 
 def vitpose(folder: Path) -> Path:

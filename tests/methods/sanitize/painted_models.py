@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,6 @@ class Painter:
         masks: Masks,
         prompts: Texts,
         *,
-        strength: float = 1.0,
         seed: int = 0,
         control: tuple[str, Images] | None = None,
         negative: str | None = None,
@@ -102,7 +100,6 @@ class ColourTuner:
         *,
         class_prompt: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        folder: Path | None = None,
         seed: int = 0,
         masks: Masks | None = None,
     ) -> Painter:

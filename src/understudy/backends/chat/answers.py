@@ -1,7 +1,7 @@
 """What a chat model answered, read as one caption, or refused with the reason.
 
-Models say more than they are asked: "Sure, here is a caption:", numbers, quotes, lists, notes,
-JSON. What wraps a caption is taken off; what is no caption is called malformed and why.
+Models say more than they are asked: "Sure, here is a caption:", numbers, quotes, lists, notes.
+What wraps a caption is taken off; what is no caption is called malformed and why.
 """
 
 from __future__ import annotations
@@ -9,17 +9,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
 
 from understudy.backends.chat.prompt_templates import BLANK
-from understudy.core.damaged_files import from_json
 from understudy.core.errors import escaped
 
 _THOUGHT = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _OPEN_THOUGHT = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
-_FENCE = re.compile(r"^```[\w-]*\n(.*?)\n?```", re.DOTALL)
 _CONTROL = re.compile(r"<\|[^|>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
-_KEYS = ("caption", "text", "description", "prompt", "sentence", "answer", "output")
 
 _WHAT = r"(?:image |photo |picture |new |final |random |rephrased )*"
 _NOUN = (
@@ -73,8 +69,8 @@ def read_answer(
     Raises:
         MalformedAnswer: It is no caption; the message is the reason.
     """
-    text = _unwrapped(unicodedata.normalize("NFC", answer).translate(_APOSTROPHES))
-    line = _first_line(text)
+    text = unicodedata.normalize("NFC", answer).translate(_APOSTROPHES)
+    line = _first_line(_without_thoughts(text))
     _check(line, words)
     plain = _plain(line)
     if original is not None:
@@ -88,43 +84,11 @@ def read_answer(
     return line
 
 
-def _unwrapped(text: str) -> str:
-    """Without thoughts, code fences and JSON."""
+def _without_thoughts(text: str) -> str:
     text = _THOUGHT.sub("", text).strip()
     if _OPEN_THOUGHT.search(text):
         raise MalformedAnswer("unfinished thought")
-    introduced = _PREAMBLE.sub("", _OPENING.sub("", text, count=1), count=1).strip()
-    for candidate in (text, introduced):
-        fenced = _FENCE.match(candidate)
-        candidate = fenced[1].strip() if fenced else candidate
-        if candidate[:1] in ("[", "{"):
-            return _from_json(candidate)
-        if fenced:
-            return candidate
     return text
-
-
-def _from_json(text: str) -> str:
-    try:
-        content = from_json(text)
-    except ValueError:
-        raise MalformedAnswer("broken JSON") from None
-    for value in _json_texts(content):
-        if value.strip():
-            return value.strip()
-    raise MalformedAnswer("JSON without a caption")
-
-
-def _json_texts(content: object) -> Iterator[str]:
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for entry in content:
-            yield from _json_texts(entry)
-    elif isinstance(content, dict):
-        for key, value in content.items():
-            if str(key).lower().rstrip("s") in _KEYS:
-                yield from _json_texts(value)
 
 
 def _first_line(text: str) -> str:
@@ -168,6 +132,8 @@ def _check(line: str, limits: tuple[int, int]) -> None:
         raise MalformedAnswer("no words")
     if _CONTROL.search(line) or "\ufffd" in line or escaped(line) != line:
         raise MalformedAnswer("control characters")
+    if any(mark in line for mark in "[]{}`"):
+        raise MalformedAnswer("JSON or code")
     if _REFUSAL.match(line):
         raise MalformedAnswer("refusal")
     if _BLANKS.search(line):

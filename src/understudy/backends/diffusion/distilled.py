@@ -9,7 +9,6 @@ consistency), Lin et al. 2024 (SDXL-Lightning), Ren et al. 2024 (Hyper-SD).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +40,11 @@ class FewSteps:
     reason: str
 
 
-def few_steps(pipeline: Any, names: Iterable[str]) -> FewSteps | None:
+def few_steps(pipeline: Any, name: str) -> FewSteps | None:
     """What a distilled model draws with; None where nothing says that it is distilled."""
     if type(pipeline).__name__.startswith("LatentConsistency"):
         return None  # its own numbers are those of the distilled model
-    recipe = next(filter(None, map(_by_name, names)), None) or _by_files(pipeline)
+    recipe = _by_name(name) or _by_files(pipeline)
     if recipe is None:
         return None
     network = getattr(pipeline, "unet", None)

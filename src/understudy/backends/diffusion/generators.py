@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import diffusers
 import numpy as np
@@ -23,6 +23,7 @@ from understudy.backends.arrays import (
     with_channels,
 )
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
+from understudy.backends.diffusion.networks import Conditioned
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipeline_calls import call_pipeline, generators, taken
 from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
@@ -56,7 +57,6 @@ class DiffusionGenerator:
             pipelines.text,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
-            batch=options.batch,
         )
 
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
@@ -70,7 +70,8 @@ class DiffusionGenerator:
         Where so few steps would be left that none is run, more are taken.
         """
         pipeline = self._ready("variation")
-        self._check(images, prompts, strength)
+        self._check(images, prompts)
+        check_strength(strength, self.name)
         if strength < _LEAST:
             return images.copy()
         if strength == 1 and "text" in self.tasks:
@@ -88,7 +89,6 @@ class DiffusionGenerator:
         masks: Masks,
         prompts: Texts,
         *,
-        strength: float = 1.0,
         seed: int = 0,
         control: tuple[str, Images] | None = None,
         negative: str | None = None,
@@ -99,35 +99,33 @@ class DiffusionGenerator:
         With ``control`` it follows hints, with ``negative`` it stays away from a text.
         """
         pipeline = self._ready("inpainting")
-        self._check(images, prompts, strength)
+        self._check(images, prompts)
         if masks.dtype != np.bool_ or masks.shape != images.shape[:3]:
             raise BackendError(
                 f"{self.name} takes bool masks of shape {images.shape[:3]}, "
                 f"found {masks.dtype} of shape {masks.shape}"
             )
-        by_hint = None if control is None else self._hinted(control, len(images), strength)
-        if strength < _LEAST or not masks.any():
+        by_hint = None if control is None else self._hinted(control, len(images))
+        if not masks.any():
             return images.copy()
-        if self._pipelines.inpainter is not None:
-            results = self._fill(images, masks, prompts, strength, seed, by_hint, negative)
-        else:
-            if strength < 1 and "strength" not in taken(pipeline):
-                raise UnsupportedTask(self.name, "inpainting at a strength below 1", self.tasks)
-            pipeline, hinted = by_hint or (pipeline, lambda rows: {})
+        pipeline, hinted = by_hint or (pipeline, lambda rows: {})
 
-            def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
-                pixels = self._scaled(images[rows])
-                latents = self._hard_coded() and by_hint is None  # those by hints take pixels alone
-                start = self._start(pipeline, pixels, device, latents=latents)
-                arguments = {
-                    "image": start,
-                    "mask_image": _pillow_images(self._mask_pixels(masks[rows])),
-                }
-                if isinstance(start, torch.Tensor):
-                    arguments["masked_image_latents"] = start  # else each row is encoded once more
-                return {**arguments, **hinted(rows)}
+        def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
+            pixels = self._scaled(images[rows])
+            if self._pipelines.inpainter is not None:
+                self._show_hole(pixels, masks[rows], device)
+                return hinted(rows)
+            latents = self._hard_coded() and by_hint is None  # those by hints take pixels alone
+            start = self._start(pipeline, pixels, device, latents=latents)
+            arguments = {
+                "image": start,
+                "mask_image": _pillow_images(self._mask_pixels(masks[rows])),
+            }
+            if isinstance(start, torch.Tensor):
+                arguments["masked_image_latents"] = start  # else each row is encoded once more
+            return {**arguments, **hinted(rows)}
 
-            results = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
+        results = self._draw(pipeline, "inpainting", prompts, seed, inputs, negative=negative)
         seam = self._options.seam
         if seam is None:
             seam = max(1, min(self.shape[:2]) // 32)
@@ -137,7 +135,7 @@ class DiffusionGenerator:
         """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
         task = f"control:{kind}"
         pipeline = self._ready(task)
-        self._check(hints, prompts, 1.0)
+        self._check(hints, prompts)
         inputs = self._hint_inputs(pipeline, hints)
         return self._draw(pipeline, task, prompts, seed, lambda rows, _: inputs(rows))
 
@@ -150,15 +148,12 @@ class DiffusionGenerator:
             "controlnet_conditioning_scale": scale,
         }
 
-    def _hinted(
-        self, control: tuple[str, Images], count: int, strength: float
-    ) -> tuple[Any, HintInputs]:
+    def _hinted(self, control: tuple[str, Images], count: int) -> tuple[Any, HintInputs]:
         """The pipeline that inpaints by hints of a kind, and what it is given of these."""
         kind, hints = control
         pipeline = self._pipelines.inpainting_by(kind)
-        if pipeline is None or strength < 1:
-            limit = "" if strength == 1 else " at a strength below 1"
-            raise UnsupportedTask(self.name, f"inpainting with control:{kind}{limit}", self.tasks)
+        if pipeline is None:
+            raise UnsupportedTask(self.name, f"inpainting with control:{kind}", self.tasks)
         require_images(hints, self.shape, self.name)
         if len(hints) != count:
             raise BackendError(
@@ -171,10 +166,9 @@ class DiffusionGenerator:
             raise UnsupportedTask(self.name, task, self.tasks)
         return self._pipelines.ready(task)
 
-    def _check(self, images: Images, prompts: Texts, strength: float) -> None:
+    def _check(self, images: Images, prompts: Texts) -> None:
         require_images(images, self.shape, self.name)
         check_prompts(prompts, len(images), self.name)
-        check_strength(strength, self.name)
 
     def _draw(
         self,
@@ -210,40 +204,17 @@ class DiffusionGenerator:
             out[rows] = fit_images(images, self.shape)
         return out
 
-    def _fill(
-        self,
-        images: Images,
-        masks: Masks,
-        prompts: Texts,
-        strength: float,
-        seed: int,
-        by_hint: tuple[Any, HintInputs] | None,
-        negative: str | None,
-    ) -> Images:
-        """Inpaint by a network that sees the mask and what is left of the image."""
-        inpainter, vae = self._pipelines.inpainter, self._pipelines.vae
-        if inpainter is None:
-            raise UnsupportedTask(self.name, "inpainting", self.tasks)
-        pipeline = self._pipelines.ready("inpainting")
-        if strength < 1:
-            pipeline = self._pipelines.ready("inpainting from the image")
-        pipeline, hinted = by_hint or (pipeline, lambda rows: {})
-
-        def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
-            pixels = self._scaled(images[rows])
-            grey = np.asarray(self._mask_pixels(masks[rows])) > 127
-            hole = torch.from_numpy(grey)[:, None].to(device)
-            image = to_tensor(pixels, device, vae.dtype)
-            with torch.no_grad():
-                # Grey is 0 to the autoencoder: what inpainting networks are trained to see there.
-                latents = latents_of(vae, torch.where(hole, torch.full_like(image, 0.5), image))
-                mask = torch.nn.functional.interpolate(hole.to(latents.dtype), latents.shape[-2:])
-            inpainter.given(more=torch.cat([mask, latents], dim=1))
-            if strength < 1:
-                return {"image": self._start(pipeline, pixels, device)}
-            return hinted(rows)
-
-        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, negative)
+    def _show_hole(self, pixels: Images, masks: Masks, device: torch.device) -> None:
+        """Give the network that inpaints its masks, and what is left of the images."""
+        vae = self._pipelines.vae
+        hole = torch.from_numpy(self._mask_pixels(masks) > 127)[:, None].to(device)
+        image = to_tensor(pixels, device, vae.dtype)
+        with torch.no_grad():
+            # Grey is 0 to the autoencoder: what inpainting networks are trained to see there.
+            latents = latents_of(vae, torch.where(hole, torch.full_like(image, 0.5), image))
+            mask = torch.nn.functional.interpolate(hole.to(latents.dtype), latents.shape[-2:])
+        inpainter = cast(Conditioned, self._pipelines.inpainter)
+        inpainter.given(more=torch.cat([mask, latents], dim=1))
 
     def _hard_coded(self) -> bool:
         """Whether latents have the number of channels that diffusers' inpainting knows them by."""

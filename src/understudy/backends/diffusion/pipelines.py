@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import diffusers
@@ -33,26 +32,13 @@ _INPAINTING = "AutoPipelineForInpainting"
 _INPAINT = "inpainting"
 
 
-@dataclass(frozen=True, slots=True)
-class LateNetworks:
-    """Networks that are read when a task other than ``"text"`` is first asked for.
-
-    ``tasks`` are all that the model does; ``read`` gives the inpainting network, if there is one,
-    and the ControlNets by their kind.
-    """
-
-    tasks: frozenset[str]
-    read: Callable[[], tuple[Any, Mapping[str, Any]]]
-
-
 class Pipelines:
     """The task pipelines of one model; weights are loaded once and shared.
 
     ``text`` is a text-to-image pipeline on its device. A true inpainting network takes the latent,
     a mask and the latent of what is left, 2 c + 1 channels; ``inpainter`` is that network as the
-    plain pipelines take it. ``controlnets`` stand by the kind of hint. Where networks come ``late``
-    neither they nor the pipelines of their tasks cost a start that only draws from texts. Of few
-    steps the ``timesteps`` matter; by default they are those of the scheduler.
+    plain pipelines take it. ``controlnets`` stand by the kind of hint. Of few steps the
+    ``timesteps`` matter; by default they are those of the scheduler.
     """
 
     def __init__(
@@ -63,37 +49,24 @@ class Pipelines:
         name: str,
         inpainting: Any = None,
         controlnets: Mapping[str, Any] | None = None,
-        late: LateNetworks | None = None,
         timesteps: Sequence[int] | None = None,
     ) -> None:
-        if isinstance(options, GeneratorOptions) and options.lora is not None:
-            from understudy.backends.tuning.weights import fold_into_both
-
-            if late is not None:
-                (inpainting, controlnets), late = late.read(), None
-            inpainting = fold_into_both(text, inpainting, options.lora)
         self.text, self._options, self._name = run_quietly(text), options, name
         self.timesteps = None if options.steps else timesteps
         self.vae: Any = getattr(text, "vae", None) or getattr(text, "movq", None)
         self.network: Any = getattr(text, "unet", None) or getattr(text, "transformer", None)
         use_scheduler(text, options.scheduler, name)
-        adapter = getattr(options, "lora", None)
-        model = name.partition(":")[2].partition("?")[0]
-        self._distilled = few_steps(text, [model, *([adapter] if adapter else [])])
-        self._inpainter: Conditioned | None = None
+        self._distilled = few_steps(text, name.partition(":")[2].partition("?")[0])
+        self.inpainter: Conditioned | None = None
         self._by_task: dict[str, Any] = {}
         self._active = ""
-        self._late = late
         self._prepare(self.network)
         if self.vae is not None:
             channels_last(self.vae)
-        if late is None:
-            self._open(inpainting, controlnets or {})
-            self.tasks = frozenset(
-                task for task in self._by_task if not task.startswith(f"{_INPAINT} ")
-            )
-        else:
-            self._by_task["text"], self.tasks = text, late.tasks
+        self._open(inpainting, controlnets or {})
+        self.tasks = frozenset(
+            task for task in self._by_task if not task.startswith(f"{_INPAINT} ")
+        )
 
     def _open(self, inpainting: Any, controlnets: Mapping[str, Any]) -> None:
         """Add the pipelines of all tasks."""
@@ -120,18 +93,6 @@ class Pipelines:
         for kind, network in controlnets.items():
             self._add_control(kind, network)
 
-    def _complete(self) -> None:
-        """Read what was left for later, if anything was."""
-        if self._late is not None:
-            late, self._late = self._late, None
-            self._open(*late.read())
-
-    @property
-    def inpainter(self) -> Conditioned | None:
-        """The inpainting network as the plain pipelines take it; None where there is none."""
-        self._complete()
-        return self._inpainter
-
     def _add_inpainting(self, network: Any, latent: int) -> None:
         """Inpainting by a network with channels for the mask."""
         self._by_task.pop("inpainting", None)
@@ -145,9 +106,8 @@ class Pipelines:
         if type(self.text).__name__.startswith("Kandinsky"):
             self._derive("inpainting", _INPAINTING, unet=network)
             return
-        self._inpainter = Conditioned(without_image_conditioning(network), latent)
-        self._derive("inpainting", _TEXT, unet=self._inpainter)
-        self._derive("inpainting from the image", _VARIATION, unet=self._inpainter)
+        self.inpainter = Conditioned(without_image_conditioning(network), latent)
+        self._derive("inpainting", _TEXT, unet=self.inpainter)
 
     def _add_control(self, kind: str, network: Any) -> None:
         plain = without_image_conditioning(network)
@@ -160,8 +120,8 @@ class Pipelines:
                 f"{self._name}: diffusers has no pipeline for a {type(self.text).__name__} with "
                 f"a {type(network).__name__}"
             )
-        if self._inpainter is not None:
-            self._derive(_by_hint(kind), _TEXT, controlnet=plain, unet=self._inpainter)
+        if self.inpainter is not None:
+            self._derive(_by_hint(kind), _TEXT, controlnet=plain, unet=self.inpainter)
         elif _INPAINT in self._by_task:
             self._derive(_by_hint(kind), _INPAINTING, controlnet=plain)
 
@@ -182,8 +142,6 @@ class Pipelines:
 
     def ready(self, task: str) -> Any:
         """The pipeline of a task that is in ``tasks``, ready to run."""
-        if task not in self._by_task:
-            self._complete()
         pipeline = self._by_task[task]
         if self._options.offload and self._active != task:
             # Hooks belong to one pipeline: they are moved to the one that runs next.
@@ -193,7 +151,6 @@ class Pipelines:
 
     def inpainting_by(self, kind: str) -> Any | None:
         """The inpainting pipeline that follows hints of a kind; None where there is none."""
-        self._complete()
         return self.ready(_by_hint(kind)) if _by_hint(kind) in self._by_task else None
 
     def steps(self) -> int:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from understudy.backends.arrays import index_slices
 from understudy.backends.hub.pretrained import quiet
 from understudy.core.types import Texts
 
@@ -23,19 +21,13 @@ _KEPT = {
 }
 """Families whose prompts become rows of one shape, by the names of what `encode_prompt` gives."""
 
-_BYTES = 256 * 2**20  # of embeddings kept; one prompt of SDXL takes about 0.6 MB with its negative
-
-PromptTensors = tuple[torch.Tensor | None, ...]
-
 
 class PromptEncoder:
-    """What a pipeline is told for some prompts; the embeddings of repeated ones are kept."""
+    """What a pipeline is told for a batch of prompts; equal ones are embedded once."""
 
-    def __init__(self, pipeline: Any, *, negative: str | None, guided: bool, batch: int) -> None:
-        self._pipeline, self._negative = pipeline, negative
-        self._guided, self._batch = guided, batch
+    def __init__(self, pipeline: Any, *, negative: str | None, guided: bool) -> None:
+        self._pipeline, self._negative, self._guided = pipeline, negative, guided
         self._names = _KEPT.get(type(pipeline).__name__)
-        self._rows: dict[tuple[str, str | None], PromptTensors] = {}
 
     def conditioning(self, prompts: Texts, negative: str | None = None) -> dict[str, Any]:
         """Arguments of a pipeline's call for n prompts, beside a negative one if that is given."""
@@ -45,36 +37,16 @@ class PromptEncoder:
             if negative is not None:
                 arguments["negative_prompt"] = [negative] * len(prompts)
             return arguments
-        rows = self._embedded(prompts, negative)
-        columns = zip(*(rows[prompt] for prompt in prompts), strict=True)
-        return {
-            name: torch.stack(list(column))
-            for name, column in zip(self._names, columns, strict=True)
-            if column[0] is not None
-        }
-
-    def _embedded(self, prompts: Texts, negative: str | None) -> dict[str, PromptTensors]:
-        """A row for each different prompt; those asked for last are kept."""
         distinct = list(dict.fromkeys(prompts))
-        rows = {
-            prompt: self._rows.pop((prompt, negative))
-            for prompt in distinct
-            if (prompt, negative) in self._rows
-        }
-        new = [prompt for prompt in distinct if prompt not in rows]
-        for part in index_slices(len(new), self._batch):
-            rows.update(zip(new[part], self._encode(new[part], negative), strict=True))
-        self._rows.update({(prompt, negative): row for prompt, row in rows.items()})
-        some = next(iter(rows.values()), ())
-        size = sum(part.nbytes for part in some if part is not None)
-        for oldest in list(self._rows)[: -max(1, _BYTES // max(1, size))]:
-            del self._rows[oldest]
-        return rows
+        rows = [distinct.index(prompt) for prompt in prompts]
+        parts = self._encode(distinct, negative)[: len(self._names)]
+        named = zip(self._names, parts, strict=True)
+        return {name: part[rows] for name, part in named if part is not None}
 
-    def _encode(self, prompts: Sequence[str], negative: str | None) -> list[PromptTensors]:
+    def _encode(self, prompts: list[str], negative: str | None) -> tuple[Any, ...]:
         encode = self._pipeline.encode_prompt
         options = {
-            "prompt": list(prompts),
+            "prompt": prompts,
             "prompt_2": None,
             "prompt_3": None,
             "device": self._pipeline._execution_device,
@@ -84,10 +56,4 @@ class PromptEncoder:
         }
         parameters = inspect.signature(encode).parameters
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
-            encoding = encode(**{key: value for key, value in options.items() if key in parameters})
-        encoding = encoding[: len(self._names or ())]
-        # Each row stands alone: a view would keep the whole batch it was embedded with.
-        return [
-            tuple(None if part is None else part[row].clone() for part in encoding)
-            for row in range(len(prompts))
-        ]
+            return tuple(encode(**{key: options[key] for key in options if key in parameters}))

@@ -172,7 +172,6 @@ class UnclipDecoder(_Decoder):
             pipeline,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
-            batch=options.batch,
         )
 
     def _check_level(self, level: int) -> None:

@@ -28,6 +28,13 @@ from understudy.core.types import Shape
 
 _DCT, _WRITER, _STUDIO = "embedded:dct", "embedded:writer", "embedded:studio"
 _DENOISER, _PHOTO = "embedded:denoiser", "embedded:photo"
+_DCT_WORDS = "orthonormal 2-D cosine transform, low frequencies first; exact inverse"
+_ENERGY_WORDS = "low cosines and oriented energies: shapes and textures of any kind of image"
+_PHOTO_WORDS = "autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels"
+_POSE_WORDS = "14 keypoints of one person, in photos and drawings"
+_OBJECT_WORDS = "persons in photos; animals, bottles, chairs and cars less well"
+_WAVE_WORDS = "wavelet scattering: stable to shifts and deformations, no weights"
+_STUDIO_WORDS = "the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments"
 _DENOISER_WORDS = "a small transformer of image patches, to be trained: no weights"
 _MODULES = {
     "denoiser": ("denoiser", "torch"),
@@ -49,53 +56,15 @@ class EmbeddedBackend:
         photo = installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS)
         studio = installed("torch", "transformers", "diffusers") and is_shipped(STUDIO_WEIGHTS)
         pair: Kind = "encoder and decoder"
-        pose = "14 keypoints of one person, in photos and drawings"
-        objects = "persons in photos; animals, bottles, chairs and cars less well"
+        ours = "Apache-2.0"
         return [
-            BackendInfo(
-                _DCT,
-                pair,
-                "orthonormal 2-D cosine transform, low frequencies first; exact inverse",
-                None,
-                True,
-                "none",
-            ),
-            BackendInfo(
-                "embedded:energies",
-                pair,
-                "low cosines and oriented energies: shapes and textures of any kind of image",
-                "torch",
-                energies,
-                "Apache-2.0",
-            ),
-            BackendInfo(
-                "embedded:photo",
-                pair,
-                "autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels",
-                "models",
-                photo,
-                "Apache-2.0",
-                device=True,
-            ),
-            BackendInfo(_PHOTO, "pose estimator", pose, "models", photo, "Apache-2.0", device=True),
-            BackendInfo(_PHOTO, "segmenter", objects, "models", photo, "Apache-2.0", device=True),
-            BackendInfo(
-                "embedded:scattering",
-                "encoder",
-                "wavelet scattering: stable to shifts and deformations, no weights",
-                "torch",
-                torch,
-                "none",
-            ),
-            BackendInfo(
-                _STUDIO,
-                "all kinds",
-                "the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
-                "models",
-                studio,
-                "Apache-2.0",
-                device=True,
-            ),
+            BackendInfo(_DCT, pair, _DCT_WORDS, None, True, "none"),
+            BackendInfo("embedded:energies", pair, _ENERGY_WORDS, "torch", energies, ours),
+            BackendInfo(_PHOTO, pair, _PHOTO_WORDS, "models", photo, ours, device=True),
+            BackendInfo(_PHOTO, "pose estimator", _POSE_WORDS, "models", photo, ours, device=True),
+            BackendInfo(_PHOTO, "segmenter", _OBJECT_WORDS, "models", photo, ours, device=True),
+            BackendInfo("embedded:scattering", "encoder", _WAVE_WORDS, "torch", torch, "none"),
+            BackendInfo(_STUDIO, "all kinds", _STUDIO_WORDS, "models", studio, ours, device=True),
             BackendInfo(_DENOISER, "denoiser", _DENOISER_WORDS, "torch", torch, "none"),
             BackendInfo(_WRITER, "writer", "captions by a grammar", None, True, "none"),
         ]

@@ -1,7 +1,6 @@
 """``embedded:writer``: captions from a grammar of phrases; no network, no weights.
 
     embedded:writer                  of anything in the playhouse
-    embedded:writer?target=dog       of dogs only
     embedded:writer?keep=target      variations may change what somebody does
 
 Variations are read, changed in part, and told in other words.
@@ -42,13 +41,11 @@ class GrammarOptions:
     """Options of the writer.
 
     Attributes:
-        target: What captions from nothing are about; by default anything.
         keep: Attributes that a variation never changes, separated by commas: those that make the
             class of a caption.
         grammar: A JSON file with another grammar.
     """
 
-    target: str | None = None
     keep: str = f"{TARGET},{STATUS}"
     grammar: str | None = None
 
@@ -69,13 +66,6 @@ class GrammarWriter:
         self._phrases = read_phrases(options.grammar)
         self._keep = frozenset(name.strip() for name in options.keep.split(","))
         self._targets = tuple(self._phrases.possible)
-        if options.target is not None:
-            if options.target not in self._targets:
-                raise BackendError(
-                    f"{self.name}: there is no target {options.target!r}; there are "
-                    f"{', '.join(self._targets)}"
-                )
-            self._targets = (options.target,)
 
     def write(self, count: int, *, label: str | None = None, seed: int = 0) -> list[str]:
         """``count`` captions from nothing, of a class if one is given.

@@ -34,16 +34,9 @@ class HostedBackend:
 
     def models(self) -> list[BackendInfo]:
         """One line: what it serves is decided by the server."""
-        return [
-            BackendInfo(
-                name="openai:MODEL",
-                kind="all kinds",
-                what="a captioner, writer, encoder or generator of an OpenAI-compatible server",
-                extra=_EXTRA,
-                available=installed("openai"),
-                licence="the server's",
-            )
-        ]
+        what = "a captioner, writer, encoder or generator of an OpenAI-compatible server"
+        there = installed("openai")
+        return [BackendInfo("openai:MODEL", "all kinds", what, _EXTRA, there, "the server's")]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """Embeddings of texts, and of images where the server has them."""

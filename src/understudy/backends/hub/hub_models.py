@@ -177,16 +177,10 @@ class HubBackend:
 
     def models(self) -> list[BackendInfo]:
         """One line: what it runs is decided by the model."""
+        what = "any model of the hub or a local folder in its format, safetensors only"
+        there = installed(*_PACKAGES)
         return [
-            BackendInfo(
-                name="hf:MODEL",
-                kind="all kinds",
-                what="any model of the hub or a local folder in its format, safetensors only",
-                extra=EXTRA,
-                available=installed(*_PACKAGES),
-                licence="the model's",
-                device=True,
-            )
+            BackendInfo("hf:MODEL", "all kinds", what, EXTRA, there, "the model's", device=True)
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:

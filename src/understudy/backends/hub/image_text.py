@@ -1,8 +1,8 @@
-"""``hf:MODEL`` as an encoder: CLIP, SigLIP and SigLIP 2 (images and text), DINO (images).
+"""``hf:MODEL`` as an encoder: CLIP and SigLIP (images and text), DINO (images).
 
     hf:openai/clip-vit-base-patch32
-    hf:google/siglip2-base-patch16-naflex?size=224
-    hf:facebook/dinov2-small?pooling=mean
+    hf:google/siglip2-base-patch16-224
+    hf:facebook/dinov2-small
     hf:sd2-community/stable-diffusion-2-1-unclip?subfolder=image_encoder
 
 Embeddings have unit norm unless ``normalise=false``, which leaves out the texts: cosines compare
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from understudy.backends.arrays import (
     require_images,
 )
 from understudy.backends.hub.hub_models import Config, HubOptions
-from understudy.backends.hub.preprocessing import Preparation, read_preparation
+from understudy.backends.hub.preprocessing import read_preparation
 from understudy.backends.hub.pretrained import (
     config_of,
     licence_of,
@@ -42,7 +42,7 @@ from understudy.core.independence import even_parts
 from understudy.core.option import Option
 from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
 
-CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2"})
+CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip"})
 """``model_type`` of models with images and texts in one space."""
 
 _DINO = frozenset({"dinov2", "dinov2_with_registers", "dinov3_vit", "vit"})
@@ -60,7 +60,6 @@ class HubEncoderOptions(HubOptions):
         subfolder: Folder inside the model, for an image encoder that is part of a pipeline.
         size: Pixels a side that images are resized to, instead of what the model's files say;
             smaller is faster, and further from what the model was trained on.
-        pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
     """
 
     exact: ClassVar[bool] = True
@@ -69,7 +68,6 @@ class HubEncoderOptions(HubOptions):
     subfolder: str | None = None
     size: Annotated[int | None, Option("", least=1)] = None
     normalise: bool = True
-    pooling: Literal["cls", "mean"] = "cls"
 
 
 class HubEncoder:
@@ -92,11 +90,8 @@ class HubEncoder:
             model, revision=options.revision, subfolder=options.subfolder
         )
         self._preparation = preparation.with_size(options.size)
-        features: FeatureFunction = partial(
-            _features(self._network, options.pooling), self._network
-        )
+        features: FeatureFunction = partial(_features(self._network), self._network)
         self._features = torch.compile(features) if options.compile else features
-        self._flexible = getattr(self._config, "model_type", "") == "siglip2"
         probe = np.zeros((1, *(shape or (64, 64, 3))), dtype=np.uint8)
         self.dim = int(self._raw(probe).shape[1])
 
@@ -114,10 +109,7 @@ class HubEncoder:
         """One batch: (n, d), of any norm."""
         device, dtype = self._options.placement()
         with running(self._network, self._options):
-            prepare = self._preparation
-            if self._flexible:
-                prepare = _flexible(prepare, images.shape, self._config, self._options.size)
-            values = self._features(prepare(images, device, dtype))
+            values = self._features(self._preparation(images, device, dtype))
             return values.float().cpu().numpy()
 
 
@@ -132,7 +124,7 @@ class HubTextEncoder(HubEncoder):
             model, options.revision, name=f"hf:{model}", subfolder=options.subfolder
         )
         # SigLIP was trained on texts filled up to the end, without a mask.
-        self._fills = self._config.model_type in ("siglip", "siglip2")
+        self._fills = self._config.model_type == "siglip"
         self._longest = int(self._config.text_config.max_position_embeddings)
         if self._config.model_type == "altclip":  # RoBERTa counts positions from 2 on
             self._longest -= 2
@@ -203,13 +195,10 @@ def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
     )
 
 
-def _features(network: Any, pooling: str) -> Callable[[Any, torch.Tensor], torch.Tensor]:
+def _features(network: Any) -> Callable[[Any, torch.Tensor], torch.Tensor]:
     """What makes embeddings of prepared images with such a network."""
-    family = network.config.model_type
-    if family in _DINO:
-        return _class_token if pooling == "cls" else _patch_mean
-    if family == "siglip2":
-        return _of_patches
+    if network.config.model_type in _DINO:
+        return _class_token
     return _joint if hasattr(network, "get_image_features") else _tower
 
 
@@ -224,30 +213,8 @@ def _tower(network: Any, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _class_token(network: Any, pixels: torch.Tensor) -> torch.Tensor:
-    return _states(network, pixels)[:, 0]
-
-
-def _patch_mean(network: Any, pixels: torch.Tensor) -> torch.Tensor:
-    registers = getattr(network.config, "num_register_tokens", 0)
-    return _states(network, pixels)[:, 1 + registers :].mean(dim=1)
-
-
-def _states(network: Any, pixels: torch.Tensor) -> torch.Tensor:
     more = {"interpolate_pos_encoding": True} if network.config.model_type == "vit" else {}
-    return network(pixels, **more).last_hidden_state  # type: ignore[no-any-return]
-
-
-def _of_patches(network: Any, pixels: torch.Tensor) -> torch.Tensor:
-    """SigLIP 2 of any size takes patches, row after row, and how many there are each way."""
-    step = network.config.vision_config.patch_size
-    n, channels, height, width = pixels.shape
-    rows, columns = height // step, width // step
-    patches = pixels.reshape(n, channels, rows, step, columns, step).permute(0, 2, 4, 3, 5, 1)
-    patches = patches.reshape(n, rows * columns, -1)
-    shapes = torch.tensor([[rows, columns]] * n, device=pixels.device)
-    mask = torch.ones(patches.shape[:2], dtype=torch.int32, device=pixels.device)
-    outputs = network.get_image_features(patches, pixel_attention_mask=mask, spatial_shapes=shapes)
-    return _pooled(outputs)
+    return network(pixels, **more).last_hidden_state[:, 0]  # type: ignore[no-any-return]
 
 
 def _pooled(outputs: Any) -> torch.Tensor:
@@ -257,15 +224,6 @@ def _pooled(outputs: Any) -> torch.Tensor:
 def _other_size(config: Any, pixels: torch.Tensor) -> bool:
     """Whether images have not the size that the positions were learned at."""
     return tuple(pixels.shape[2:]) != (config.image_size, config.image_size)
-
-
-def _flexible(settings: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
-    """For SigLIP 2: as many whole patches as fit in its limit, in the shape of the image."""
-    from transformers.models.siglip2 import image_processing_pil_siglip2 as library
-
-    step = config.vision_config.patch_size
-    limit = config.vision_config.num_patches if size is None else max(1, size // step) ** 2
-    return settings.sized(*library.get_image_size_for_max_num_patches(*shape[1:3], step, limit))
 
 
 def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddings:

@@ -1,13 +1,12 @@
 """Images to what a network of the hub takes: resized, cropped, scaled, whole batches at a time.
 
-The same numbers as the image processors of ``transformers`` give, read from the same file
-(``preprocessor_config.json``), without their loop over single images and without torchvision.
+The same numbers as the image processors of ``transformers`` give, which read the model's files,
+without their loop over single images and without torchvision.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,36 +17,14 @@ from PIL import Image
 from torch.nn import functional
 
 from understudy.backends.arrays import with_channels
-from understudy.backends.hub.pretrained import read_hub_json
+from understudy.backends.hub.hub_models import hub_errors
+from understudy.backends.hub.pretrained import quiet, read_text
 from understudy.core.errors import BackendError
 from understudy.core.types import Images
-
-_CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 _LONGEST_SIDE = 2**14  # pixels; a batch of larger images fills any memory
 _BILINEAR, _BICUBIC = 2, 3  # Pillow's numbers, as the files use them
 _MODES = {_BILINEAR: "bilinear", _BICUBIC: "bicubic"}
-
-# What the processors do where the file says nothing.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "CLIP": {"size": 224, "crop": 224, "resample": _BICUBIC, "norm": _CLIP, "square": False},
-    "Bit": {"size": 224, "crop": 224, "resample": _BICUBIC, "norm": _CLIP, "square": False},
-    "ChineseCLIP": {"size": 224, "crop": 224, "resample": _BICUBIC, "norm": _CLIP, "square": False},
-    "Siglip": {"size": 224, "resample": _BICUBIC, "norm": _HALF},
-    "Siglip2": {"size": 256, "resample": _BILINEAR, "norm": _HALF},
-    "Blip": {"size": 384, "resample": _BICUBIC, "norm": _CLIP},
-    "ViT": {"size": 224, "resample": _BILINEAR, "norm": _HALF},
-    "DINOv3ViT": {"size": 224, "resample": _BILINEAR, "norm": _IMAGENET},
-    "Segformer": {"size": 512, "resample": _BILINEAR, "norm": _IMAGENET},
-    "RTDetr": {"size": 640, "resample": _BILINEAR, "norm": None},
-}
-_OTHER = {
-    "size": {"shortest_edge": 800, "longest_edge": 1333},
-    "resample": _BILINEAR,
-    "norm": _IMAGENET,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,99 +144,67 @@ def _centre(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
 def read_preparation(
     model: str, *, revision: str | None = None, subfolder: str | None = None, dense: bool = False
 ) -> Preparation:
-    """How a model's own files say that images are made ready.
+    """How the processor of a model's own files makes images ready.
 
     ``dense`` is for outputs at every pixel: nothing is cut away at the sides.
     """
-    config = preparation_config(model, revision=revision, subfolder=subfolder)
-    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
-    kind = kind.removesuffix("Fast").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
-    base = _DEFAULTS.get(kind, _OTHER)
-    if config.get("rescale_offset"):
-        raise BackendError(f"hf:{model}: rescale_offset of {kind}ImageProcessor is not known here")
-    try:
-        size, edges = _size(config.get("size", base["size"]), base.get("square", True), config)
-        crop = config.get("crop_size", base.get("crop"))
-        # BiT's, ViT's and others' files may hold a crop size that is not used.
-        cuts = config.get("do_center_crop", "crop" in base) and not dense
-        mean, std = base["norm"] or ((0.0,) * 3, (1.0,) * 3)
-        normalise = config.get("do_normalize", base["norm"] is not None)
+    location, folder = _place_of_processor(model, revision, subfolder)
+    with hub_errors(f"hf:{model}"), quiet():
+        from transformers import AutoImageProcessor
+
+        processor: Any = AutoImageProcessor.from_pretrained(
+            location,
+            subfolder=folder or "",
+            backend="pil",
+            trust_remote_code=False,
+            revision=revision or "main",
+        )
+        if getattr(processor, "rescale_offset", False):
+            raise BackendError(f"hf:{model}: an offset of its pixels is not known here")
+        size, crop = processor.size, processor.crop_size
+        edges = size.shortest_edge is not None
+        cuts = processor.do_center_crop and crop is not None and not dense
+        whole = (size.shortest_edge, size.longest_edge or 0) if edges else (size.height, size.width)
+        divisors = (getattr(processor, f"{name}divisor", 1) for name in ("size_", "pad_size_"))
+        normalises = processor.do_normalize
         return Preparation(
-            size=size if config.get("do_resize", True) else None,
+            size=whole if processor.do_resize else None,
             edges=edges,
-            crop=_pair(crop) if cuts and crop is not None else None,
-            divisor=int(config.get("size_divisor") or config.get("pad_size_divisor") or 1),
-            resample=Image.Resampling(int(config.get("resample", base["resample"]))),
-            scale=float(config.get("rescale_factor", 1 / 255))
-            if config.get("do_rescale", 1)
-            else 1.0,
-            mean=_channels(config.get("image_mean", mean)) if normalise else (0.0,) * 3,
-            std=_channels(config.get("image_std", std)) if normalise else (1.0,) * 3,
-            flip=bool(config.get("do_flip_channel_order", kind == "MobileViT")),
+            crop=(crop.height, crop.width) if cuts else None,
+            divisor=next((int(one) for one in divisors if one), 1),
+            resample=Image.Resampling(processor.resample),
+            scale=float(processor.rescale_factor) if processor.do_rescale else 1.0,
+            mean=_of_colours(processor.image_mean if normalises else 0.0),
+            std=_of_colours(processor.image_std if normalises else 1.0),
+            flip=bool(getattr(processor, "do_flip_channel_order", False)),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BackendError(
-            f"hf:{model}: its preprocessor_config.json cannot be used: {error!r}"
-        ) from error
 
 
-def preparation_config(
-    model: str, *, revision: str | None = None, subfolder: str | None = None
-) -> dict[str, Any]:
-    """What the model's files say of its image processor, wherever they say it."""
-    # A network inside a pipeline has its processor in a folder beside it.
-    folders = [subfolder, *(("feature_extractor", "image_processor") if subfolder else ())]
-    places = [(model, folder) for folder in folders]
-    if not subfolder:
-        places += [(f"{model}/..", "feature_extractor"), (f"{model}/..", "image_processor")]
+def _place_of_processor(
+    model: str, revision: str | None, subfolder: str | None
+) -> tuple[str, str | None]:
+    """The model or the folder above it, and the folder inside, that say how images are made ready.
+
+    A network inside a pipeline has its processor in a folder beside it.
+    """
+    folders = ("feature_extractor", "image_processor")
+    places: list[tuple[str, str | None]] = [(model, subfolder)]
+    if subfolder:
+        places += [(model, folder) for folder in folders]
+    elif Path(model, "..").is_dir():
+        places += [(f"{model}/..", folder) for folder in folders]
     for location, folder in places:
-        if location.endswith("/..") and not Path(location).is_dir():
-            continue
-        whole = read_hub_json(
-            location, "processor_config.json", revision=revision, subfolder=folder
-        )
-        if whole is not None and isinstance(whole.get("image_processor"), Mapping):
-            return dict(whole["image_processor"])
-        config = read_hub_json(
-            location, "preprocessor_config.json", revision=revision, subfolder=folder
-        )
-        if config is not None:
-            return config
+        for file in ("preprocessor_config.json", "processor_config.json"):
+            if read_text(location, file, revision=revision, subfolder=folder) is not None:
+                return location, folder
     raise BackendError(
         f"hf:{model} has no preprocessor_config.json, which says how its images are made ready: "
         "add one (AutoImageProcessor's save_pretrained writes it)"
     )
 
 
-def _size(size: Any, square: bool, config: Mapping[str, Any]) -> tuple[tuple[int, int], bool]:
-    """``size`` of a file in all its spellings, and whether it speaks of edges."""
-    if isinstance(size, Mapping):
-        if size.get("height") and size.get("width"):
-            return (int(size["height"]), int(size["width"])), False
-        if size.get("shortest_edge"):
-            return (int(size["shortest_edge"]), int(size.get("longest_edge") or 0)), True
-        raise ValueError(f"size {dict(size)}")
-    if isinstance(size, list | tuple):
-        return _pair(size), False
-    if square and "max_size" not in config:
-        return (int(size), int(size)), False
-    return (int(size), int(config.get("max_size") or 0)), True
-
-
-def _pair(size: Any) -> tuple[int, int]:
-    if isinstance(size, Mapping):
-        return int(size["height"]), int(size["width"])
-    if isinstance(size, list | tuple):
-        return int(size[0]), int(size[-1])
-    return int(size), int(size)
-
-
-def _channels(statistic: Any) -> tuple[float, ...]:
-    values = (
-        tuple(float(value) for value in statistic)
-        if isinstance(statistic, list | tuple)
-        else (statistic,)
-    )
+def _of_colours(statistic: Any) -> tuple[float, ...]:
+    values = np.atleast_1d(np.asarray(statistic, dtype=np.float64)).tolist()
     if len(values) not in (1, 3):
         raise ValueError(f"{len(values)} numbers for the three colours")
-    return values * (3 // len(values))
+    return tuple(values) * (3 // len(values))

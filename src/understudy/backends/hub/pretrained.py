@@ -293,63 +293,19 @@ def load_tokenizer(
 
 def load_image_processor(model: str, options: HubOptions) -> Any:
     """The processor of a model that takes images, by Pillow; for what it makes of the outputs."""
-    name = f"hf:{model}"
-    with hub_errors(name), quiet():
-        from transformers import AutoImageProcessor
-
-        try:
-            return AutoImageProcessor.from_pretrained(
-                model, backend="pil", trust_remote_code=False, revision=options.revision or "main"
-            )
-        except ImportError as error:
-            raise BackendError(
-                f"{name}: its image processor needs a package that is not installed: {error}"
-            ) from error
+    return _load_by_pillow("AutoImageProcessor", model, options)
 
 
 def load_processor(model: str, options: HubOptions) -> Any:
-    """The processor of a model that takes images and texts, by Pillow.
-
-    Video is left out where the processor of videos needs torchvision: one image needs none.
-    """
-    name = f"hf:{model}"
+    """The processor of a model that takes images and texts, by Pillow."""
     require_own_words(model, options.revision)
-    settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
-    if options.revision:
-        settings["revision"] = options.revision
-    with hub_errors(name), quiet():
-        from transformers import AutoConfig, AutoProcessor
-        from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
-
-        try:
-            return AutoProcessor.from_pretrained(model, **settings)
-        except (ImportError, TypeError, ValueError) as error:
-            if "torchvision" not in str(error) and "ideo" not in str(error):
-                raise
-            config = AutoConfig.from_pretrained(
-                model, revision=options.revision, trust_remote_code=False
-            )
-            try:
-                return _without_video(PROCESSOR_MAPPING[type(config)]).from_pretrained(
-                    model, **settings
-                )
-            except (ImportError, KeyError, TypeError, ValueError) as second:
-                raise BackendError(
-                    f"{name}: its processor needs more than is installed ({error}; without video: "
-                    f"{second}). Install what it names, such as pip install torchvision, or "
-                    "choose another model"
-                ) from error
+    return _load_by_pillow("AutoProcessor", model, options)
 
 
-def _without_video(kind: Any) -> Any:
-    """A class of processors with everything but the part for videos."""
+def _load_by_pillow(kind: str, model: str, options: HubOptions) -> Any:
+    with hub_errors(f"hf:{model}"), quiet():
+        import transformers
 
-    class Still(kind):  # type: ignore[misc]
-        """The same for images and texts only."""
-
-        @classmethod
-        def get_attributes(cls) -> list[str]:
-            return [part for part in kind.get_attributes() if part != "video_processor"]
-
-    Still.__name__ = kind.__name__
-    return Still
+        return getattr(transformers, kind).from_pretrained(
+            model, backend="pil", trust_remote_code=False, revision=options.revision or "main"
+        )

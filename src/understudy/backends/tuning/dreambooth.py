@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,9 +16,6 @@ from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import add_lora
 from understudy.core.errors import BackendError
 
-TuningProgress = Callable[[int, int, float], None]
-"""Called with the steps done, the steps in all, and the loss of the last one."""
-
 
 class Noising:
     """Latents made noisy, and what the network should say of them, by the model's own schedule."""
@@ -29,25 +24,15 @@ class Noising:
         config = scheduler.config
         self._steps = int(config.get("num_train_timesteps", 1000))
         self._kind = str(config.get("prediction_type", "epsilon"))
-        if type(scheduler).__name__.startswith("FlowMatch") or self._kind == "flow_prediction":
-            self._kind = "flow"
-            self._shift = float(config.get("shift") or config.get("flow_shift") or 1.0)
-        elif self._kind in ("epsilon", "v_prediction", "sample"):
-            self._schedule = DDPMScheduler.from_config(config)
-        else:
+        if self._kind not in ("epsilon", "v_prediction", "sample"):
             raise BackendError(f"a model that predicts {self._kind} cannot be tuned")
+        self._schedule = DDPMScheduler.from_config(config)
 
     def __call__(
         self, latents: torch.Tensor, rng: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Noisy latents, time steps, and the goal, for (n, c, h, w) latents on the processor."""
         noise = torch.randn(latents.shape, generator=rng)
-        if self._kind == "flow":
-            share = torch.rand(len(latents), generator=rng)
-            share = self._shift * share / (1 + (self._shift - 1) * share)
-            level = share.view(-1, 1, 1, 1)
-            noisy = (1 - level) * latents + level * noise
-            return noisy, share * self._steps, noise - latents
         times = torch.randint(self._steps, (len(latents),), generator=rng)
         noisy = self._schedule.add_noise(latents, noise, times)
         if self._kind == "epsilon":
@@ -64,8 +49,6 @@ def trainable_copy(network: Any, settings: TuningSettings) -> Any:
         twin.float().requires_grad_(True)
     else:
         add_lora(twin, settings)
-    if settings.checkpointing:
-        twin.enable_gradient_checkpointing()
     return twin
 
 
@@ -147,9 +130,6 @@ def train_denoiser(
     settings: TuningSettings,
     *,
     seed: int = 0,
-    progress: TuningProgress | None = None,
-    folder: Path | None = None,
-    save_every: float = 300.0,
 ) -> Any:
     """A copy of a pipeline's denoising network that has learned the lessons."""
     with torch.random.fork_rng():  # adapters draw from the global generator
@@ -170,19 +150,11 @@ def train_denoiser(
     machine = Machine(
         pipeline.unet.device,
         settings.precision,
-        save_every=save_every,
-        report_every=0.0,
         seed=seed % 2**63,
     )
-
-    def report(name: str, step: int, steps: int, losses: dict[str, float]) -> None:
-        if progress is not None:
-            progress(step, steps, losses["denoising"])
-
     task = DenoisingTask(pipeline, network, lessons, settings.batch)
-    train_network(task, schedule, machine, report=report, folder=folder)
+    train_network(task, schedule, machine, report=lambda *_: None)
     network.requires_grad_(False).eval()
     if network.dtype != pipeline.unet.dtype:
         network.to(pipeline.unet.dtype)
-    network.disable_gradient_checkpointing()
     return network

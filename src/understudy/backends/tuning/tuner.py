@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 
 from understudy.backends.arrays import require_any_images
 from understudy.backends.diffusion.generators import DiffusionGenerator
-from understudy.backends.diffusion.loading import loading, rebuilt
+from understudy.backends.diffusion.loading import rebuilt
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
-from understudy.backends.tuning.dreambooth import Lesson, TuningProgress, train_denoiser
+from understudy.backends.tuning.dreambooth import Lesson, train_denoiser
 from understudy.backends.tuning.material import Latents, cell_weights, encode_images, views
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
     changed_weights,
     fused,
     merge_into_inpainting,
-    save_lora,
     with_changed_weights,
 )
 from understudy.core.errors import BackendError
 from understudy.core.ports import Generator
 from understudy.core.types import Images, Masks
 
-_INPAINTING = "inpainting"  # the folder inside a tuned model's
-_WORK = "work"  # the same, for checkpoints until it is tuned
-_RECORD = "tuning.json"
 _CLASS_SEED = 0  # images of the class are the same for every tuning, so that they can be kept
 
 
@@ -74,7 +65,6 @@ class DreamBooth:
         base = replace(options, compile=False)
         self._base = DiffusionGenerator(pipelines, base, name=name, licence=licence)
         self._known: dict[tuple[str, int], Latents] = {}
-        self._again = options.lora is not None  # adapters of a tuning would not be the whole model
 
     def tune(
         self,
@@ -83,10 +73,8 @@ class DreamBooth:
         *,
         class_prompt: str | None = None,
         settings: TuningSettings | Mapping[str, Any] | None = None,
-        folder: Path | None = None,
         seed: int = 0,
         masks: Masks | None = None,
-        progress: TuningProgress | None = None,
     ) -> DiffusionGenerator:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
@@ -96,56 +84,21 @@ class DreamBooth:
                 images, or one an image.
             class_prompt: Names its class, for prior preservation; None leaves that out.
             settings: See `TuningSettings`.
-            folder: Where to keep the tuned weights: a pipeline's folder, or the adapters of LoRA.
-                A tuning that was stopped resumes there.
             seed: Of the training.
             masks: (n, height, width) bool: the pixels to learn from; None: all.
-            progress: Called after each step with the steps done, the steps in all and the loss.
         """
         if not isinstance(settings, TuningSettings):
             settings = read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
         prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
         self._check(images, prompts, class_prompt, masks)
-        if folder is not None and self._again and not settings.full:
-            raise BackendError(
-                f"{self.name} was tuned already, and the adapters of a tuning would not be enough "
-                "to load it again: say full=true, or tune without keeping a folder"
-            )
-        work = None if folder is None else folder / _WORK
-        record = {
-            "base": self.name,
-            "prompt": prompts[0] if len(prompts) == 1 else list(prompts),
-            "class_prompt": class_prompt,
-            "settings": asdict(settings),
-        }
-        if work is not None:
-            planes = images if masks is None else np.concatenate([images, masks[..., None]], axis=3)
-            digest = hashlib.sha256(np.ascontiguousarray(planes).tobytes()).hexdigest()
-            _begin(work, {**record, "seed": seed, "images": digest})
         lessons = self._lessons(images, prompts, class_prompt, settings, seed, masks)
-        network = train_denoiser(
-            self._text, lessons, settings, seed=seed, progress=progress, folder=work
-        )
-        text = rebuilt(self._text, unet=fused(network))
-        inpainting = self._merged(text)
-        if folder is not None:
-            with loading(f"hf:{folder}"):  # no bars of the libraries here either
-                _save(folder, network, text, inpainting, full=settings.full)
-            (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-            shutil.rmtree(folder / _WORK)
-        return self._generator(text, inpainting, self._tuned_name(folder, settings))
+        network = train_denoiser(self._text, lessons, settings, seed=seed)
+        return self._generator(rebuilt(self._text, unet=fused(network)))
 
     def of(self, generator: Generator) -> DreamBooth:
         """A tuner of a generator that this one has tuned: its tunings go on from there."""
         pipelines = self._own(generator)
-        twin = DreamBooth(
-            pipelines,
-            replace(self._options, lora=None),
-            name=generator.name,
-            licence=generator.licence,
-        )
-        twin._again = True
-        return twin
+        return DreamBooth(pipelines, self._options, name=generator.name, licence=generator.licence)
 
     def changes(self, generator: Generator) -> bytes:
         """The weights of a tuned generator that differ from those this tuner began with."""
@@ -154,7 +107,7 @@ class DreamBooth:
     def restore(self, changes: bytes) -> DiffusionGenerator:
         """The generator of these weights; they are merged into the inpainting model, too."""
         text = rebuilt(self._text, **with_changed_weights(self._text, changes, self.name))
-        return self._generator(text, self._merged(text), f"{self.name} (tuned)")
+        return self._generator(text)
 
     def _own(self, generator: Generator) -> Pipelines:
         pipelines = getattr(generator, "_pipelines", None)
@@ -195,9 +148,9 @@ class DreamBooth:
             lessons.append(Lesson(class_latents, (class_prompt,), settings.prior_weight))
         return lessons
 
-    def _generator(self, text: Any, inpainting: Any, name: str) -> DiffusionGenerator:
+    def _generator(self, text: Any) -> DiffusionGenerator:
         """A generator like the base, over a tuned pipeline."""
-        base, options = self._pipelines, replace(self._options, lora=None)
+        base, options, name = self._pipelines, self._options, f"{self.name} (tuned)"
         controlnets = {
             task.removeprefix("control:"): base.ready(task).controlnet
             for task in base.tasks
@@ -207,7 +160,7 @@ class DreamBooth:
             text,
             options,
             name=name,
-            inpainting=inpainting,
+            inpainting=self._merged(text),
             controlnets=controlnets,
             timesteps=base.timesteps,
         )
@@ -251,39 +204,3 @@ class DreamBooth:
                 f"{self.name} learns from the pixels of bool masks of shape {images.shape[:3]}, "
                 f"some in each image, found {masks.dtype} of shape {masks.shape}"
             )
-
-    def _tuned_name(self, folder: Path | None, settings: TuningSettings) -> str:
-        """The name that loads it again, where it was kept."""
-        if folder is None:
-            return f"{self.name} (tuned)"
-        if not settings.full:
-            query = urlencode({"lora": folder}, safe="/:")
-            return f"{self.name}{'&' if '?' in self.name else '?'}{query}"
-        # A studio's options have other defaults, and more of them.
-        keys = [field.name for field in fields(GeneratorOptions)]
-        plain = GeneratorOptions(**{key: getattr(self._options, key) for key in keys})
-        merged = self._pipelines.inpainter is not None
-        again = replace(plain, lora=None, inpainting=str(folder / _INPAINTING) if merged else None)
-        return full_name(f"hf:{folder}", again)
-
-
-def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
-    """Begin a tuning in a folder, or resume it."""
-    file = work / _RECORD
-    if file.is_file() and json.loads(file.read_text("utf-8")) != tuning:
-        raise BackendError(
-            f"{work} holds the checkpoints of a tuning with other settings, prompts or images: "
-            "choose another folder, or remove that one"
-        )
-    work.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(tuning, indent=2) + "\n", "utf-8")
-
-
-def _save(folder: Path, network: Any, text: Any, inpainting: Any, *, full: bool) -> None:
-    """Save adapters, or the whole pipeline with its inpainting model, where it has one."""
-    if not full:
-        save_lora(folder, network)
-        return
-    text.save_pretrained(folder, safe_serialization=True)
-    if inpainting is not None:
-        inpainting.save_pretrained(folder / _INPAINTING / "unet")

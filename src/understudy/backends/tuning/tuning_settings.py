@@ -19,12 +19,9 @@ class TuningSettings:
             leaves them out.
         class_images: How many images of the class the base model makes of itself.
         full: Whether to train every weight of the denoising network, instead of LoRA.
-        layers: What LoRA is put on: ``"attention"`` (and what stands beside it in its blocks), or
-            ``"all"`` layers.
-        precision: Of the passes: ``"float32"``, ``"bfloat16"`` or ``"float16"``, or ``"auto"``:
-            bfloat16 on a GPU, float32 elsewhere. Weights that are trained are always float32.
+        precision: Of the passes: ``"float32"`` or ``"bfloat16"``, or ``"auto"``: bfloat16 on a GPU,
+            float32 elsewhere. Weights that are trained are always float32.
         views: Random crops of each image of another ratio than the model's.
-        checkpointing: Whether to compute the network's activations twice to save memory.
     """
 
     steps: PositiveCount = 400
@@ -35,12 +32,10 @@ class TuningSettings:
     class_images: PositiveCount = 64
     full: bool = False
     rank: PositiveCount = 16
-    layers: Literal["attention", "all"] = "attention"
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     views: PositiveCount = 8
     clip: Annotated[float, Option("", above=0)] = 1.0
     decay: Annotated[float, Option("", least=0, most=100)] = 0.01
-    checkpointing: bool = False
 
     def __post_init__(self) -> None:
         check_options(self)

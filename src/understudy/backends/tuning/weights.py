@@ -1,34 +1,28 @@
-"""Tuned weights: adapters put on and folded in, saved and read, merged into an inpainting model."""
+"""Tuned weights: adapters put on and folded in, what changed, merged into an inpainting model."""
 
 from __future__ import annotations
 
 import copy
 import re
-import warnings
-from pathlib import Path
 from typing import Any, TypeVar
 
-import diffusers
 import safetensors.torch
 import torch
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
-from peft.utils import get_peft_model_state_dict
 from torch import nn
 
-from understudy.backends.diffusion.loading import loading
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
-_ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
 _TUNED_PARTS = ("unet", "text_encoder")
 
 
 def add_lora(network: Any, settings: TuningSettings) -> None:
-    """Put adapters of LoRA on a denoising network; only they will be trained.
+    """Put adapters of LoRA on the attention of a denoising network; only they will be trained.
 
     The second matrix of each begins at 0, so that nothing changes before the first step.
     """
@@ -37,7 +31,7 @@ def add_lora(network: Any, settings: TuningSettings) -> None:
         r=settings.rank,
         lora_alpha=settings.rank,
         init_lora_weights="gaussian",
-        target_modules=_ALL if settings.layers == "all" else _ATTENTION,
+        target_modules=_ATTENTION,
     )
     network.add_adapter(config)
     for weight in network.parameters():
@@ -55,42 +49,14 @@ def fused(network: NetworkT) -> NetworkT:
     if not has_lora(network):
         return network
     plain = copy.deepcopy(network)
-    _fold(plain)
-    return plain
-
-
-def _fold(network: nn.Module) -> None:
-    """Fold the adapters into the weights, in place."""
-    for name, module in list(network.named_modules()):
+    for name, module in list(plain.named_modules()):
         if isinstance(module, BaseTunerLayer):
             module.merge()
             parent, _, key = name.rpartition(".")
-            setattr(network.get_submodule(parent), key, module.get_base_layer())
+            setattr(plain.get_submodule(parent), key, module.get_base_layer())
     for mark in ("peft_config", "_hf_peft_config_loaded"):
-        vars(network).pop(mark, None)
-
-
-def save_lora(folder: Path, unet: nn.Module) -> None:
-    """Save adapters as ``pytorch_lora_weights.safetensors``, which `load_lora_weights` reads."""
-    layers: dict[str, Any] = {"unet_lora_layers": get_peft_model_state_dict(unet)}
-    diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
-
-
-def fold_lora(pipeline: Any, folder: Path | str) -> None:
-    """Fold saved adapters into the weights of a pipeline, in place."""
-    if not hasattr(pipeline, "load_lora_weights"):
-        raise BackendError(f"a {type(pipeline).__name__} cannot be given the adapters of {folder}")
-    with loading(f"hf:{folder}"), warnings.catch_warnings():
-        # Adapters that fit in part say so by a warning; they are of another model.
-        warnings.simplefilter("error", RuntimeWarning)
-        try:
-            pipeline.load_lora_weights(folder, use_safetensors=True)
-        except RuntimeWarning as error:
-            raise BackendError(f"the adapters of {folder} are of another model: {error}") from error
-    for part in pipeline._lora_loadable_modules:
-        network = getattr(pipeline, part, None)
-        if network is not None and has_lora(network):
-            _fold(network)
+        vars(plain).pop(mark, None)
+    return plain
 
 
 def changed_weights(tuned: Any, base: Any) -> bytes:
@@ -116,17 +82,6 @@ def with_changed_weights(base: Any, changes: bytes, name: str) -> dict[str, Any]
         with torch.no_grad():
             goal.copy_(weight)
     return networks
-
-
-def fold_into_both(
-    pipeline: Any, inpainting: NetworkT | None, folder: Path | str
-) -> NetworkT | None:
-    """Fold saved adapters into a pipeline, in place; its inpainting model with them, if any."""
-    base = None if inpainting is None else copy.deepcopy(pipeline.unet)
-    fold_lora(pipeline, folder)
-    if inpainting is None or base is None:
-        return None
-    return merge_into_inpainting(inpainting, pipeline.unet, base)
 
 
 @torch.no_grad()

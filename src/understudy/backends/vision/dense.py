@@ -1,4 +1,4 @@
-"""What segmenters and detectors of the hub share: options, batches, the task told to OneFormer."""
+"""What segmenters, detectors and pose estimators of the hub share: options, batches, a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from understudy.backends.hub.pretrained import (
     config_of,
     licence_of,
     load_network,
-    load_tokenizer,
     network_classes,
-    read_hub_json,
     running,
     wrong_kind,
 )
@@ -24,7 +22,7 @@ from understudy.backends.plugin import PositiveCount, full_name
 from understudy.core.option import Option
 from understudy.core.types import Images
 
-QUERIES = frozenset({"mask2former", "maskformer", "oneformer"})
+QUERIES = frozenset({"mask2former", "maskformer"})
 """``model_type`` of networks with a mask for each of many queries."""
 
 _OF_QUERIES = "ForUniversalSegmentation"
@@ -43,21 +41,18 @@ class VisionOptions(HubOptions):
     size: Annotated[int | None, Option("", least=1)] = None
 
 
-def network_kind(
-    model: str, options: VisionOptions, *, port: str, head: str
-) -> tuple[Any, str | None]:
-    """The class of transformers that loads a model, and its ``model_type`` if it is of `QUERIES`.
+def network_kind(model: str, options: VisionOptions, *, port: str, head: str) -> tuple[Any, bool]:
+    """The class of transformers that loads a model, and whether it is of `QUERIES`.
 
     ``head`` is what the architecture of a network without queries ends with.
     """
-    name = f"hf:{model}"
     config = config_of(model, revision=options.revision)
-    queries = config.get("model_type") if config.get("model_type") in QUERIES else None
-    if queries is None and not built_for(config, head):
-        raise wrong_kind(name, port, config)
+    queries = config.get("model_type") in QUERIES
+    if not queries and not built_for(config, head):
+        raise wrong_kind(f"hf:{model}", port, config)
     import transformers
 
-    return getattr(transformers, f"AutoModel{head if queries is None else _OF_QUERIES}"), queries
+    return getattr(transformers, f"AutoModel{_OF_QUERIES if queries else head}"), queries
 
 
 class DenseNetwork:
@@ -72,31 +67,14 @@ class DenseNetwork:
         self._network: Any = load_network(kind, model, options, port=port)
         self.classes = network_classes(self._network.config)
         self._forward = torch.compile(self._network) if options.compile else self._network
-        self._more: dict[str, torch.Tensor] = {}
 
     def _run(self, images: Images) -> Any:
         """The network's outputs for one batch."""
         device, dtype = self._options.placement()
-        more = {key: value.expand(len(images), -1) for key, value in self._more.items()}
         with running(self._network, self._options):
             pixels = self._preparation_of(images)(images, device, dtype)
-            return self._forward(pixel_values=pixels, **more)
+            return self._forward(pixel_values=pixels)
 
     def _preparation_of(self, images: Images) -> Preparation:
         """How a batch is shown to the network."""
         return self._preparation
-
-    def _ask(self, model: str, task: str) -> None:
-        """Tell OneFormer what to do, as it was trained to hear it."""
-        revision = self._options.revision
-        tokenizer = load_tokenizer(model, revision, name=self.name)
-        config = read_hub_json(model, "processor_config.json", revision=revision) or {}
-        tokens = tokenizer(
-            [f"the task is {task}"],
-            padding="max_length",
-            max_length=int(config.get("task_seq_length", self._network.config.task_seq_len)),
-            truncation=True,
-            return_tensors="pt",
-        )
-        device, _ = self._options.placement()
-        self._more["task_inputs"] = (tokens["input_ids"] * tokens["attention_mask"]).to(device)

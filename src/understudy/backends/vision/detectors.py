@@ -64,11 +64,9 @@ class BoxDetector(DenseNetwork):
 class MaskDetector(DenseNetwork):
     """Mask2Former and its relatives: a mask an object."""
 
-    def __init__(self, model: str, options: DetectorOptions, kind: Any, *, task: bool) -> None:
+    def __init__(self, model: str, options: DetectorOptions, kind: Any) -> None:
         super().__init__(model, options, kind, "detector")
         self._threshold = options.threshold
-        if task:
-            self._ask(model, "instance")
 
     def detect(self, images: Images) -> list[Found]:
         """The objects in each image, with masks."""
@@ -134,6 +132,4 @@ def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDe
     """The detector of a model of the hub; see `DetectorOptions`."""
     read = read_options(options, DetectorOptions, name=f"hf:{rest}")
     kind, queries = network_kind(rest, read, port="detector", head="ForObjectDetection")
-    if queries is None:
-        return BoxDetector(rest, read, kind)
-    return MaskDetector(rest, read, kind, task=queries == "oneformer")
+    return (MaskDetector if queries else BoxDetector)(rest, read, kind)

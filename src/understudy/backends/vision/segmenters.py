@@ -2,10 +2,9 @@
 
     hf:nvidia/segformer-b0-finetuned-ade-512-512
     hf:facebook/mask2former-swin-tiny-ade-semantic?size=512
-    hf:shi-labs/oneformer_ade20k_swin_tiny
 
 Networks with a score for each class and pixel (SegFormer, UperNet, BEiT, DPT, ...), and networks
-with a mask for each of many queries (MaskFormer, Mask2Former, OneFormer).
+with a mask for each of many queries (MaskFormer, Mask2Former).
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ _NUMBERS = 2**26  # scores held at once when they are brought to the size of the
 class HubSegmenter(DenseNetwork):
     """Images to semantic maps, and to the scores of classes."""
 
-    def __init__(self, model: str, options: VisionOptions, kind: Any, *, task: bool) -> None:
+    def __init__(self, model: str, options: VisionOptions, kind: Any) -> None:
         super().__init__(model, options, kind, "segmenter")
-        if task:
-            self._ask(model, "semantic")
 
     def segment(self, images: Images) -> Maps:
         """(n, height, width) int64 at the size of the images."""
@@ -83,5 +80,5 @@ def _enlarged(scores: torch.Tensor, size: tuple[int, ...]) -> Iterator[torch.Ten
 def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
     """The segmenter of a model of the hub; see `VisionOptions`."""
     read = read_options(options, VisionOptions, name=f"hf:{rest}")
-    kind, queries = network_kind(rest, read, port="segmenter", head="ForSemanticSegmentation")
-    return HubSegmenter(rest, read, kind, task=queries == "oneformer")
+    kind, _ = network_kind(rest, read, port="segmenter", head="ForSemanticSegmentation")
+    return HubSegmenter(rest, read, kind)

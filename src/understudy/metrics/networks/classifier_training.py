@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels, Shape
-from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
+from understudy.metrics.networks.architectures import two_layer
 from understudy.metrics.networks.camera_variation import as_other_cameras
 from understudy.metrics.networks.classifier import Classifier, accuracy, untrained
 from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
 from understudy.metrics.utility import EpochProgress
 
-import torch  # isort: skip  (after networks, which says what to install where it is missing)
+import torch  # isort: skip  (after architectures, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip
 from torch.optim.swa_utils import AveragedModel  # isort: skip
 
@@ -46,7 +46,6 @@ def train_on_embeddings(
     classes: int,
     seed: int = 0,
     epochs: int = 50,
-    batch: int = 512,
     device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> Classifier:
@@ -64,7 +63,6 @@ def train_on_embeddings(
         classes: Number of classes.
         seed: Of the weights, the order and dropout.
         epochs: Passes over the training set.
-        batch: Rows of a step.
         device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
@@ -73,10 +71,10 @@ def train_on_embeddings(
     """
     if x.ndim != 2:
         raise InputError(f"embeddings must be (n, d), found an array of shape {x.shape}")
-    recipe = replace(EMBEDDINGS, epochs=epochs, batch=batch)
+    recipe = replace(EMBEDDINGS, epochs=epochs)
     _check(x, y, classes, recipe)
     with seeded_torch(seed, device):
-        model = networks.two_layer(x.shape[1], classes)
+        model = two_layer(x.shape[1], classes)
         classifier = untrained("two-layer", model, x, classes, device)
         _fit(classifier, x, y, recipe, None, progress)
     return classifier
@@ -90,7 +88,6 @@ def train_on_images(
     network: ImageNetwork = "cnn",
     seed: int = 0,
     epochs: int | None = None,
-    batch: int | None = None,
     flip: bool = False,
     camera: bool = False,
     width: int | None = None,
@@ -112,7 +109,6 @@ def train_on_images(
         network: One of `recipes.IMAGES`.
         seed: Of the weights, the order, dropout and augmentation.
         epochs: Passes over the training set; None: those of its recipe, more where rows are few.
-        batch: Rows of a step; None: those of its recipe.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
         camera: Also vary what cameras differ in (`camera_variation`). Wrong for classes of colours.
         width: Filters of the first convolution; None: those of the network. The small CNN has
@@ -133,7 +129,7 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
-    recipe = usual.for_rows(len(images), epochs=epochs, batch=batch)
+    recipe = usual.for_rows(len(images), epochs)
     _check(images, y, classes, recipe)
     with seeded_torch(seed, device):
         model = build(images.shape[1:], classes, **({} if width is None else {"width": width}))
@@ -257,11 +253,8 @@ def _check(x: NDArray[Any], y: Labels, classes: int, recipe: Recipe) -> None:
         raise InputError(
             f"labels must be in 0..{classes - 1}, found {int(y.min())}..{int(y.max())}"
         )
-    if recipe.epochs < 1 or recipe.batch < 2:
-        raise InputError(
-            f"epochs must be at least 1 and the batch at least 2, "
-            f"found {recipe.epochs} and {recipe.batch}"
-        )
+    if recipe.epochs < 1:
+        raise InputError(f"epochs must be at least 1, found {recipe.epochs}")
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def train_detector(
         InputError: No images, other images, or boxes that do not fit them.
     """
     _check(images, truth, classes)
-    recipe = DETECTOR.for_rows(len(images), epochs=epochs, batch=None)
+    recipe = DETECTOR.for_rows(len(images), epochs)
     with seeded_torch(seed, device):
         network = one_stage_detector(images.shape[1:], classes).to(device)
         mean, gain = (part.to(device) for part in input_statistics(images))

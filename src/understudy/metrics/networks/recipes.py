@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from understudy.metrics import networks
+from understudy.metrics.networks import architectures
 
-import torch  # isort: skip  (after networks, which says what to install where it is missing)
+import torch  # isort: skip  (after architectures, which says what to install where it is missing)
 from torch import nn  # isort: skip
 
 
@@ -44,10 +44,9 @@ class Recipe:
         steps = max(1, math.ceil(rows / max(1, self.batch)))
         return max(self.epochs, math.ceil(self.least / steps))
 
-    def for_rows(self, rows: int, *, epochs: int | None, batch: int | None) -> Recipe:
-        """With the passes and the batch that were asked for, or else its own."""
-        own = replace(self, batch=self.batch if batch is None else batch)
-        return replace(own, epochs=own.passes(rows) if epochs is None else epochs)
+    def for_rows(self, rows: int, epochs: int | None) -> Recipe:
+        """With the passes that were asked for, or else its own."""
+        return replace(self, epochs=self.passes(rows) if epochs is None else epochs)
 
 
 EMBEDDINGS = Recipe(50, 512, 1e-2, 0.9, weight_decay=1e-4, label_smoothing=0.2)
@@ -58,14 +57,17 @@ _DEEP = Recipe(4, 128, 1e-2, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup
 _WIDE = replace(_DEEP, lr=0.1)
 
 IMAGES: dict[str, tuple[Callable[..., nn.Module], Recipe]] = {
-    "cnn": (networks.small_cnn, _SMALL),
-    "convnet": (networks.convnet, _DEEP),
-    "resnet9": (networks.resnet9, replace(_SMALL, batch=64, least=150)),
-    "resnet-in": (networks.instance_resnet, replace(_SMALL, epochs=24, batch=64, averaged=0.2)),
-    "wrn40-4": (networks.wide_resnet, _WIDE),
-    "resnet50": (networks.resnet50, _DEEP),
-    "vgg11": (networks.vgg11, _DEEP),
-    "mobilenetv2": (networks.mobilenet_v2, replace(_WIDE, lr=0.05, weight_decay=4e-5)),
+    "cnn": (architectures.small_cnn, _SMALL),
+    "convnet": (architectures.convnet, _DEEP),
+    "resnet9": (architectures.resnet9, replace(_SMALL, batch=64, least=150)),
+    "resnet-in": (
+        architectures.instance_resnet,
+        replace(_SMALL, epochs=24, batch=64, averaged=0.2),
+    ),
+    "wrn40-4": (architectures.wide_resnet, _WIDE),
+    "resnet50": (architectures.resnet50, _DEEP),
+    "vgg11": (architectures.vgg11, _DEEP),
+    "mobilenetv2": (architectures.mobilenet_v2, replace(_WIDE, lr=0.05, weight_decay=4e-5)),
 }
 """Every network for images and its recipe.
 

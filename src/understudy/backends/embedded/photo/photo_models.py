@@ -177,7 +177,7 @@ class PhotoSegmenter(HubSegmenter):
 
     def __init__(self, options: SegmenterOptions) -> None:
         folder = options.folder or str(PHOTO_WEIGHTS / "segmenter")
-        super().__init__(folder, options, AutoModelForSemanticSegmentation, task=False)
+        super().__init__(folder, options, AutoModelForSemanticSegmentation)
         self.name = full_name(PHOTO_NAME, options)
         if options.folder is None:
             self.licence = PHOTO_LICENCE

@@ -19,7 +19,7 @@ import transformers
 from understudy.backends.diffusion.generators import DiffusionGenerator
 from understudy.backends.diffusion.loading import loading, read_network, stable_diffusion
 from understudy.backends.diffusion.options import GeneratorOptions, UnclipOptions
-from understudy.backends.diffusion.pipelines import LateNetworks, Pipelines
+from understudy.backends.diffusion.pipelines import Pipelines
 from understudy.backends.diffusion.unclip import UnclipDecoder
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.embedded.studio.studio_generator import (
@@ -159,19 +159,20 @@ class Studio:
         return model
 
     def _pipelines(self, options: GeneratorOptions, name: str) -> Pipelines:
-        """What draws from texts; the networks of other tasks are read when they are needed."""
-        tasks, kinds = studio_tasks(self.folder), hint_kinds(self.folder)
-
-        def read() -> tuple[Any, Mapping[str, Any]]:
-            unet, control = diffusers.UNet2DConditionModel, diffusers.ControlNetModel
-            hints = {kind: self._part(f"controlnet-{kind}", control, options) for kind in kinds}
-            inpaints = "inpainting" in tasks
-            return (self._part("inpainting", unet, options) if inpaints else None), hints
-
-        late = LateNetworks(tasks, read)
-        unet = self._part("unet", diffusers.UNet2DConditionModel, options)
-        text = self._text(options, unet)
-        return Pipelines(text, options, name=name, late=late, timesteps=TIMESTEPS)
+        """What draws from texts, and the networks of other tasks."""
+        unet, control = diffusers.UNet2DConditionModel, diffusers.ControlNetModel
+        inpaints = "inpainting" in studio_tasks(self.folder)
+        return Pipelines(
+            self._text(options, self._part("unet", unet, options)),
+            options,
+            name=name,
+            inpainting=self._part("inpainting", unet, options) if inpaints else None,
+            controlnets={
+                kind: self._part(f"controlnet-{kind}", control, options)
+                for kind in hint_kinds(self.folder)
+            },
+            timesteps=TIMESTEPS,
+        )
 
     def _text(self, options: Any, unet: Any) -> Any:
         """The text-to-image pipeline over a network, which it shares."""
