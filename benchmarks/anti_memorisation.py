@@ -222,7 +222,6 @@ def _hooked(network: Any, hook: DissimilarityHook) -> Any:
 
 def _guided(pipelines: Pipelines, hook: DissimilarityHook) -> Pipelines:
     """The same task pipelines over networks with the hook; these stay as they are."""
-    pipelines._complete()
     twin = copy.copy(pipelines)
     networks = [pipelines.network, *(one.unet for one in pipelines._by_task.values())]
     hooked = {id(one): _hooked(one, hook) for one in networks}

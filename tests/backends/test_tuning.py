@@ -9,7 +9,8 @@ pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
 import safetensors.torch  # noqa: E402
-from diffusers import DDIMScheduler  # noqa: E402
+from diffusers import DDIMScheduler, StableDiffusionPipeline  # noqa: E402
+from peft.utils import get_peft_model_state_dict  # noqa: E402
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 from tests.backends.tiny_models.tuning import subject  # noqa: E402
 
@@ -18,9 +19,14 @@ from understudy.backends.tuning.dreambooth import DenoisingTask, Lesson, Noising
 from understudy.backends.tuning.material import Latents, cell_weights, encode_images  # noqa: E402
 from understudy.backends.tuning.tuner import DreamBooth  # noqa: E402
 from understudy.backends.tuning.tuning_settings import TuningSettings  # noqa: E402
-from understudy.backends.tuning.weights import fused, has_lora, merge_into_inpainting  # noqa: E402
+from understudy.backends.tuning.weights import (  # noqa: E402
+    add_lora,
+    fused,
+    has_lora,
+    merge_into_inpainting,
+)
 from understudy.core.errors import BackendError  # noqa: E402
-from understudy.core.ports import Tuner  # noqa: E402
+from understudy.core.ports import Generator, Tuner  # noqa: E402
 
 PROMPT, CLASS = "xyz dog", "a dog"
 FULL = TuningSettings(full=True, steps=8, rate=4e-3)
@@ -79,6 +85,29 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
     assert all(same(weights(part), old) for part, old in zip(parts, before, strict=True))
     assert not any(has_lora(part) for part in parts)
     np.testing.assert_array_equal(tuner._base.generate([PROMPT], seed=3), image)
+
+
+def test_adapters_of_the_hub_are_folded_into_both_networks(
+    tuner: DreamBooth, pipeline, models: Path, tmp_path: Path
+) -> None:
+    """As `save_lora_weights` of diffusers writes them."""
+    adapted = copy.deepcopy(pipeline.unet)
+    add_lora(adapted, LORA)
+    with torch.no_grad():
+        for weight in (one for one in adapted.parameters() if one.requires_grad):
+            weight.add_(0.1)
+    layers = get_peft_model_state_dict(adapted)
+    StableDiffusionPipeline.save_lora_weights(tmp_path, unet_lora_layers=layers)
+    model = f"hf:{models}/sd15?{QUICK}&inpainting={models}/sd15-inpainting"
+    plain, generator = (load_model(Generator, model + more) for more in ("", f"&lora={tmp_path}"))
+    learnt = fused(adapted).state_dict()
+    assert not same(learnt, weights(pipeline.unet))
+    found = generator._pipelines.text.unet.state_dict()
+    assert all(torch.allclose(found[key], learnt[key], atol=1e-6) for key in learnt)
+    inpainters = [one._pipelines.inpainter.network for one in (plain, generator)]
+    assert not same(*(weights(one) for one in inpainters))
+    with pytest.raises(BackendError, match="LoRA"):
+        load_model(Generator, f"hf:{models}/sd15?lora={models}/sd15/vae")
 
 
 def test_only_what_a_tuning_changed_is_restored(tuner: DreamBooth) -> None:

@@ -44,6 +44,8 @@ class GeneratorOptions(DenoisingOptions):
     Attributes:
         shape: The images it takes and makes, ``"64x64"`` or ``"64x64x1"``; they are resized to and
             from the size the model works at. By default that size, in colour.
+        lora: Adapters to fold into the weights, name or folder; those of the denoising network go
+            into the inpainting model too.
         inpainting: A true inpainting model of the same family, name or folder; by default the
             model itself inpaints, as far as its family can.
         controlnet: ControlNets by the kind of hint, ``"edges:NAME,pose:NAME"``.
@@ -52,6 +54,7 @@ class GeneratorOptions(DenoisingOptions):
     """
 
     shape: str | None = None
+    lora: str | None = None
     inpainting: str | None = None
     controlnet: str | None = None
     control_scale: float = 1.0

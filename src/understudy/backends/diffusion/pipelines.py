@@ -272,6 +272,10 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
         inpainting = read_network(
             diffusers.UNet2DConditionModel, options.inpainting, options, subfolder="unet"
         )
+    if options.lora is not None:
+        from understudy.backends.tuning.weights import fold_adapters
+
+        inpainting = fold_adapters(text, inpainting, options.lora)
     controlnets = {}
     for kind, model in options.hints():
         source, revision = split_revision(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from typing import Any, TypeVar
 
 import safetensors.torch
@@ -12,6 +13,7 @@ from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
+from understudy.backends.diffusion.loading import loading
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
@@ -57,6 +59,26 @@ def fused(network: NetworkT) -> NetworkT:
     for mark in ("peft_config", "_hf_peft_config_loaded"):
         vars(plain).pop(mark, None)
     return plain
+
+
+def fold_adapters(pipeline: Any, inpainting: NetworkT | None, folder: str) -> NetworkT | None:
+    """Fold saved adapters into a pipeline, in place; its inpainting network with them, if any."""
+    if not hasattr(pipeline, "load_lora_weights"):
+        raise BackendError(f"a {type(pipeline).__name__} cannot be given the adapters of {folder}")
+    base = None if inpainting is None else copy.deepcopy(pipeline.unet)
+    with loading(f"hf:{folder}"), warnings.catch_warnings():
+        # Adapters that fit in part say so by a warning; they are of another model.
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            pipeline.load_lora_weights(folder, use_safetensors=True)
+        except RuntimeWarning as error:
+            raise BackendError(f"the adapters of {folder} are of another model: {error}") from error
+    for part in pipeline._lora_loadable_modules:
+        if (network := getattr(pipeline, part, None)) is not None:
+            setattr(pipeline, part, fused(network))
+    if inpainting is None or base is None:
+        return None
+    return merge_into_inpainting(inpainting, pipeline.unet, base)
 
 
 def changed_weights(tuned: Any, base: Any) -> bytes:
