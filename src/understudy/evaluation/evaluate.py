@@ -37,6 +37,7 @@ from understudy.evaluation.inputs import (
     evaluated_place,
     other_records,
     other_windows,
+    single_images,
 )
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.evaluation.time_estimate import announced, estimated_seconds
@@ -128,6 +129,7 @@ def evaluate(
         notes = (
             other_records(release, records, inputs.real),
             other_windows(release, (inputs.real, inputs.test)),
+            single_images(release),
         )
         note = "; ".join(one for one in notes if one)
         for sentence in (note, announced(seconds)):
