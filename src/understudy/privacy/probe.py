@@ -81,8 +81,11 @@ def require_independent(
     """
 
     def bits(records: NDArray[Any]) -> NDArray[np.uint8]:
-        result = encode(records)
+        given = records.copy()
+        result = encode(given)
         try:
+            if not np.array_equal(given, records):
+                raise ValueError("it changes the records that it is given: let it change a copy")
             return _bits(result, batch, dim)
         except ValueError as error:
             raise BackendError(f"{name} is refused: {error}. {spent}") from error
