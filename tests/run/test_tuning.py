@@ -134,7 +134,7 @@ def test_a_ledger_that_is_lost_as_it_charges_a_tuning_promises_no_resume(tmp_pat
     with monkeypatch.context() as lost:
         lost.setattr(Ledger, "_append", note_kinds)
         lost.setattr("understudy.privacy.ledger.database.commit", lose)
-        with pytest.raises(RunStopped, match="if not, --resume goes on .*; if so, .* spent"):
+        with pytest.raises(RunStopped, match=r"if not, --resume goes on .*; if so, .* spent"):
             synthesize(**options(tmp_path))
     assert len(charges(tmp_path)) == 1
     with pytest.raises(RunError, match="choose among more runs than were charged"):
