@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from typer.testing import CliRunner
 import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError, RunError, SourceError
+from understudy.core.results import Evaluation
 from understudy.data import open_source
+from understudy.evaluation.evaluate import _keep
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.report import read_evaluation
 
@@ -218,6 +221,20 @@ def test_that_figures_of_a_run_that_protects_persons_count_images_is_said(tmp_pa
     assert note.startswith("the guarantee covers all records sharing 'patient'")
     assert "figures count single images" in note
     assert note in (tmp_path / "out" / "owner" / "report.html").read_text().replace("&#39;", "'")
+
+
+def test_two_evaluations_that_end_at_once_are_both_written_whole(tmp_path):
+    """One renamed what the other was writing, which then ended in a traceback."""
+    (tmp_path / "owner").mkdir()
+    release = tmp_path / "release"
+
+    def keep(name):
+        for _ in range(20):
+            _keep(release, Evaluation((), settings={name: ["words"] * 20_000}), None)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(keep, ("first", "second"))) == [None, None]
+    assert len(json.loads((tmp_path / "owner" / "evaluation.json").read_text())["settings"]) == 1
 
 
 def test_files_that_the_run_passed_over_are_passed_over(tmp_path):
