@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,12 @@ def test_a_card_that_is_no_utf_8_states_no_licence(models: Path, tmp_path: Path)
     assert licence == r"mit\u202e\x1b[31m (card)"
     (folder / "README.md").write_text(f"---\nlicense: {'a' * 10**6}\n---\n")  # of every caption
     assert len(load_encoder(f"hf:{folder}", shape=(32, 32, 3)).licence) < 200
+    os.truncate(folder / "README.md", 1 << 28)  # of any size, it was read into memory
+    licence = load_encoder(f"hf:{folder}", shape=(32, 32, 3)).licence
+    assert licence == "no licence stated (card)"
+    os.truncate(folder / "config.json", 1 << 28)
+    with pytest.raises(BackendError, match="134,217,728 at most are read"):
+        load_encoder(f"hf:{folder}", shape=(32, 32, 3))
 
 
 def test_code_of_the_model_is_not_run(models: Path, tmp_path: Path) -> None:

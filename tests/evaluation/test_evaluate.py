@@ -3,19 +3,22 @@
 import io
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 from tests.backends.tiny_onnx import save as save_onnx
 from tests.run.blobs import SHAPE, blobs, folder_of
-from tests.run.samples import class_folders, embeddings, quick_run
+from tests.run.samples import class_folders, embeddings, quick_run, with_manifest
 from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError, RunError, SourceError
+from understudy.core.results import Evaluation
 from understudy.data import open_source
+from understudy.evaluation.evaluate import _keep
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.report import read_evaluation
 
@@ -206,6 +209,32 @@ def test_private_records_that_the_run_did_not_read_are_noted(tmp_path, capsys):
     words += ["--test", tmp_path / "real.npz", "--progress", "none"]
     ended = CliRunner().invoke(app, [*map(str, words)])
     assert "real.npz, and --real is" in ended.stdout  # with the result
+
+
+def test_that_figures_of_a_run_that_protects_persons_count_images_is_said(tmp_path):
+    """The page of ``evaluate`` said so, and neither the command nor the report."""
+    real = with_manifest(tmp_path / "real")
+    test = with_manifest(tmp_path / "test", seed=5)
+    quick_run(real, tmp_path, epsilon=20.0, count=30, settings={}, unit="patient")
+    options = {"real": real, "test": test, "progress": "none", "attacks": False}
+    note = understudy.evaluate(tmp_path / "out", **options).settings["note"]
+    assert note.startswith("the guarantee covers all records sharing 'patient'")
+    assert "figures count single images" in note
+    assert note in (tmp_path / "out" / "owner" / "report.html").read_text().replace("&#39;", "'")
+
+
+def test_two_evaluations_that_end_at_once_are_both_written_whole(tmp_path):
+    """One renamed what the other was writing, which then ended in a traceback."""
+    (tmp_path / "owner").mkdir()
+    release = tmp_path / "release"
+
+    def keep(name):
+        for _ in range(20):
+            _keep(release, Evaluation((), settings={name: ["words"] * 20_000}), None)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(keep, ("first", "second"))) == [None, None]
+    assert len(json.loads((tmp_path / "owner" / "evaluation.json").read_text())["settings"]) == 1
 
 
 def test_files_that_the_run_passed_over_are_passed_over(tmp_path):

@@ -7,6 +7,8 @@ import pytest
 from tests.run.samples import class_folders, quick_run
 
 from understudy.core.errors import ConfigError
+from understudy.core.types import UnitCounts
+from understudy.methods.finetuning.algorithm import METHOD
 from understudy.methods.finetuning.class_gaussians import ClassGaussians, public_gaussian
 from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
 from understudy.methods.finetuning.training import Adam
@@ -92,6 +94,18 @@ def test_adam_finds_a_minimum_and_its_average_follows():
         adam.step(adam.weights - np.array([1.0, -2.0]), 0.05)
     np.testing.assert_allclose(adam.weights, [1, -2], atol=0.02)
     np.testing.assert_allclose(adam.average, [1, -2], atol=0.05)
+
+
+def test_a_rate_that_is_advised_tells_the_number_of_units_to_a_factor_of_two():
+    """Its first digit came of the exact number."""
+
+    def advised(total):
+        advice = METHOD.advise(None, UnitCounts(total, total))
+        return None if advice is None else advice.value
+
+    assert {advised(total) for total in range(46_400, 92_000, 400)} == {"0.00390625"}
+    assert advised(1e6) == "0.000244140625"
+    assert advised(2_000) is None
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,17 @@ def test_images_of_16_bits_are_mended_by_a_window_and_not_passed_over(tmp_path: 
     assert nothing.losses == {}
 
 
+def test_a_window_that_spoils_the_images_of_one_class_is_said(tmp_path: Path) -> None:
+    """Of two classes that are one of three images each, nothing was said of the black one."""
+    folder = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20, "owl": 20}, (8, 8, 1))
+    for path in folder.rglob("*.png"):
+        scale = 1 if path.parent.name == "cat" else 257
+        Image.fromarray(np.asarray(Image.open(path)).astype(np.uint16) * scale).save(path)
+    (problem,) = (one for one in checked(f"{folder}?window=32768,65536").problems)
+    assert (problem.kind, problem.blocking, problem.count) == ("window", False, 20)
+    assert problem.message.startswith("20 of 60 images are black")
+
+
 @pytest.mark.parametrize("lowest", [0, 30_000])
 def test_a_window_that_is_far_too_wide_is_said(tmp_path: Path, lowest: int) -> None:
     """Scans of 12 bits by the window of 16 were nearly black, or of one grey, and unsaid."""

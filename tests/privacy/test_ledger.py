@@ -664,6 +664,23 @@ def test_a_ledger_that_sqlalchemy_wrote_is_gone_on_with_unchanged(tmp_path: Path
     assert len(after) == len(before) + 2  # the charge, and that of the part
 
 
+@pytest.mark.parametrize("given", [4, 6])
+def test_a_source_that_gives_no_digest_for_each_record_is_refused(
+    given: int, tmp_path: Path
+) -> None:
+    """A reader that left some out was known by the others alone."""
+
+    class Short(Rows):
+        def digests(self, key: bytes) -> Iterator[bytes]:
+            return iter([bytes([row] * 16) for row in range(given)])
+
+    source = Short("short", np.ones((5, 4), np.float32))
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(LedgerError, match=f"short gives {given} digests for 5 records"):
+            ledger.register(source)
+        assert ledger.datasets() == []
+
+
 def test_the_owner_alone_may_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ledger.db"
     before = os.umask(0)

@@ -52,6 +52,17 @@ def test_what_depends_on_being_alone_is_refused():
         require_independent(when_alone, SHAPE, "mine:net")
 
 
+def test_what_changes_the_images_that_it_is_given_is_told_so():
+    """It was said to depend on the order of the batch."""
+
+    def halved(images):
+        images //= 2
+        return plain(images)
+
+    with pytest.raises(BackendError, match="is refused: it changes the records that it is given"):
+        require_independent(halved, SHAPE, "mine:net")
+
+
 @pytest.mark.parametrize(
     ("options", "batches"),
     [*(({"batch": size}, [size] * 4) for size in (1, 2, 16, 64)), ({"seconds": 0.0}, [64, 64])],

@@ -215,6 +215,12 @@ def test_dicom_files_are_of_patients(tmp_path):
     (scans / "manifest.csv").write_text("\n".join(listed) + "\n")
     checked = understudy.check(scans, progress="none", channels=1, size=8)
     assert next(one.message for one in checked.problems if one.kind == "units").startswith(words)
+    # A column of the manifest hides the field of that name.
+    listed = ["path,label,PatientID", *(f"{row},p{at}" for at, row in enumerate(listed[1:]))]
+    (scans / "manifest.csv").write_text("\n".join(listed) + "\n")
+    checked = understudy.check(scans, progress="none", channels=1, size=8, unit="PatientID")
+    problem = next(one for one in checked.problems if one.kind == "hidden field")
+    assert problem.message.startswith("--unit PatientID is the column of that name: rename it")
 
 
 def test_the_card_says_that_a_noisy_number_counts_patients(tmp_path):

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import sqlite3
 
 import numpy as np
 import pytest
 from tests.run.samples import embeddings
 
 from understudy import synthesize
-from understudy.core.errors import ConfigError, RunError, UnderstudyError
+from understudy.core.errors import ConfigError, RunError, RunStopped, UnderstudyError
 from understudy.planning.dry import dry_run
 from understudy.privacy.account import CandidateAccount
 from understudy.privacy.accounting import Selected, epsilon_of
@@ -114,6 +115,30 @@ def test_a_choice_that_was_interrupted_before_its_charge_goes_on(tmp_path, monke
     monkeypatch.setattr(prepare, "EXPECTED_RUNS", 1.01)
     synthesize(**options(tmp_path, resume=True))
     assert len(charges(tmp_path)) == 1
+
+
+def test_a_ledger_that_is_lost_as_it_charges_a_tuning_promises_no_resume(tmp_path, monkeypatch):
+    """It was said that it goes on; where the charge stands, it is refused."""
+
+    kinds, append = [], Ledger._append
+
+    def note_kinds(ledger, connection, entries):
+        kinds.extend(entry["kind"] for entry in entries)
+        append(ledger, connection, entries)
+
+    def lose(connection):
+        connection.execute("COMMIT")
+        if "charge" in kinds:
+            raise sqlite3.OperationalError("the server went away")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(Ledger, "_append", note_kinds)
+        lost.setattr("understudy.privacy.ledger.database.commit", lose)
+        with pytest.raises(RunStopped, match=r"if not, --resume goes on .*; if so, .* spent"):
+            synthesize(**options(tmp_path))
+    assert len(charges(tmp_path)) == 1
+    with pytest.raises(RunError, match="choose among more runs than were charged"):
+        synthesize(**options(tmp_path, resume=True))
 
 
 def test_of_the_runs_not_chosen_nothing_is_left_wherever_a_tuning_ends(tmp_path, monkeypatch):

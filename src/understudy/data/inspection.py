@@ -146,9 +146,9 @@ def window_notes(source: Source) -> Iterator[str]:
         yield from (f"{one} (owner only)" for one in words)
 
 
-def clipped_words(clipped: int, images: int) -> Iterator[str]:
-    """What is said where a window leaves most images little but black and white."""
-    if 2 * clipped > images:
+def clipped_words(clipped: int, images: int, share: float = 0.5) -> Iterator[str]:
+    """What is said where a window leaves more than a share of images little but black and white."""
+    if clipped > share * images:
         yield (
             f"{clipped:,} of {images:,} images are black, white or of one grey nearly all over by "
             "the window that is declared, or their own: say another with '?window='; without any, "

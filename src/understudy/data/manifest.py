@@ -80,7 +80,7 @@ class Manifest:
     # the column that says who an image belongs to; None where every image is a unit
     unit: str | None
     dicom_units: bool = False  # whether a field of each DICOM file says it instead of a column
-    person_columns: tuple[str, ...] = ()  # other columns that may say it
+    person_columns: tuple[str, ...] = ()  # columns that may say it, that one too
 
     @property
     def path(self) -> Path:
@@ -165,5 +165,5 @@ def read_manifest(
         cells = (row.get(class_column) for row in table.rows([class_column]))
         if real_numbers(cells):
             raise SourceError(real_label(class_column), path)
-    persons = person_columns(name for name in names if name not in (files, class_column, column))
+    persons = person_columns(name for name in names if name not in (files, class_column))
     return Manifest(table, files, images, class_column, column, of_files, persons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import close_to_others
+from understudy.core.files import close_to_others, owner_file
 from understudy.core.ports import CaptionedSource, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs
 from understudy.data.encoded_images import RecordSource
@@ -37,6 +38,7 @@ from understudy.evaluation.inputs import (
     evaluated_place,
     other_records,
     other_windows,
+    single_images,
 )
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.evaluation.time_estimate import announced, estimated_seconds
@@ -45,7 +47,7 @@ from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
-from understudy.release.outputs import write_arrays, write_json
+from understudy.release.outputs import RunPaths, write_arrays, write_json
 from understudy.run.accuracy import collect, usual_networks
 from understudy.run.config import source_name
 from understudy.run.progress import Bars, ProgressMode, reporting, timed
@@ -125,6 +127,7 @@ def evaluate(
         notes = (
             other_records(release, records, inputs.real),
             other_windows(release, (inputs.real, inputs.test)),
+            single_images(release),
         )
         note = "; ".join(one for one in notes if one)
         for sentence in (note, announced(seconds)):
@@ -142,13 +145,16 @@ def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
     owner = release.parent / "owner"
     if release.name != "release" or not owner.is_dir():
         return
-    write_json(owner / "evaluation.json", evaluation.as_dict())
-    if pairs is not None:
-        arrays = {name: getattr(pairs, name) for name in ("synthetic", "real", "distances", "rows")}
-        write_arrays(owner / "pairs.npz", {**arrays, "how": np.array(pairs.how)})
-    close_to_others(owner)
-    if (owner / "run.json").is_file():
-        refresh(release.parent)
+    with owner_file(RunPaths(release.parent).lock, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another evaluation may end at the same time
+        write_json(owner / "evaluation.json", evaluation.as_dict())
+        if pairs is not None:
+            names = ("synthetic", "real", "distances", "rows")
+            arrays = {name: getattr(pairs, name) for name in names}
+            write_arrays(owner / "pairs.npz", {**arrays, "how": np.array(pairs.how)})
+        close_to_others(owner)
+        if (owner / "run.json").is_file():
+            refresh(release.parent)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.release.outputs import RunPaths, open_release, read_json, release_folder
 from understudy.release.verify import fault_words, verify
-from understudy.report.meaning import budget
+from understudy.report.meaning import budget, unit_in_words
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name, load_perceptual
 from understudy.run.prepare import open_labelled, open_test, require_classes
@@ -306,6 +306,19 @@ def other_windows(path: Path, sources: Iterable[Source]) -> str | None:
     return (
         f"the run read its images by window={centre:g},{width:g}, and {' and '.join(others)} is of "
         "another contrast: what is measured goes by that, too"
+    )
+
+
+def single_images(path: Path) -> str | None:
+    """What is said where the guarantee covers several images together, and figures count each."""
+    facts = _facts(path) if (path / "privacy.json").is_file() else {}
+    unit = (facts.get("guarantee") or {}).get("unit") or ""
+    if not unit.startswith("rows "):
+        return None
+    return (
+        f"the guarantee covers {unit_in_words(unit)} together, and figures count single images: "
+        "intervals are narrower than they should be, and where private and test records are of one "
+        "person, attacks find less than there is"
     )
 
 

@@ -29,7 +29,7 @@ from understudy.data.inspection import (
 )
 from understudy.data.names import UNLABELLED_NAME, like_persons, lone_class_words, person_words
 from understudy.data.open_source import reading_of
-from understudy.data.units import alike_words, unit_shares
+from understudy.data.units import DICOM_UNITS, alike_words, unit_shares
 from understudy.methods.base import ClassCapacity
 from understudy.planning.forecast import sheet_path
 from understudy.planning.image_geometry import ImageGeometry
@@ -53,7 +53,9 @@ EPSILONS = (1.0, 3.0)
 
 _MOST_NAMED = 200  # classes in a suggested command
 _SHEET_IMAGES = 12  # of a class on a contact sheet
+_SPOILT = 0.05  # of the images, by a window, of which a check says so
 _LONE, _DEEP = "one-image class", "16-bit images"
+_HIDDEN = "--unit {0} is the column of that name: rename it for the field of the DICOM files"
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
 
@@ -191,6 +193,9 @@ def check_source(config: RunConfig) -> SourceCheck:
             column, by_unit = persons
             problems.append(_unit_problem(column, by_unit, inspection))
             problems += _of_one_person(config, by_unit)
+        columns = {*getattr(source, "person_columns", ())}
+        if inspection.dicom and column in columns.intersection(DICOM_UNITS):
+            problems.append(Problem("hidden field", _HIDDEN.format(column)))
     if words := alike_words(by_unit.units, column):
         problems.append(Problem("alike units", words))
     problems.sort(key=lambda problem: not problem.blocking)
@@ -343,7 +348,7 @@ def _counted(
             f"{geometry.side}"
         )
         yield Problem("large images", message, blocking=True, count=sizes.total())
-    for words in clipped_words(inspection.clipped, inspection.classes.total()):
+    for words in clipped_words(inspection.clipped, inspection.classes.total(), _SPOILT):
         yield Problem("window", words, count=inspection.clipped)
     yield from _colours(config, inspection, geometry)
     if inspection.equal_count:

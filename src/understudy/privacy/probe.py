@@ -81,9 +81,9 @@ def require_independent(
     """
 
     def bits(records: NDArray[Any]) -> NDArray[np.uint8]:
-        result = encode(records)
+        result = encode(given := records.copy())
         try:
-            return _bits(result, batch, dim)
+            return _bits(result, np.array_equal(given, records), batch, dim)
         except ValueError as error:
             raise BackendError(f"{name} is refused: {error}. {spent}") from error
 
@@ -114,8 +114,13 @@ def require_independent(
             )
 
 
-def _bits(result: Any, batch: int, dim: int | None) -> NDArray[np.uint8]:
-    """The bytes of each embedding, (n, bytes); a ValueError where they are no embeddings."""
+def _bits(result: Any, unchanged: bool, batch: int, dim: int | None) -> NDArray[np.uint8]:
+    """The bytes of each embedding, (n, bytes); a ValueError where they are no embeddings.
+
+    Or where the records are not ``unchanged`` of which they are made.
+    """
+    if not unchanged:
+        raise ValueError("it changes the records that it is given: let it change a copy")
     rows = np.asarray(result)
     is_matrix = rows.ndim == 2 and len(rows) == batch and dim in (None, rows.shape[1])
     if not is_matrix or rows.dtype.kind not in "fiub":

@@ -28,7 +28,7 @@ from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.data.names import lone_class_words
 from understudy.data.open_source import paths_of
-from understudy.release.outputs import UNCHOSEN, RunPaths
+from understudy.release.outputs import UNCHOSEN, RunPaths, read_start
 
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
@@ -177,9 +177,11 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
     except InputError as error:
         ledger = isinstance(error, LedgerError)
         if isinstance(error, CommitInDoubt) and not charged:
+            then = f"--resume goes on with {out}, and charges what is not charged yet"
+            if read_start(RunPaths(out).start)["settings"].get("tune"):
+                then = f"if not, --resume goes on with {out}; if so, its charge stays spent"
             raise RunStopped(
-                f"{error}. Whether it has recorded what it was asked to is not known: --resume "
-                f"goes on with {out}, and charges what is not charged yet"
+                f"{error}. Whether it has recorded what it was asked to is not known: {then}"
             ) from error
         if ledger and not charged:
             raise LedgerError(f"{error}. Nothing was charged") from error

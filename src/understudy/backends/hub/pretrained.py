@@ -20,6 +20,7 @@ import torch
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import BackendError, escaped
+from understudy.core.files import read_bounded
 
 
 @contextmanager
@@ -87,10 +88,10 @@ def read_text(
     subfolder: str | None = None,
 ) -> str | None:
     """One text file of a model; None where it has no such file."""
-    if Path(model).is_dir():
-        path = Path(model) / (subfolder or "") / file
-        return path.read_text(encoding="utf-8") if path.is_file() else None
     with hub_errors(f"hf:{model}"):
+        if Path(model).is_dir():
+            path = Path(model) / (subfolder or "") / file
+            return read_bounded(path).decode() if path.is_file() else None
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -100,7 +101,7 @@ def read_text(
             raise
         except EntryNotFoundError:
             return None
-        return Path(cached_path).read_text(encoding="utf-8")
+        return read_bounded(Path(cached_path)).decode()
 
 
 def config_of(model: str, *, revision: str | None = None, subfolder: str | None = None) -> Config:
@@ -121,7 +122,7 @@ def licence_of(model: str, revision: str | None = None) -> str:
     """Licence and origin of the weights, from the model's card."""
     try:
         card = read_text(model, "README.md", revision=revision)
-    except (BackendError, UnicodeDecodeError):  # no card now; the model may still be cached
+    except BackendError:  # no card now; the model may still be cached
         card = None
     head = re.match(r"---\s*\n(.*?)\n---", card or "", re.DOTALL)
     line = re.search(r"^license:\s*(\S{1,100})", head.group(1), re.MULTILINE) if head else None

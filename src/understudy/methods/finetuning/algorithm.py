@@ -268,13 +268,14 @@ def _explain(
 
 
 def _advise(context: Context, units: UnitCounts) -> Advice | None:
-    """As `Method.advise`: a lower rate where steps would see more than they need."""
-    rate = _USUAL_BATCH / max(units.total, 1.0)
+    """As `Method.advise`: a lower rate where steps would see more than they need.
+
+    A power of two, for it is published: the number of units is told to a factor of two.
+    """
+    rate = 2.0 ** round(np.log2(_USUAL_BATCH / max(units.total, 1.0)))
     if rate > FinetuningParams().rate / 2:
         return None
-    return Advice(
-        "rate", f"{rate:.1g}", f"steps of about {_USUAL_BATCH} units take minutes, not hours"
-    )
+    return Advice("rate", f"{rate}", f"steps of about {_USUAL_BATCH} units take minutes, not hours")
 
 
 def _check_resample(params: FinetuningParams, context: Context) -> None:

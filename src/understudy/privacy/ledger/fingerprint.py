@@ -9,6 +9,7 @@ memory for a few thousand digests, whatever the size of the dataset.
 from __future__ import annotations
 
 import heapq
+import itertools
 from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,6 +78,22 @@ class Sketch:
         if not smallest:
             raise LedgerError("the dataset has no rows, so it cannot be recognised later")
         return cls(total % 2 ** (8 * _BYTES), tuple(sorted(smallest)), size)
+
+    @classmethod
+    def of_source(cls, source: Source, key: bytes) -> Sketch:
+        """Sketch a source by its stored bytes.
+
+        Raises:
+            LedgerError: As for `of`, or a source that gives fewer or more digests than records.
+        """
+        count = itertools.count()
+        sketch = cls.of(digest for digest, _ in zip(source.digests(key), count, strict=False))
+        if (given := next(count)) != len(source):
+            raise LedgerError(
+                f"{source.name} gives {given:,} digests for {len(source):,} records, so it would "
+                "be taken for another dataset: its reader has to give one of each"
+            )
+        return sketch
 
     def is_of(self, other: Sketch) -> bool:
         """Whether both are of the same records, in any order: by the exact sum."""
@@ -214,7 +231,7 @@ class Fingerprint:
         )
 
         if stored is None:
-            stored = Sketch.of(source.digests(key))
+            stored = Sketch.of_source(source, key)
         if source.kind == "embeddings":  # they have no looks
             values = Sketch.of(embedding_digests(originals_of(source), key), VALUES_SIZE)
             return cls(stored, values, records=len(source))

@@ -433,7 +433,7 @@ class Ledger:
 
     def _fingerprint(self, source: Source) -> Fingerprint:
         """Of a source, whose values are decoded where its bytes are not known."""
-        stored = Sketch.of(source.digests(self.key))
+        stored = Sketch.of_source(source, self.key)
         with self._reading() as book:
             former = book.fingerprint(stored)
         return former or Fingerprint.of(source, self.key, stored)
