@@ -152,7 +152,8 @@ def test_a_device_says_what_left_it_without_pytorch() -> None:
 def test_evidence_of_a_release_needs_no_extra() -> None:
     """An auditor who has a release alone has the package alone, too."""
     missing = ("onnx", "onnxruntime", "torch", "sqlalchemy", "fastapi")
-    ended_well(f"import sys; sys.modules |= dict.fromkeys({missing})\nimport understudy.evidence.pack")
+    code = f"import sys; sys.modules |= dict.fromkeys({missing}); "
+    ended_well(code + "import understudy.evidence.pack")
 
 
 def test_a_picture_from_a_text_needs_neither_diffusers_nor_transformers(tmp_path: Path) -> None:
