@@ -149,6 +149,13 @@ def test_a_device_says_what_left_it_without_pytorch() -> None:
     assert ended_well(code).stdout.splitlines()[-1] == "loaded: []"
 
 
+def test_evidence_of_a_release_needs_no_extra() -> None:
+    """An auditor who has a release alone has the package alone, too."""
+    missing = ("onnx", "onnxruntime", "torch", "sqlalchemy", "fastapi")
+    code = f"import sys; sys.modules |= dict.fromkeys({missing}); "
+    assert ended_well(code + "import understudy.evidence.pack").stdout == ""
+
+
 def test_a_picture_from_a_text_needs_neither_diffusers_nor_transformers(tmp_path: Path) -> None:
     """They take longer to import than sixteen pictures to draw."""
     pytest.importorskip("diffusers")

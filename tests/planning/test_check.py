@@ -95,6 +95,15 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
     assert check_source(plan).ready
 
 
+def test_the_column_of_the_classes_is_declared_with_them(tmp_path: Path) -> None:
+    """The command that was to declare all left the guarantee conditional on it."""
+    scans = with_manifest(tmp_path / "scans")
+    command = checked(scans).command
+    assert command is not None
+    assert "--label label" in command
+    assert "label" not in checked(scans, label="label").options
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_parts_that_are_not_read_are_named(tmp_path: Path, packed: bool) -> None:
     """Of train, test and val a run took the first, and nobody said so."""

@@ -10,7 +10,7 @@ import re
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
@@ -76,6 +76,26 @@ def test_every_run_draws_on_one_budget(ledger: Ledger, photos: Dataset, site: Si
     assert spent.runs == ("r1", "r2")
     assert spent.events == 2
     assert spent.epsilon > 1.0
+
+
+def test_the_rights_on_the_page_are_enough_for_a_second_account(
+    postgres: Callable[[], str], repository: Path
+) -> None:
+    page = (repository / "docs" / "ledger.md").read_text(encoding="utf-8")
+    site = Site(postgres())
+    schema = site.url.rpartition("%3D")[2]
+    with site.open() as first:
+        photos = first.register(rows(10))
+        first.set_budget(photos.id, Budget(2.0, DELTA))
+    site.sql(f"CREATE ROLE bert LOGIN; GRANT USAGE ON SCHEMA {schema} TO bert")
+    url = re.sub(r"//\w+@", "//bert@", site.url)
+    with pytest.raises(LedgerError, match="permission denied"):
+        Ledger(url)
+    site.sql(page.partition("```sql\n")[2].partition("```")[0])
+    with Ledger(url) as second:
+        second.charge(second.register(rows(10)).id, [charge("r1")], **IMAGE)
+        second.register(rows(10, seed=1))
+        assert second.spent(photos.id).runs == ("r1",)
 
 
 def test_the_budget_may_be_spent_to_the_last(ledger: Ledger, photos: Dataset) -> None:

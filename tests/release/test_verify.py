@@ -247,6 +247,12 @@ def test_a_file_that_would_fill_the_memory_or_never_ends_is_a_fault(
     assert "pipes" not in [one.name for one in load(site / "embeddings").owner.releases]
 
 
+def test_an_archive_of_a_release_is_to_be_unpacked(site: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "mail"), "zip", site / "images" / "release")
+    with pytest.raises(RunError, match=r"mail\.zip: is a file .* unpack an archive first"):
+        verify(archive)
+
+
 def sampled_stages(**numbers: float) -> Callable[[Content], None]:
     """A first stage of samples of units with these numbers."""
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -111,3 +113,11 @@ def test_the_first_word_comes_within_two_seconds_and_there_is_none_during_a_ques
     assert stream.getvalue() == "working: 2 s so far\n"
     events.beat()
     assert stream.getvalue().endswith("working: 1 min 2 s so far\n")
+
+
+def test_a_notebook_without_widgets_gets_lines_in_place_of_bars(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    with reporting("rich") as events:
+        events.step("embedding", 3)(3)
+    assert capsys.readouterr().err == "embedding: 0 of 3\n"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from understudy.core.errors import RunError  # noqa: E402
+from understudy.core.errors import MissingExtra, RunError  # noqa: E402
 from understudy.data import open_source  # noqa: E402
 from understudy.metrics.networks.classifier import untrained  # noqa: E402
 from understudy.metrics.networks.classifier_training import train  # noqa: E402
@@ -53,6 +54,16 @@ def test_a_model_of_embeddings_finds_the_classes_of_real_ones(site: Path, tmp_pa
     words = "epsilon 50, delta 1e-05, unit: one embedding, adjacency: add-remove"
     assert facts["guarantee"] == words
     assert facts["input"] == f"float32 embeddings of {values.shape[1]} numbers"
+
+
+def test_without_pytorch_its_lack_is_said_and_not_another_size(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for network in (None, "discriminant"):
+        with pytest.raises(MissingExtra, match=r"understudy\[torch\]"):
+            train_classifier(site / "images", export=tmp_path / "model.onnx", network=network)
+    assert "size" not in capsys.readouterr().err
 
 
 def test_no_model_carries_the_guarantee_of_a_release_that_was_changed(

@@ -13,7 +13,6 @@ from typing import Any
 
 from understudy.core.errors import RunError, count_words
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.installed_models import model_index
 from understudy.device.paired_servers import SERVER_DIGITS, paired_servers
 from understudy.device.parcel import CODE_DIGITS, OUTBOX, consent_digest
 from understudy.methods.sanitize.sanitizers import EVEN_SANITIZERS, Sanitizer
@@ -204,6 +203,8 @@ def device_history(home: DeviceHome) -> list[str]:
     The disclosures are those of the ledger, not of the outbox, of this device whatever photos it
     has now: what was recorded counts, whether or not it was sent to its end.
     """
+    from understudy.device.installed_models import model_index  # ONNX, which is an extra
+
     rows = device_ledger_rows(home)
     disclosures = device_disclosures(home, rows)
     names = {server.public_key: f"{server.name} " for server in paired_servers(home)}

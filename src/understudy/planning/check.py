@@ -27,6 +27,7 @@ from understudy.data.inspection import (
     stray_words,
     unread_words,
 )
+from understudy.data.labels import label_column_of
 from understudy.data.names import UNLABELLED_NAME, like_persons, lone_class_words, person_words
 from understudy.data.open_source import reading_of
 from understudy.data.units import DICOM_UNITS, alike_words, unit_shares
@@ -465,6 +466,9 @@ def _remedies(
         and _LONE not in kinds
     ):
         options["classes"] = source.classes
+    column = label_column_of(source)
+    if column is not None and config.data.label is None and _LONE not in kinds:
+        options["label"] = column
     if source.kind == "images":
         if config.data.channels is None:
             options["channels"] = 1 if geometry.all_grey else source.shape[2]

@@ -283,7 +283,7 @@ _REASONS = {
     "skip_bad": "some files cannot be used, and are passed over and counted",
     "unit_from": _GROUPED,
     "unit_from_name": _GROUPED,
-    "label": "nothing says what the class of an image is",
+    "label": "declared, where classes are from, or that there are none, is public whatever it is",
     "classes": "declared, the class names are public whatever the images are",
     "channels": "declared, the number of channels is public whatever the images are",
     "size": "larger images leave less to each pixel, and differing ones have to be of one size",

@@ -342,6 +342,8 @@ def release_folder(folder: Path) -> Path:
         if (candidate / "privacy.json").is_file():
             actual = candidate.resolve()
             return actual if actual.name == "release" != candidate.name else candidate
+    if folder.is_file():
+        raise RunError(f"{folder}: is a file and no folder of a release: unpack an archive first")
     raise RunError(f"{folder}: holds no release (no privacy.json, here or in release/)")
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 if TYPE_CHECKING:  # the command line imports this module for the names of the modes
@@ -278,6 +279,8 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
     mode: str = progress
     if mode == "auto":
         mode = "rich" if sys.stderr.isatty() else "plain"
+    if mode == "rich" and "ipykernel" in sys.modules and find_spec("ipywidgets") is None:
+        mode = "plain"  # in a notebook, bars are widgets
     if mode == "none":
         yield SilentEvents()
     elif mode == "rich":

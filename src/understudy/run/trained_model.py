@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.methods.base import UNLABELLED
@@ -21,6 +21,7 @@ from understudy.release.outputs import open_release, release_folder
 from understudy.release.verify import sound_record
 from understudy.report import RunRecord
 from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks, usual_networks
+from understudy.run.codec_rules import lacks_torch
 from understudy.run.models import front_end, measured_columns
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.released_classifier import (
@@ -168,6 +169,8 @@ def _require_format(path: Path, network: Network) -> None:
 
 def _network(choice: str | None, source: Source, epochs: int | None, events: Events) -> Network:
     """The network."""
+    if lacks_torch():
+        raise MissingExtra("training on a release", "torch")
     usual = usual_networks(source)[-1]
     if choice is None and usual == "cnn":
         events.warning(
