@@ -160,9 +160,9 @@ def test_a_plan_says_what_it_infers_and_spends_nothing(
     found = {one.name: one.origin for one in plan.premises}
     assert (found["class names"], found["image size"]) == ("declared", "inferred")
     assert plan.held_out == "5%"
-    budget, little, undeclared = plan.notes[:3]  # the order is the plan's, wherever it is shown
-    assert "no total budget" in budget
+    little, budget, undeclared = plan.notes[:3]  # the order is the plan's, wherever it is shown
     assert "serve little" in little
+    assert "no total budget" in budget
     assert undeclared == "not covered unless it is declared: --size 8 --channels 1"
     assert not (tmp_path / "a").exists()
     vectors = embeddings(tmp_path / "vectors.npz", per_class=20)

@@ -259,7 +259,7 @@ def _notes(
     of_privacy = [
         *([person_words(persons)] if persons else ()),
         *people_notes(prepared.source),
-        *_spending_notes(prepared, budget),
+        *_spending_notes(prepared),
     ]
     yield from explained.notes if prepared.method.stops else ()  # it may stop for nothing
     yield from of_privacy[:1]
@@ -269,12 +269,6 @@ def _notes(
     if of_images and not (prepared.released_shape or prepared.config.models.roles.get("decoder")):
         yield NO_IMAGES
     yield from poor_notes(explained.expectations)
-    offered = None if prepared.candidates is None else prepared.candidates.classes
-    if offered and (missing := [name for name in prepared.source.classes if name not in offered]):
-        yield f"no candidate is of class {', '.join(missing)}: the selection has none"
-    if options := declaring_options(premises_of_run(prepared)):
-        yield f"not covered unless it is declared: {' '.join(options)}"
-    yield from of_privacy[1:]
     if prepared.candidates is None:
         counts: Mapping[str | None, int] = getattr(prepared.source, "class_sizes", {})
         sizes = {name: size for name, size in counts.items() if name}
@@ -284,6 +278,17 @@ def _notes(
         counted = prepared.source.kind if column is None else people_of(column)
         yield from small_class_notes(sizes, privacy.budget.epsilon, 1.0, counted)
         yield from _norm_notes(prepared.source)
+    offered = None if prepared.candidates is None else prepared.candidates.classes
+    if offered and (missing := [name for name in prepared.source.classes if name not in offered]):
+        yield f"no candidate is of class {', '.join(missing)}: the selection has none"
+    if budget is None:
+        yield (
+            "this dataset has no total budget, so nothing will ever be refused. Set one: "
+            "understudy ledger set-budget SOURCE --epsilon E"
+        )
+    if options := declaring_options(premises_of_run(prepared)):
+        yield f"not covered unless it is declared: {' '.join(options)}"
+    yield from of_privacy[1:]
     if is_unlabelled(prepared.source, prepared.config.data):
         yield ONE_CLASS
     yield from source_notes(prepared.source)
@@ -330,8 +335,8 @@ def small_class_notes(
         )
 
 
-def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
-    """What the owner should know of epsilon, delta and the budget before spending; worst first."""
+def _spending_notes(prepared: Prepared) -> Iterator[str]:
+    """What the owner should know of epsilon and delta before spending; worst first."""
     epsilon, delta = prepared.config.privacy.budget.epsilon, prepared.config.privacy.delta
     if (runs := prepared.plan.runs) is not None:
         each = epsilon_of_mu(prepared.plan.mu, delta)
@@ -352,11 +357,6 @@ def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
         yield (
             f"delta {delta:g} is above 1/(10 n) for this dataset (owner only): a run may "
             f"then expose a few records outright. Consider --delta {fitting:g}"
-        )
-    if budget is None:
-        yield (
-            "this dataset has no total budget, so nothing will ever be refused. Set one: "
-            "understudy ledger set-budget SOURCE --epsilon E"
         )
 
 

@@ -176,7 +176,7 @@ def detail_of_numbers(dim: int, most: int) -> Expectation:
     """
     part = f"the budget pays for {dim} of at most {most} numbers of an image"
     if dim < _COARSE_DIM:
-        words = f"expect blobs: {part}, so colours and where it is light and dark"
+        words = f"expect blobs: {part}, so where it is light and dark, or of which colour"
     elif dim < _SHAPE_DIM:
         words = f"expect textures and layouts without outlines: {part}"
     else:
