@@ -42,6 +42,7 @@ from understudy.backends.registry import load_encoder, load_model
 from understudy.backends.tuning.dreambooth import Lesson, train_denoiser
 from understudy.backends.tuning.material import Latents, encode_images
 from understudy.backends.tuning.tuning_settings import TuningSettings
+from understudy.core.files import write_whole
 from understudy.core.ports import Generator, Tuner
 from understudy.core.types import Images, Labels
 from understudy.data import open_source
@@ -202,11 +203,13 @@ def _part(training: TrainingSet, rows: NDArray[np.int64]) -> TrainingSet:
 def tuned_generator(kind: str, world: World = USUAL) -> Any:
     """The studio's generator, tuned in full on the training set with or without duplicates.
 
-    One lesson a class, named by `prompts_of`; a training that was stopped resumes.
+    One lesson a class, named by `prompts_of`. It is trained once, and kept.
     """
     tuner: Any = load_model(Tuner, "embedded:studio")
+    kept = world.folder / f"{kind}.safetensors"
+    if kept.is_file():
+        return tuner.restore(kept.read_bytes())
     text = tuner._text
-    folder = world.folder / kind
     training = training_set(world)
     name, strength = strength_of(kind)
     if name == "deduplicated":
@@ -219,10 +222,10 @@ def tuned_generator(kind: str, world: World = USUAL) -> Any:
         Lesson(_rows(encode_images(text.vae, training.images), training.labels == label), (prompt,))
         for label, prompt in enumerate(prompts_of(np.arange(CLASSES)))
     ]
-    network = train_denoiser(
-        text, lessons, world.settings, folder=folder, progress=_progress, save_every=60
-    )
-    return tuner._generator(rebuilt(text, unet=network), None, f"{kind} copying studio")
+    network = train_denoiser(text, lessons, world.settings)
+    generator = tuner._generator(rebuilt(text, unet=network))
+    write_whole(kept, tuner.changes(generator))
+    return generator
 
 
 @dataclass(frozen=True)
@@ -254,11 +257,6 @@ def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:
 def _rows(latents: Latents, chosen: NDArray[np.bool_]) -> Latents:
     rows = torch.from_numpy(chosen)
     return Latents(latents.mean[rows], latents.std[rows])
-
-
-def _progress(step: int, steps: int, loss: float) -> None:
-    if step % 50 == 0:
-        print(f"tuning: {step} of {steps} steps, loss {loss:.2f}", flush=True)
 
 
 def strength_of(kind: str) -> tuple[str, float | None]:

@@ -9,6 +9,7 @@ from PIL import Image
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import whole_folder
 from understudy.core.ports import Events, Generator
 from understudy.report.images import contact_sheet
 from understudy.run.progress import ProgressMode, reporting
@@ -55,14 +56,14 @@ def sample(
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise RunError(f"{out} is taken: choose another --out, or remove it")
     generator = load_model(Generator, model)
-    width, sheet = len(str(count)), out / "sheet.png"
-    image_paths = tuple(out / f"{at:0{width}d}.png" for at in range(1, count + 1))
+    names = [f"{at:0{len(str(count))}d}.png" for at in range(1, count + 1)]
     with reporting(progress) as events, stops_explained(out, FREE):
         step = events.step("drawing images", count)
         images = generator.generate([prompt] * count, seed=seed)
         step(count)
-        out.mkdir(parents=True, exist_ok=True)
-        for path, image in zip(image_paths, images, strict=True):
-            Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(path)
-        sheet.write_bytes(contact_sheet(images))
-    return Samples(sheet, image_paths)
+        with whole_folder(out) as folder:
+            for name, image in zip(names, images, strict=True):
+                picture = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
+                picture.save(folder / name)
+            (folder / "sheet.png").write_bytes(contact_sheet(images))
+    return Samples(out / "sheet.png", tuple(out / name for name in names))
