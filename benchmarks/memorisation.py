@@ -224,6 +224,7 @@ def tuned_generator(kind: str, world: World = USUAL) -> Any:
     ]
     network = train_denoiser(text, lessons, world.settings)
     generator = tuner._generator(rebuilt(text, unet=network))
+    kept.parent.mkdir(parents=True, exist_ok=True)
     write_whole(kept, tuner.changes(generator))
     return generator
 
