@@ -234,7 +234,7 @@ def test_a_run_that_malformed_answers_stop_asks_a_mended_server_again(site: Site
     """They were kept, and given again and again: a run that was paid for could never end."""
     with Listing() as server:
         models, server.spared, server.lists = roles(server, encoder=False), 12, True
-        with pytest.raises(RunStopped, match="no variation of 6 of 6 .*JSON or code.*was charged"):
+        with pytest.raises(RunStopped, match=r"no variation of 6 of 6 .*JSON or code.*was charged"):
             site.run(models)
         server.lists = False
         assert site.run(models, resume=True).facts["rows"] == 6
