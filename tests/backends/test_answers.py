@@ -31,6 +31,12 @@ CAPTION = "A brown dog sleeps on a red sofa."
         f"{CAPTION}\n\nLet me know if you want another one!",
         f"<think>The user wants: a dog.\n\nA dog on a sofa.</think>\n\n{CAPTION}",
         f"The user wants: a dog.\n</think>\n\n{CAPTION}",  # the prompt opened it
+        f"```\n{CAPTION}\n```",
+        f"Here it is:\n\n```text\n{CAPTION}\n```\nIt has seven words.",
+        f'{{"caption": "{CAPTION}"}}',
+        f'["{CAPTION}"]',
+        f'```json\n{{\n  "text": "{CAPTION}"\n}}\n```',
+        f'```json {{"caption": "{CAPTION}"}} ```',  # a captioner's answer is read as one line
         "A   brown dog\tsleeps on a red  sofa.",
     ],
 )
@@ -67,7 +73,12 @@ def test_what_wraps_a_caption_is_taken_off(answer: str) -> None:
         ("A dog [/INST] sleeps there", "control characters"),
         (f'["{CAPTION}", "Something else entirely here."]', "JSON or code"),
         (f'Here is the JSON:\n{{"caption": "{CAPTION}"}}', "JSON or code"),
-        (f'```json\n["{CAPTION}"]\n```', "JSON or code"),
+        (f'{{"error": "{CAPTION}"}}', "JSON or code"),
+        ('["I\\u2019m unable to see pictures."]', "refusal"),
+        ('["A dog \\ud800 sleeps there"]', "control characters"),
+        ('["A dog \\x sleeps there"]', "JSON or code"),
+        ("``` " * 300_000, "empty"),
+        ('["a' + "\\" * 300_001, "JSON or code"),
         ("dog dog dog dog dog dog dog sofa", "one word again and again"),
     ],
 )

@@ -88,7 +88,7 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
 
 
 def test_adapters_of_the_hub_are_folded_into_both_networks(
-    tuner: DreamBooth, pipeline, models: Path, tmp_path: Path
+    tuner: DreamBooth, pipeline, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As `save_lora_weights` of diffusers writes them."""
     adapted = copy.deepcopy(pipeline.unet)
@@ -108,6 +108,11 @@ def test_adapters_of_the_hub_are_folded_into_both_networks(
     assert not same(*(weights(one) for one in inpainters))
     with pytest.raises(BackendError, match="LoRA"):
         load_model(Generator, f"hf:{models}/sd15?lora={models}/sd15/vae")
+    capfd.readouterr()
+    with pytest.raises(BackendError, match=r"of another model: .*size mismatch") as stop:
+        load_model(Generator, f"hf:{tiny.saved('sdxl', models)}?lora={tmp_path}")
+    assert "\n" not in str(stop.value)
+    assert "size mismatch" not in capfd.readouterr().err
 
 
 def test_only_what_a_tuning_changed_is_restored(tuner: DreamBooth) -> None:

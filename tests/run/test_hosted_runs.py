@@ -216,6 +216,31 @@ def test_a_run_that_a_fault_stops_goes_on_and_asks_and_pays_nothing_twice(
     assert not first & answered(server.log[cut:])
 
 
+class Listing(StubServer):
+    """A server whose chat answers, once the faults begin, are lists of two texts."""
+
+    lists = False
+
+    def answer(self, request: StubRequest) -> tuple[int, dict[str, str], bytes]:
+        status, headers, data = super().answer(request)
+        if not self.lists or self.spared or request.route != "/chat/completions":
+            return status, headers, data
+        reply = json.loads(data)
+        reply["choices"][0]["message"]["content"] = '["a red dog sits", "a red cat sits there"]'
+        return status, headers, json.dumps(reply).encode()
+
+
+def test_a_run_that_malformed_answers_stop_asks_a_mended_server_again(site: Site) -> None:
+    """They were kept, and given again and again: a run that was paid for could never end."""
+    with Listing() as server:
+        models, server.spared, server.lists = roles(server, encoder=False), 12, True
+        with pytest.raises(RunStopped, match=r"no variation of 6 of 6 .*JSON or code.*was charged"):
+            site.run(models)
+        server.lists = False
+        assert site.run(models, resume=True).facts["rows"] == 6
+        assert site.charges == [pytest.approx(8.0, rel=1e-6)]
+
+
 @pytest.mark.slow
 def test_an_embedding_that_fails_stops_before_the_charge(server: StubServer, site: Site) -> None:
     models = roles(server)

@@ -190,6 +190,13 @@ class RemoteCalls:
             if self._file is not None:
                 self._file.execute("INSERT OR IGNORE INTO answer VALUES (?, ?)", (key, value))
 
+    def forget(self, value: bytes) -> None:
+        """Keep no such answer: it is of no use, and a later process asks again."""
+        with self._lock:
+            if self._file is not None:  # images are not read for it: they are of another length
+                query = "DELETE FROM answer WHERE length(value) = ? AND value = ?"
+                self._file.execute(query, (len(value), value))
+
     @property
     def words(self) -> str:
         """What was asked and what it cost, in words."""

@@ -1,7 +1,8 @@
 """What a chat model answered, read as one caption, or refused with the reason.
 
-Models say more than they are asked: "Sure, here is a caption:", numbers, quotes, lists, notes.
-What wraps a caption is taken off; what is no caption is called malformed and why.
+Models say more than they are asked: "Sure, here is a caption:", numbers, quotes, lists, notes,
+a fence of code or JSON around it all. What wraps a caption is taken off; what is no caption is
+called malformed and why.
 """
 
 from __future__ import annotations
@@ -11,10 +12,17 @@ import unicodedata
 from collections import Counter
 
 from understudy.backends.chat.prompt_templates import BLANK
+from understudy.core.damaged_files import from_json
 from understudy.core.errors import escaped
 
 _THOUGHT = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _OPEN_THOUGHT = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json|text|plaintext|markdown)?\s(.*?)```", re.DOTALL)
+_JSON = re.compile(
+    r"\A[\[{]\s*(?:\"(?:caption|text|description|prompt|sentence|answer|output)s?\"\s*:\s*)?"
+    r"(\"(?:[^\"\\]|\\.)*\")\s*[\]}]\Z",
+    re.IGNORECASE,
+)
 _CONTROL = re.compile(r"<\|[^|>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
 
 _WHAT = r"(?:image |photo |picture |new |final |random |rephrased )*"
@@ -69,8 +77,8 @@ def read_answer(
     Raises:
         MalformedAnswer: It is no caption; the message is the reason.
     """
-    text = unicodedata.normalize("NFC", answer).translate(_APOSTROPHES)
-    line = _first_line(_without_thoughts(text))
+    text = _unwrapped(_without_thoughts(answer))
+    line = _first_line(unicodedata.normalize("NFC", text).translate(_APOSTROPHES))
     _check(line, words)
     plain = _plain(line)
     if original is not None:
@@ -89,6 +97,17 @@ def _without_thoughts(text: str) -> str:
     if _OPEN_THOUGHT.search(text):
         raise MalformedAnswer("unfinished thought")
     return text
+
+
+def _unwrapped(text: str) -> str:
+    """Without a fence of code, and without JSON around one text."""
+    fenced = _FENCE.search(text)
+    text = fenced[1].strip() if fenced else text
+    wrapped = _JSON.match(text)
+    try:
+        return str(from_json(wrapped[1])) if wrapped else text
+    except ValueError:
+        return text
 
 
 def _first_line(text: str) -> str:

@@ -245,6 +245,13 @@ class HostedWriter(HostedModel, ChatWriter):
         self.client.calls.unchanged += unchanged
         return variations
 
+    def _ask(self, *question: Any) -> tuple[dict[int, str], dict[int, str]]:
+        """As `ChatWriter._ask`; the last malformed answer about a text is not kept."""
+        texts, malformed = super()._ask(*question)
+        for answer in malformed.values():
+            self.client.calls.forget(answer.encode())
+        return texts, malformed
+
 
 class HostedEncoder(HostedModel):
     """Embeddings of texts, and of images where the server has them, of unit norm."""

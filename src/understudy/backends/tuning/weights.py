@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 import warnings
 from typing import Any, TypeVar
 
+import diffusers
 import safetensors.torch
 import torch
 from peft import LoraConfig
@@ -69,10 +71,12 @@ def fold_adapters(pipeline: Any, inpainting: NetworkT | None, folder: str) -> Ne
     with loading(f"hf:{folder}"), warnings.catch_warnings():
         # Adapters that fit in part say so by a warning; they are of another model.
         warnings.simplefilter("error", RuntimeWarning)
+        diffusers.logging.set_verbosity(logging.CRITICAL)  # else a line for each of their layers
         try:
             pipeline.load_lora_weights(folder, use_safetensors=True)
-        except RuntimeWarning as error:
-            raise BackendError(f"the adapters of {folder} are of another model: {error}") from error
+        except (RuntimeWarning, RuntimeError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise BackendError(f"the adapters of {folder} are of another model: {said}") from error
     for part in pipeline._lora_loadable_modules:
         if (network := getattr(pipeline, part, None)) is not None:
             setattr(pipeline, part, fused(network))
