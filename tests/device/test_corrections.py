@@ -60,6 +60,13 @@ def _messages(site: DeviceSite, images: Images) -> list[bytes]:
     return [b"" if item is None else item.payload for item in items]
 
 
+def test_a_request_of_an_earlier_version_is_to_be_made_again(site: DeviceSite) -> None:
+    site.add(4)
+    site.home.write("request.json", site.ask().request.model_dump(mode="json"))
+    with pytest.raises(RunError, match="earlier version: make the request again"):
+        stored_preferences(site.home)
+
+
 @pytest.mark.parametrize("level", ["box", "edges", "segment", "noise"])
 def test_no_pixel_of_a_hidden_cell_is_in_anything_that_leaves(site: DeviceSite, level: str) -> None:
     """Other pixels there, whatever the segmenter made of them, are the same bytes."""

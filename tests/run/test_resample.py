@@ -173,6 +173,10 @@ def test_what_has_no_answers_is_refused_with_the_reason(site: Path) -> None:
     record.write_text(json.dumps(changed))
     with pytest.raises(RunError, match="stored for another"):
         resample(site / "out", count=3, out=site / "changed", **SILENT)
+    earlier = {**content, "settings": {**content["settings"], "settings": {"power": 2}}}
+    record.write_text(json.dumps(earlier))  # a setting that is no more
+    with pytest.raises(ConfigError, match=r"out cannot be sampled anew: unknown setting 'power'"):
+        resample(site / "out", count=3, out=site / "earlier", **SILENT)
     del content["records"]
     record.write_text(json.dumps(content))
     with pytest.raises(RunError, match=r"was made by Understudy .* run it again"):

@@ -67,7 +67,7 @@ def test_a_database_that_cannot_be_is_refused(url: str) -> None:
 def test_a_database_of_another_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "server.db") as connection:
         connection.execute("CREATE TABLE jobs (id TEXT, revision INTEGER NOT NULL)")
-    with pytest.raises(ConfigError, match="another version"):
+    with pytest.raises(ConfigError, match=r"another --data.*delete the folder of before"):
         JobStore(f"sqlite:///{tmp_path / 'server.db'}", lambda latest: lambda: 0)
 
 

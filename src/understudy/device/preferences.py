@@ -274,7 +274,9 @@ def stored_preferences(home: DeviceHome) -> Preferences:
         request = decode_message(JobRequest, canonical_json(values.pop("request")))
         preferences = Preferences(request, tuple(values.pop("sanitizers")), **values)
     except (KeyError, TypeError, WireError) as error:
-        raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again") from error
+        raise RunError(
+            f"{home.path(_REQUEST)} is damaged, or of an earlier version: make the request again"
+        ) from error
     levels = [OBJECT_LEVELS.get(name) for name in preferences.sanitizers]
     if levels != [part.level for part in request.parts]:
         raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again")

@@ -197,9 +197,13 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
         )
     # What was paid, in numbers: the settings may say it in other words.
     guarantee = {"epsilon": run.receipt.epsilon, "delta": run.receipt.delta, "accept_epsilon": True}
-    config = make_config({**run.settings, **guarantee, "out": out})
     require_apart(str(folder), out)
-    prepared = prepare(config, _absent(run, run.records), probe=False)
+    try:
+        config = make_config({**run.settings, **guarantee, "out": out})
+        prepared = prepare(config, _absent(run, run.records), probe=False)
+        method.check_resample(prepared.params, prepared.context)
+    except ConfigError as error:
+        raise ConfigError(f"{folder} cannot be sampled anew: {error}") from error
     own = record.models[: len(prepared.context.models)]  # those of public datasets come after
     if prepared.weights != weights_digest(own):
         raise RunError(
@@ -207,10 +211,6 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
             f"{prepared.context.models['encoder'].name} than are installed: what it released says "
             "nothing in these. Use the version that made it, or run it again with this one"
         )
-    try:
-        method.check_resample(prepared.params, prepared.context)
-    except ConfigError as error:
-        raise ConfigError(f"{folder} cannot be sampled anew: {error}") from error
     return EarlierRun(paths, run, record, prepared)
 
 

@@ -177,7 +177,11 @@ class JobStore:
                 f"the server's database cannot be opened: {cause}. Check --database"
             ) from error
         if columns != set(_JOBS.c.keys()):
-            raise ConfigError("the server's database is of another version: choose another --data")
+            raise ConfigError(
+                "the server's database is of another version: choose another --data (and "
+                "--database), pair devices anew, and delete the folder of before: it holds what "
+                "they sent, and nothing else deletes that now"
+            )
         self.clock = clock(latest or 0)
 
     def close(self) -> None:
