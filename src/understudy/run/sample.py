@@ -63,7 +63,7 @@ def sample(
         step(count)
         with whole_folder(out) as folder:
             for name, image in zip(names, images, strict=True):
-                picture = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
-                picture.save(folder / name)
+                pixels = image if image.shape[2] == 3 else image[:, :, 0]
+                Image.fromarray(pixels).save(folder / name)
             (folder / "sheet.png").write_bytes(contact_sheet(images))
     return Samples(out / "sheet.png", tuple(out / name for name in names))
