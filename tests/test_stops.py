@@ -82,6 +82,11 @@ def test_what_costs_nothing_says_that_and_how_it_goes_on(
     for words, moment, again in (
         (["sample", "a dog"], "sample:contact_sheet", "draws it anew"),
         (["sample", "--classes", "dog,person"], "sampled_release:write_release", "draws it anew"),
+        (
+            ["sample", "--classes", "a,b"],
+            "sampled_release:write_release_documents",
+            "draws it anew",
+        ),
         (["select", tmp_path / "1", "--keep", "50%", *ledger], "session:write_release", "--resume"),
     ):
         at = ("understudy.run." + moment, 1, "before", fault)

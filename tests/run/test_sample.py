@@ -23,6 +23,14 @@ def pixels(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path))
 
 
+def test_the_empty_folder_that_one_is_in_is_a_place(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sample("a dog", out=Path(), count=1, model=model)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.png", "sheet.png"]
+
+
 def test_every_picture_has_a_file_and_a_place_on_the_sheet(model: str, tmp_path: Path) -> None:
     made = sample("a dog", out=tmp_path / "out", count=5, model=model)
     assert [path.name for path in made.image_paths] == [f"{at}.png" for at in range(1, 6)]

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from understudy.core.errors import (
     ConfigError,
     InputError,
     LedgerError,
+    RunError,
     RunStopped,
     SecondRelease,
     SourceError,
@@ -34,8 +36,7 @@ _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
 _PER_FILE = 4096  # bytes that a file takes at least
 
-FREE = "Nothing private was read, and nothing was charged: the same command draws it anew"
-"""Of samples that a generator alone draws."""
+_FREE = "Nothing private was read, and nothing was charged: the same command draws it anew"
 
 _OF_MACHINE = (OSError, MemoryError)
 _OUT_OF_MEMORY = re.compile(
@@ -142,6 +143,30 @@ def opening_explained(events: Events) -> Iterator[None]:
         interrupt.add_note("Nothing was charged, and no folder was begun")
         raise
     opening.finish()
+
+
+def require_empty(out: Path) -> None:
+    """Refuse a folder that holds something, or a file in its place.
+
+    Raises:
+        RunError: It is taken.
+    """
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise RunError(f"{out} is taken: choose another --out, or remove it")
+
+
+@contextmanager
+def drawn_anew(out: Path) -> Iterator[Path]:
+    """A folder for work that is never charged: what it holds at the end takes its place in ``out``.
+
+    Where the work stops, ``out`` holds nothing of it, and the same command begins again.
+    """
+    with stops_explained(out, _FREE):
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=out) as draft:
+            yield Path(draft)
+            for path in Path(draft).iterdir():
+                path.rename(out / path.name)
 
 
 @contextmanager

@@ -8,12 +8,11 @@ from pathlib import Path
 from PIL import Image
 
 from understudy.backends.registry import load_model
-from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import whole_folder
+from understudy.core.errors import ConfigError
 from understudy.core.ports import Events, Generator
 from understudy.report.images import contact_sheet
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.safeguards import FREE, stops_explained
+from understudy.run.safeguards import drawn_anew, require_empty
 
 _MOST = 10_000  # images of a sentence
 
@@ -53,17 +52,15 @@ def sample(
         )
     if not 1 <= count <= _MOST:
         raise ConfigError(f"count is 1 to {_MOST:,}, found {count}")
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise RunError(f"{out} is taken: choose another --out, or remove it")
+    require_empty(out)
     generator = load_model(Generator, model)
     names = [f"{at:0{len(str(count))}d}.png" for at in range(1, count + 1)]
-    with reporting(progress) as events, stops_explained(out, FREE):
+    with reporting(progress) as events, drawn_anew(out) as draft:
         step = events.step("drawing images", count)
         images = generator.generate([prompt] * count, seed=seed)
         step(count)
-        with whole_folder(out) as folder:
-            for name, image in zip(names, images, strict=True):
-                pixels = image if image.shape[2] == 3 else image[:, :, 0]
-                Image.fromarray(pixels).save(folder / name)
-            (folder / "sheet.png").write_bytes(contact_sheet(images))
+        for name, image in zip(names, images, strict=True):
+            pixels = image if image.shape[2] == 3 else image[:, :, 0]
+            Image.fromarray(pixels).save(draft / name)
+        (draft / "sheet.png").write_bytes(contact_sheet(images))
     return Samples(out / "sheet.png", tuple(out / name for name in names))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from understudy.backends.registry import load_model
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError
 from understudy.core.ports import Events, Generator
 from understudy.core.types import Release, SyntheticBatch
 from understudy.core.version import understudy_version
@@ -26,7 +26,7 @@ from understudy.report import ModelRecord, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.run.models import phrase_of
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.safeguards import FREE, stops_explained
+from understudy.run.safeguards import drawn_anew, require_empty
 
 METHOD = "base-set"
 TEMPLATE = "a photo of a {class}"
@@ -73,21 +73,20 @@ def base_set(
     names = names_of_classes(classes)
     if count < len(names):
         raise ConfigError(f"count must be {len(names)} or more, one for each class, found {count}")
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise RunError(f"{out} is taken: choose another --out, or remove it")
+    require_empty(out)
     generator = load_model(Generator, model)
     phrases = tuple(map(phrase_of, names))
     context = Context(generator.shape, public=True, mu=0.0, classes=names, phrases=phrases)
     check_template(context, template, conditional=True)
     release = _release(generator, names, prompts_of(phrases, template), count, seed)
-    folder = out / "release"
-    with reporting(progress) as events, stops_explained(out, FREE):
+    with reporting(progress) as events, drawn_anew(out) as draft:
         step = events.step("drawing the base set", count)
+        folder = draft / "release"
         facts = write_release(release, folder, format="png", progress=step)
-        (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
-        record = _record(release, generator, template, seed, facts)
-        write_release_documents(folder, record)
-        return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
+        (draft / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
+        write_release_documents(folder, _record(release, generator, template, seed, facts))
+        _write_sheet(folder, generator, draft / CONTACT_SHEET)
+    return BaseSet(out / "release", out / CONTACT_SHEET, count)
 
 
 def _record(
@@ -139,9 +138,8 @@ def _release(
     )
 
 
-def _sheet(folder: Path, generator: Generator, path: Path) -> Path:
+def _write_sheet(folder: Path, generator: Generator, path: Path) -> None:
     """A few images of each class on one sheet."""
     source = open_release(folder, generator.shape)
     pairs = ((batch.labels, batch.values) for batch in source.batches(_AT_ONCE))
     path.write_bytes(contact_sheet_of(first_of_each(pairs, len(source.classes))))
-    return path
