@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -163,6 +164,21 @@ def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+@contextmanager
+def lock_of(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, made where there is none, or of a folder: others wait for it.
+
+    A process that ends lets go of it.
+    """
+    how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, how, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def owner_file(path: Path, mode: Literal["w", "wb", "a"]) -> IO[Any]:

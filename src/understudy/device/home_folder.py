@@ -18,9 +18,7 @@ A file is written aside, synced and renamed: a crash leaves the old one or the n
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +28,7 @@ from typing import Any
 
 from understudy.core.damaged_files import from_json
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import make_private_folder, write_whole
+from understudy.core.files import lock_of, make_private_folder, write_whole
 from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
@@ -95,14 +93,12 @@ class DeviceHome:
             finally:
                 depths[key] -= 1
             return
-        lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with lock_of(self.path("lock")):
             depths[key] = 1
-            yield
-        finally:
-            depths[key] = 0
-            os.close(lock)
+            try:
+                yield
+            finally:
+                depths[key] = 0
 
     def path(self, *names: str) -> Path:
         """A path in the folder."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import close_to_others, owner_file
+from understudy.core.files import close_to_others, lock_of
 from understudy.core.ports import CaptionedSource, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs
 from understudy.data.encoded_images import RecordSource
@@ -145,8 +144,7 @@ def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
     owner = release.parent / "owner"
     if release.name != "release" or not owner.is_dir():
         return
-    with owner_file(RunPaths(release.parent).lock, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another evaluation may end at the same time
+    with lock_of(RunPaths(release.parent).lock):  # another evaluation may end at the same time
         write_json(owner / "evaluation.json", evaluation.as_dict())
         if pairs is not None:
             names = ("synthetic", "real", "distances", "rows")

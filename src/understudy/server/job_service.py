@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import hmac
-import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from understudy.core.errors import RunError, count_words
-from understudy.core.files import write_whole
+from understudy.core.files import lock_of, write_whole
 from understudy.methods.sanitize.ed25519 import new_signing_key, public_key_of
 from understudy.methods.sanitize.jobs import JobPipeline
 from understudy.methods.sanitize.pairing_code import PairingCode
@@ -56,12 +54,8 @@ class ConflictError(RunError):
 def alone_in(folder: Path) -> Iterator[None]:
     """Hold a server's folder, made where it is missing: of several processes one makes its keys."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with lock_of(folder):
         yield
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)
