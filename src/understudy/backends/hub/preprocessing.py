@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from understudy.backends.arrays import with_channels
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.hub.pretrained import quiet, read_text
+from understudy.backends.hub.pretrained import load_image_processor, read_text
 from understudy.core.errors import BackendError
 from understudy.core.types import Images
 
@@ -149,16 +149,8 @@ def read_preparation(
     ``dense`` is for outputs at every pixel: nothing is cut away at the sides.
     """
     location, folder = _place_of_processor(model, revision, subfolder)
-    with hub_errors(f"hf:{model}"), quiet():
-        from transformers import AutoImageProcessor
-
-        processor: Any = AutoImageProcessor.from_pretrained(
-            location,
-            subfolder=folder or "",
-            backend="pil",
-            trust_remote_code=False,
-            revision=revision or "main",
-        )
+    processor = load_image_processor(location, revision, subfolder=folder, name=f"hf:{model}")
+    with hub_errors(f"hf:{model}"):
         if getattr(processor, "rescale_offset", False):
             raise BackendError(f"hf:{model}: an offset of its pixels is not known here")
         size, crop = processor.size, processor.crop_size

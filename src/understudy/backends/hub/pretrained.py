@@ -292,21 +292,30 @@ def load_tokenizer(
     return tokenizer
 
 
-def load_image_processor(model: str, options: HubOptions) -> Any:
-    """The processor of a model that takes images, by Pillow; for what it makes of the outputs."""
-    return _load_by_pillow("AutoImageProcessor", model, options)
+def load_image_processor(
+    model: str, revision: str | None, *, subfolder: str | None = None, name: str | None = None
+) -> Any:
+    """The processor of a model that takes images, by Pillow; errors call the model by ``name``."""
+    name = name or f"hf:{model}"
+    return _load_by_pillow("AutoImageProcessor", model, revision, name, subfolder or "")
 
 
 def load_processor(model: str, options: HubOptions) -> Any:
     """The processor of a model that takes images and texts, by Pillow."""
     require_own_words(model, options.revision)
-    return _load_by_pillow("AutoProcessor", model, options)
+    return _load_by_pillow("AutoProcessor", model, options.revision, f"hf:{model}")
 
 
-def _load_by_pillow(kind: str, model: str, options: HubOptions) -> Any:
-    with hub_errors(f"hf:{model}"), quiet():
+def _load_by_pillow(
+    kind: str, model: str, revision: str | None, name: str, subfolder: str = ""
+) -> Any:
+    with hub_errors(name), quiet():
         import transformers
 
         return getattr(transformers, kind).from_pretrained(
-            model, backend="pil", trust_remote_code=False, revision=options.revision or "main"
+            model,
+            subfolder=subfolder,
+            backend="pil",
+            trust_remote_code=False,
+            revision=revision or "main",
         )

@@ -42,7 +42,7 @@ class BoxDetector(DenseNetwork):
         super().__init__(model, options, kind, "detector")
         self._threshold = options.threshold
         # What the numbers mean differs from network to network; its processor knows.
-        self._processor = load_image_processor(model, options)
+        self._processor = load_image_processor(model, options.revision)
 
     def detect(self, images: Images) -> list[Found]:
         """The boxes in each image."""

@@ -40,7 +40,7 @@ class HubPoseEstimator:
         self.name = full_name(f"hf:{model}", options)
         self.licence = licence_of(model, options.revision)
         self._options = options
-        self._processor = load_image_processor(model, options)
+        self._processor = load_image_processor(model, options.revision)
         from transformers import AutoModelForPoseEstimation
 
         self._network: Any = load_network(
