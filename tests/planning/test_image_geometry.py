@@ -178,7 +178,7 @@ def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Pa
 # What runs
 
 
-def test_without_a_size_a_run_is_refused_with_the_command_before_anything_is_spent(
+def test_without_a_size_a_run_is_refused_with_what_to_add_before_anything_is_spent(
     tmp_path: Path,
 ) -> None:
     mixed = folders(tmp_path / "mixed", [(40, 60), (60, 40), (50, 50)])
@@ -193,14 +193,13 @@ def test_without_a_size_a_run_is_refused_with_the_command_before_anything_is_spe
         assert words in message
         assert "Nothing was spent" in message
         assert f"understudy plan {source} --epsilon 8" in message
-        typed = message[message.index("understudy synthesize") :].split(" (which")[0]
-        assert typed == (
-            f"understudy synthesize {source} --size 64 --fit pad --ledger {ledger} "
-            f"--set clusters=1 --epsilon 8 --out {tmp_path / 'out'}"
-        )
+        added = message.split("Add ")[1].split(" (which")[0]
+        assert added == "--size 64 --fit pad"
         assert not (tmp_path / "out").exists()
         assert not ledger.exists()
-        assert command(*shlex.split(typed)[1:], "--dry-run").exit_code == 0
+        more = shlex.split(added)
+        assert command("synthesize", str(source), *given, *more, "--dry-run").exit_code == 0
+        assert added in str(command("audit", str(source), "--epsilon", "8").exception)
 
 
 def test_a_password_is_not_in_a_refusal(tmp_path: Path) -> None:

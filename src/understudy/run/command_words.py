@@ -1,4 +1,4 @@
-"""A run as it is typed: what `check` and `plan` propose, and what a refusal prints."""
+"""A run as it is typed: what `check` and `plan` propose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from understudy.core.option import list_of_names
 from understudy.privacy.ledger.database import public_address
-from understudy.run.config import RunConfig, option_defaults, run_options
+from understudy.run.config import RunConfig
 
 PROPOSED_SIDES = (16, 32, 48, 64, 96, 128)
 """Pixels a side that are proposed."""
@@ -24,8 +24,6 @@ _READING = (
     "skip_bad",
 )
 """The options that say how a dataset is read."""
-
-_STATED = frozenset({"source", "out", "epsilon", "roles"})
 
 
 def command_line(
@@ -65,15 +63,3 @@ def option_words(name: str, value: Any) -> list[str]:
     flag = "--" + name.replace("_", "-")
     text = list_of_names(value) if isinstance(value, tuple) else str(value)
     return [flag] if value is True else [flag, shlex.quote(text)]
-
-
-def same_command(config: RunConfig, **changes: Any) -> str:
-    """The command line of a run as it was asked, with some options changed."""
-    defaults = option_defaults()
-    values = config.as_options()
-    options = {
-        name: values[name]
-        for name in run_options()
-        if name not in _STATED and values[name] not in (defaults.get(name), {})
-    }
-    return command_line(config, options | changes, config.privacy.epsilon, str(config.output.out))

@@ -44,7 +44,6 @@ from understudy.run.command_words import (
     USUAL_FIT,
     USUAL_SIDE,
     amount_words,
-    same_command,
 )
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method as method_named
@@ -351,12 +350,12 @@ def lacks_size(config: RunConfig, shape: Shape) -> bool:
 
 
 def _size_remedy(config: RunConfig) -> str:
-    """The run as it is typed with a size that is declared, and what says which size to take."""
+    """What to add to a run, an audit or a plan, and what says which size to take."""
     fit = USUAL_FIT if config.data.fit == "stretch" else config.data.fit
     epsilon = amount_words(config.privacy.epsilon)
     look = f"understudy plan {shlex.quote(config.data.source)} --epsilon {epsilon}"
     return (
-        f"Nothing was spent. As it is typed: {same_command(config, size=USUAL_SIDE, fit=fit)} "
+        f"Nothing was spent. Add --size {USUAL_SIDE} --fit {fit} "
         f"(which other sizes and fits there are, and what each loses: {look})"
     )
 
