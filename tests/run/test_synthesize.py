@@ -12,6 +12,7 @@ from tests.run.samples import (
     class_folders,
     embeddings,
     noisy_values,
+    quick_run,
     release_pixels,
     tree,
     with_manifest,
@@ -439,3 +440,16 @@ def test_the_datasets_library_loads_a_release(go, tmp_path, format, monkeypatch)
     assert len(rows) == 30
     assert rows.features["label"].names == list(SIZES)
     assert rows[0]["image"].size == (8, 8)
+
+
+def test_classes_whose_released_size_is_noise_are_named_by_released_numbers(tmp_path):
+    """The plan's note named classes below one deviation of that noise alone, a class of 5."""
+    sizes = {"many": 300} | {f"few{number}": 2 for number in range(4)}
+    source = class_folders(tmp_path / "real", sizes, shape=(16, 16, 1))
+    options = {"encoder": "embedded:energies", "decoder": "embedded:energies", "settings": {}}
+    result = quick_run(source, tmp_path, epsilon=1.0, count=10, **options)
+    released, sd = (result.facts[name] for name in ("class_sizes", "class_size_noise"))
+    faint = sorted(name for name, size in released.items() if size < 2 * sd)
+    assert faint  # each of four is, with a probability of 97 %
+    (note,) = [one for one in result.warnings if "two deviations of its noise" in one]
+    assert note.startswith(f"{', '.join(faint)}: released with a size below")

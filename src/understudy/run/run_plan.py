@@ -335,6 +335,20 @@ def small_class_notes(
         )
 
 
+def faint_class_notes(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Classes whose released sizes may be noise alone, which is public, in one note.
+
+    A method that says which means are not told apart (``own_mean_per_class``) has named them.
+    """
+    sizes, sd = facts.get("class_sizes", {}), facts.get("class_size_noise", 0.0)
+    faint = sorted(name for name, size in sizes.items() if size < 2 * sd)
+    if faint and "own_mean_per_class" not in facts:
+        yield (
+            f"{listed(faint)}: released with a size below {2 * sd:,.0f}, two deviations of its "
+            "noise, so its samples may be noise alone. Join small classes, or spend more"
+        )
+
+
 def _spending_notes(prepared: Prepared) -> Iterator[str]:
     """What the owner should know of epsilon and delta before spending; worst first."""
     epsilon, delta = prepared.config.privacy.budget.epsilon, prepared.config.privacy.delta

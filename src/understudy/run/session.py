@@ -39,7 +39,7 @@ from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.remote_run import end_remote, start_remote
-from understudy.run.run_plan import RunPlan, plan_of
+from understudy.run.run_plan import RunPlan, faint_class_notes, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
@@ -299,7 +299,8 @@ class Session:
                     facts=release.facts,
                 )
         dataset, scores = self.dataset, tuple(one.score for one in accuracies)
-        notes = (*self._warnings(), *release.facts.get("notes", ()), *self.notes)
+        of_facts = (*release.facts.get("notes", ()), *faint_class_notes(release.facts))
+        notes = (*self._warnings(), *of_facts, *self.notes)
         owner = OwnerRecord(
             dataset=prepared.dataset,
             rows=len(source) if prepared.private else 0,
