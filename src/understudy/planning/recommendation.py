@@ -33,7 +33,7 @@ from understudy.run.methods import method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.run_plan import RunPlan, poor_notes, small_class_notes
+from understudy.run.run_plan import RunPlan, explanation, poor_notes, small_class_notes
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
@@ -85,7 +85,8 @@ class Recommendation:
         obstacle: Why it cannot be planned.
         expected: The benchmarks nearest to the run, measured on other data.
         notes: What the owner should know besides.
-        instead: What would serve better than samples that serve little; the best first.
+        instead: What would serve better than samples that serve little; the best first. Empty
+            where nothing would.
         forecast: What the planned method makes of public images; None unless it was asked for.
     """
 
@@ -188,6 +189,10 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
+    instead, nothing = _instead(config, options, rules), False
+    if instead and prepared is not None:
+        capacity = explanation(prepared, check.unit_counts).capacity
+        nothing = capacity is not None and not capacity(check.unit_counts.of_class).own_mean
     said = {*poor_notes(rules)}  # elsewhere, and with what serves better
     sizes = check.class_units or check.classes
     said |= {*small_class_notes(sizes, epsilon, 1.0, check.people)}
@@ -204,6 +209,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         obstacle=obstacle,
         expected=_expected(run, check, epsilon),
         notes=(
+            *((NOTHING_SERVES,) if nothing else ()),
             *(problem.message for problem in check.problems if problem.kind == "units"),
             *(note for note in (() if plan is None else plan.notes) if note not in said),
             *[
@@ -213,7 +219,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
             ],
             *small_class_notes(sizes, epsilon, _FEW, check.people),
         ),
-        instead=_instead(config, options, rules),
+        instead=() if nothing else instead,
     )
     return result, prepared
 
@@ -237,6 +243,12 @@ def _instead(
     }
     return tuple(alternatives[kind] for kind in kinds)
 
+
+NOTHING_SERVES = (
+    "neither samples nor the classifier or the embeddings that this run would release serve: the "
+    "noise in the mean of a class is larger than what tells most classes apart. Join classes, take "
+    "more images of each, or a larger epsilon"
+)
 
 _STATISTICS = "understudy train out/ --from statistics --export model.onnx"
 

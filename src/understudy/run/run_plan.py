@@ -311,7 +311,7 @@ def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
     """What is known before a charge of samples that will serve little."""
     for rule in expectations:
         if rule.instead:
-            yield f"{rule.words} (owner only). understudy plan says what serves better"
+            yield f"{rule.words} (owner only). understudy plan says whether anything serves better"
 
 
 def small_class_notes(
