@@ -1,6 +1,7 @@
 """Whole runs: private images in, a release out, for every kind of release the method makes."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -440,6 +441,18 @@ def test_the_datasets_library_loads_a_release(go, tmp_path, format, monkeypatch)
     assert len(rows) == 30
     assert rows.features["label"].names == list(SIZES)
     assert rows[0]["image"].size == (8, 8)
+
+
+@pytest.mark.parametrize("format", ["png", "parquet"])
+def test_the_card_reads_its_images_without_this_program(go, format):
+    release = go(format=format).release
+    blocks = re.findall(r"```python\n(.*?)```", (release / "README.md").read_text(), re.DOTALL)
+    names = {}
+    (block,) = [one for one in blocks if "from PIL" in one]
+    exec(block.replace("FOLDER", str(release)), names)
+    assert len(names["images"]) == 30
+    assert names["images"][0].size == (8, 8)
+    assert format == "parquet" or set(names["labels"]) == set(SIZES)
 
 
 def test_classes_whose_released_size_is_noise_are_named_by_released_numbers(tmp_path):
