@@ -404,10 +404,8 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
     elif persons := like_persons(sorted(classes)):
         yield Problem("class names", person_words(persons), count=len(persons))
     elif count > 20 and classes.total() < 20 * count:
-        message = (
-            f"class names are published, and {count} are many for so few images, such as "
-            f"{min(classes)}. If they are people or cases, and no kinds of things, {advice}"
-        )
+        words = f"{count} are many for so few images, such as {min(classes)}"
+        message = f"class names are published, and {words}. If they are people or cases, {advice}"
         yield Problem("class names", message, count=count)
 
 

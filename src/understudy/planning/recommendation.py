@@ -189,10 +189,8 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
-    instead, nothing = _instead(config, options, rules), False
-    if instead and prepared is not None:
-        capacity = explanation(prepared, check.unit_counts).capacity
-        nothing = capacity is not None and not capacity(check.unit_counts.of_class).own_mean
+    instead = _instead(config, options, rules)
+    nothing = bool(instead) and prepared is not None and _none_serves(prepared, check.unit_counts)
     said = {*poor_notes(rules)}  # elsewhere, and with what serves better
     sizes = check.class_units or check.classes
     said |= {*small_class_notes(sizes, epsilon, 1.0, check.people)}
@@ -242,6 +240,12 @@ def _instead(
         ),
     }
     return tuple(alternatives[kind] for kind in kinds)
+
+
+def _none_serves(prepared: Prepared, units: UnitCounts) -> bool:
+    """Whether the mean of the usual class is noise, so that nothing that is released serves."""
+    capacity = explanation(prepared, units).capacity
+    return capacity is not None and not capacity(units.of_class).own_mean
 
 
 NOTHING_SERVES = (

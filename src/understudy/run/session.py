@@ -299,8 +299,7 @@ class Session:
                     facts=release.facts,
                 )
         dataset, scores = self.dataset, tuple(one.score for one in accuracies)
-        of_facts = (*release.facts.get("notes", ()), *faint_class_notes(release.facts))
-        notes = (*self._warnings(), *of_facts, *self.notes)
+        notes = (*self._warnings(release.facts), *self.notes)
         owner = OwnerRecord(
             dataset=prepared.dataset,
             rows=len(source) if prepared.private else 0,
@@ -342,7 +341,7 @@ class Session:
             record.private_samples,
         )
 
-    def _warnings(self) -> Iterator[str]:
+    def _warnings(self, facts: Mapping[str, Any]) -> Iterator[str]:
         """What the owner should know after the run; the plan said the rest before it."""
         for fit in self.fits:
             if fit.warning is not None and fit.warning not in self.plan_notes:
@@ -352,6 +351,8 @@ class Session:
             yield f"this run was charged to {names} too: half or more of the records are shared"
         if not self.plan_notes and is_unlabelled(self.prepared.source, self.prepared.config.data):
             yield ONE_CLASS
+        yield from facts.get("notes", ())
+        yield from faint_class_notes(facts)
 
 
 def execute(
