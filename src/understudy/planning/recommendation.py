@@ -189,11 +189,9 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
-    instead = _instead(config, options, rules)
-    nothing = bool(instead) and prepared is not None and _none_serves(prepared, check.unit_counts)
-    said = {*poor_notes(rules)}  # elsewhere, and with what serves better
+    nothing = _none_serves(prepared, check.unit_counts, rules)
     sizes = check.class_units or check.classes
-    said |= {*small_class_notes(sizes, epsilon, 1.0, check.people)}
+    said = {*poor_notes(rules), *small_class_notes(sizes, epsilon, 1.0, check.people)}  # elsewhere
     if prepared is not None:
         said |= {*stretch_notes(prepared.source), *window_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
@@ -217,7 +215,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
             ],
             *small_class_notes(sizes, epsilon, _FEW, check.people),
         ),
-        instead=() if nothing else instead,
+        instead=() if nothing else _instead(config, options, rules),
     )
     return result, prepared
 
@@ -242,8 +240,12 @@ def _instead(
     return tuple(alternatives[kind] for kind in kinds)
 
 
-def _none_serves(prepared: Prepared, units: UnitCounts) -> bool:
-    """Whether the mean of the usual class is noise, so that nothing that is released serves."""
+def _none_serves(
+    prepared: Prepared | None, units: UnitCounts, rules: Sequence[Expectation]
+) -> bool:
+    """Whether images serve little and the mean of the usual class is noise: then nothing serves."""
+    if prepared is None or not any(rule.instead for rule in rules):
+        return False
     capacity = explanation(prepared, units).capacity
     return capacity is not None and not capacity(units.of_class).own_mean
 

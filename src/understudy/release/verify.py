@@ -133,11 +133,11 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
         files, faults = len(files_below(place)) - 1, checksum_faults(place)
     except RunError as error:  # a link, or a name that no list can hold
         files, faults = 0, [str(error)]
-    signed_by, more, unchecked = None, [], ""
+    unchecked = ""
     try:
         signed_by, more = signature_faults(place, None if key is None else str(key))
     except MissingExtra as error:
-        unchecked = str(error)
+        signed_by, unchecked = None, str(error)
         more = [] if key is None else [f"{SIGNATURE}: was not checked by the key: {error}"]
     record = None
     try:
