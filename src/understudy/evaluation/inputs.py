@@ -331,11 +331,12 @@ def _shared_units(path: Path, real: str, test: str | None, declared: dict[str, A
     """What is said where the test set has persons, as the run told them apart, who are private."""
     run = _run_of(path) if path.name == "release" else None
     column = None if run is None else _unit_of(run.settings)
-    if column is None or test is None or column == unit_column(None, "file", None):
+    if run is None or column is None or test is None or column == unit_column(None, "file", None):
         return ""  # files of one name are not of one person
     key, declared = secrets.token_bytes(32), declared | {"unit": column}
+    own = declared | {"skip_bad": declared["skip_bad"] or bool(run.settings.get("skip_bad"))}
     try:
-        sources = open_source(real, split="train", **declared), open_test(test, **declared)
+        sources = open_source(real, split="train", **own), open_test(test, **declared)
         private, others = (list(unit_digests(one, key)) for one in sources)
     except InputError:  # the test set has no such column, or no such names
         return ""
