@@ -107,7 +107,8 @@ def _give(chosen: Sequence[Chosen], options: Mapping[str, Any]) -> None:
         takers = [one for one in chosen if name in inspect.signature(one.module.main).parameters]
         if not takers:
             names = ", ".join(one.name for one in chosen)
-            raise ValueError(f"--{name}: {names} takes no such option")
+            flag = {"list_only": "list", "settings": "set"}.get(name, name)
+            raise ValueError(f"--{flag}: {names} takes no such option")
         for one in takers:
             one.options[name] = value
 

@@ -60,7 +60,7 @@ def ready(method: str, folder: Path, **options: Any) -> Ready:
         settings = {"rounds": 2, "steps": 10, "clip_norm": 0.1}
         given |= {"candidates": candidates, "settings": settings}
     prepared = prepare(make_config({**given, "method": method, **options}))
-    return Ready(Bench.of(prepared), InMemorySource.read(prepared.source))
+    return Ready(Bench.of(prepared), InMemorySource.of(prepared.source))
 
 
 def clouds(path: Path, seed: int, per_class: int = 30, dim: int = 4, people: int = 0) -> Path:

@@ -103,6 +103,7 @@ def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool
         ("understudy synthesize photos/ --epsilon 1 --set cluster=4 --out out/", "cluster"),
         ("python -m benchmarks alignment gab", "no benchmark gab"),
         ("python -m benchmarks noise --tiny", "takes no such option"),
+        ("python -m benchmarks strangers --list", "--list: strangers takes no such option"),
         ("python -m benchmarks.nosuch", "no module benchmarks.nosuch"),
         ("python -m benchmarks.alignment gap", "does nothing by itself"),
         ("python scripts/nosuch.py", "no file scripts/nosuch.py"),

@@ -1,5 +1,6 @@
 """The attacker who replays a run sees exactly the noise, and the row if it was there."""
 
+from dataclasses import replace
 from itertools import cycle
 
 import numpy as np
@@ -69,6 +70,14 @@ def test_people_with_several_rows_and_both_adjacencies(tmp_path, adjacency, colu
             assert 0 < seen.longest_contribution <= 1
 
 
+def test_records_with_units_in_a_run_that_names_no_column_are_read(tmp_path):
+    """They were taken for a dataset that is read at any position, and ended in a traceback."""
+    found = ready("clustering", tmp_path)
+    rows = replace(found.rows, units=np.array([f"p{row // 3}" for row in range(len(found.rows))]))
+    observed = found.bench.observe(rows, tmp_path / "run")
+    assert [stage.stage for stage in observed.receipt.stages] == list(found.bench.plan.shares)
+
+
 def test_another_question_ends_the_replay(tmp_path):
     found = ready("clustering", tmp_path)
     _, observed, candidates = gone_through(found, tmp_path / "run", inside=False)
@@ -84,11 +93,11 @@ def test_some_rows_of_a_source_are_a_seeded_choice():
     whole = InMemorySource(
         "x", "embeddings", tuple(map(str, labels)), labels[:, None] * 1.0, labels
     )
-    some = InMemorySource.read(whole, 10, seed=3)
+    some = InMemorySource.of(whole, 10, seed=3)
     assert len(some) == 10
     assert (some.values[:, 0] == some.labels).all()
-    assert (some.labels == InMemorySource.read(whole, 10, seed=3).labels).all()
-    assert (some.labels != InMemorySource.read(whole, 10, seed=4).labels).any()
+    assert (some.labels == InMemorySource.of(whole, 10, seed=3).labels).all()
+    assert (some.labels != InMemorySource.of(whole, 10, seed=4).labels).any()
 
 
 def test_outliers_of_images_are_images():

@@ -88,6 +88,13 @@ def test_unclip_is_what_the_pipeline_draws(models: Path) -> None:
     np.testing.assert_allclose(made, want, atol=1)
 
 
+def test_unclip_after_the_latents_of_its_own_name_says_where_its_encoder_lies(models: Path) -> None:
+    name = f"hf:{tiny.saved('sd21-unclip', models)}"
+    latents = load_encoder(name, shape=SHAPE)
+    with pytest.raises(BackendError, match=r"--encoder 'hf:MODEL\?subfolder=image_encoder'"):
+        load_decoder(name, shape=SHAPE, encoder=latents)
+
+
 def test_inpainting_is_what_the_pipeline_draws(models: Path) -> None:
     folder = tiny.saved("sd15-inpainting", models)
     generator = load_model(Generator, f"hf:{folder}?steps=3&seam=0")

@@ -5,6 +5,7 @@ import io
 import json
 import socket
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -152,6 +153,9 @@ def test_a_reply_that_never_ends_is_given_up(status, chunk, pause, words):
         model = load_model(Captioner, f"openai:see?base_url={url}&timeout=2&retries=0")
         with pytest.raises(BackendError, match=words):
             model.caption(RED)
+        for call in (one for one in threading.enumerate() if status and "(run)" in one.name):
+            call.join(5)  # it held its connection until the process ended
+            assert not call.is_alive()
 
 
 def test_a_wait_that_is_asked_for_is_waited_and_a_long_one_stops(server, monkeypatch):

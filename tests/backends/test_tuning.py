@@ -1,5 +1,6 @@
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from understudy.backends.tuning.weights import (  # noqa: E402
     has_lora,
     merge_into_inpainting,
 )
-from understudy.core.errors import BackendError  # noqa: E402
+from understudy.core.errors import BackendError, HubUnreachable  # noqa: E402
 from understudy.core.ports import Generator, Tuner  # noqa: E402
 
 PROMPT, CLASS = "xyz dog", "a dog"
@@ -87,21 +88,28 @@ def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
     np.testing.assert_array_equal(tuner._base.generate([PROMPT], seed=3), image)
 
 
-def test_adapters_of_the_hub_are_folded_into_both_networks(
-    tuner: DreamBooth, pipeline, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """As `save_lora_weights` of diffusers writes them."""
-    adapted = copy.deepcopy(pipeline.unet)
+def with_adapters(unet: Any, folder: Path) -> Any:
+    """A network with adapters, saved as `save_lora_weights` of diffusers writes them."""
+    adapted = copy.deepcopy(unet)
     add_lora(adapted, LORA)
     with torch.no_grad():
         for weight in (one for one in adapted.parameters() if one.requires_grad):
             weight.add_(0.1)
     layers = get_peft_model_state_dict(adapted)
-    StableDiffusionPipeline.save_lora_weights(tmp_path, unet_lora_layers=layers)
+    StableDiffusionPipeline.save_lora_weights(folder, unet_lora_layers=layers)
+    return adapted
+
+
+def test_adapters_of_the_hub_are_folded_into_both_networks(
+    tuner: DreamBooth, pipeline, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    adapted = with_adapters(pipeline.unet, tmp_path)
     model = f"hf:{models}/sd15?{QUICK}&inpainting={models}/sd15-inpainting"
     plain, generator = (load_model(Generator, model + more) for more in ("", f"&lora={tmp_path}"))
     learnt = fused(adapted).state_dict()
     assert not same(learnt, weights(pipeline.unet))
+    folder = load_model(Generator, f"{model}&lora=hf:{tmp_path}")
+    assert same(weights(folder._pipelines.text.unet), weights(generator._pipelines.text.unet))
     found = generator._pipelines.text.unet.state_dict()
     assert all(torch.allclose(found[key], learnt[key], atol=1e-6) for key in learnt)
     inpainters = [one._pipelines.inpainter.network for one in (plain, generator)]
@@ -196,3 +204,26 @@ class TestMerging:
         assert np.abs(drawn.astype(int) - redrawn).max() <= 1
         assert np.abs(drawn.astype(int) - before).max() > 1
         np.testing.assert_array_equal(drawn[~masks], subject(1)[~masks])
+
+
+def test_adapters_by_name_are_read_without_the_hub(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the hub diffusers asked for a weight_name; and of lora=hf:NAME an hf:hf: was said."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("diffusers.loaders.lora_base.HF_HUB_OFFLINE", True)
+    model = f"hf:{models}/sd15?lora=hf:some/adapters"
+    with pytest.raises(HubUnreachable, match=r"^hf:some/adapters"):
+        load_model(Generator, model)
+    place = tmp_path / "models--some--adapters"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("a" * 40)
+    snapshot = place / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    with_adapters(load_model(Generator, f"hf:{models}/sd15")._pipelines.text.unet, snapshot)
+    read, cached = (
+        load_model(Generator, f"hf:{models}/sd15?lora={name}")._pipelines.text.unet
+        for name in (snapshot, "hf:some/adapters")
+    )
+    assert same(weights(read), weights(cached))

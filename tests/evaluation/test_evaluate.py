@@ -223,6 +223,24 @@ def test_that_figures_of_a_run_that_protects_persons_count_images_is_said(tmp_pa
     assert note in (tmp_path / "out" / "owner" / "report.html").read_text().replace("&#39;", "'")
 
 
+def test_persons_of_the_test_set_who_are_private_are_counted(tmp_path):
+    """Identical rows were looked for, and other images of the same persons were not."""
+    real = with_manifest(tmp_path / "real")
+    test = with_manifest(tmp_path / "test", seed=5)
+    apart = with_manifest(tmp_path / "apart", seed=6)
+    for place, person in ((test, ",p1\n"), (apart, "")):
+        table = place / "manifest.csv"
+        rows = table.read_text().replace(",p", ",q").replace(",qatient", ",patient")
+        table.write_text(rows.replace(",q1\n", person or ",q1\n"))
+    quick_run(real, tmp_path, epsilon=20.0, count=30, settings={}, unit="patient")
+    options = {"real": real, "progress": "none", "attacks": False}
+    note = understudy.evaluate(tmp_path / "out", test=test, **options).settings["note"]
+    assert "1 of the 18 units of the test set, by patient" in note
+    assert "with 4 of its 72 records" in note
+    note = understudy.evaluate(tmp_path / "out", test=apart, **options).settings["note"]
+    assert "units of the test set" not in note
+
+
 def test_two_evaluations_that_end_at_once_are_both_written_whole(tmp_path):
     """One renamed what the other was writing, which then ended in a traceback."""
     (tmp_path / "owner").mkdir()

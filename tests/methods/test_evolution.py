@@ -444,3 +444,23 @@ def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
         site.run(**QUICK)
     with Ledger(str(tmp_path / "ledger.db")) as ledger:
         assert ledger.spent(ledger.register(site.source).id).epsilon == 0
+
+
+def test_a_writer_that_fails_at_the_first_population_says_that_nothing_was_charged(
+    tiny_studio, tmp_path, monkeypatch
+):
+    """Of an error of a model it was said after the charge alone."""
+    wordless = "understudy.backends.embedded.writer.GrammarWriter.write"
+    monkeypatch.setattr(wordless, lambda _, count, **options: [""] * count)
+    with pytest.raises(BackendError, match="wrote a caption without a word") as stop:
+        synthesize(
+            "playhouse:pet-status?homes=3&per_home=6&size=32",
+            method="evolution",
+            out=tmp_path / "out",
+            ledger=str(tmp_path / "ledger.db"),
+            epsilon=5.0,
+            generator=f"embedded:studio?folder={tiny_studio}&steps=2",
+            encoder=f"embedded:studio?folder={tiny_studio}",
+            settings={"population": 8, "rounds": 2},
+        )
+    assert stop.value.__notes__ == ["Nothing was charged, and no folder was begun"]

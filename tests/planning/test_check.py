@@ -304,6 +304,15 @@ def test_classes_that_look_like_people_are_told(tmp_path: Path) -> None:
     assert "class names" not in kinds(checked(tmp_path, label="none", unit_from="folder"))
 
 
+def test_many_kinds_of_few_images_are_not_said_to_look_like_people(tmp_path: Path) -> None:
+    """25 kinds of cats were; whether they are people is asked all the same."""
+    class_folders(tmp_path, {f"cat_{kind:03}": 12 for kind in range(25)})
+    (problem,) = (one for one in checked(tmp_path).problems if one.kind == "class names")
+    assert "look as if they named people" not in problem.message
+    assert "If they are people or cases" in problem.message
+    assert "--label none --unit-from folder" in problem.message
+
+
 def test_images_without_classes_are_told_until_that_is_declared(tmp_path: Path) -> None:
     class_folders(tmp_path, {"cat": 30})
     for image in (tmp_path / "cat").iterdir():

@@ -388,7 +388,7 @@ def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: boo
 
 def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) -> None:
     words = ["plan", str(scans), "--ledger", str(tmp_path / "ledger.db"), "--progress", "none"]
-    shown = CliRunner().invoke(app, [*words, "--epsilon", "1"])
+    shown = CliRunner().invoke(app, [*words, "--epsilon", "4"])
     assert shown.exit_code == 0, shown.output
     output = shown.output
     assert output.index("first: images of these classes") < output.index("recommended:")
@@ -396,7 +396,7 @@ def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) 
     assert re.search(r"^  expect blobs", output, re.MULTILINE)
     assert "--decoder none" not in output
     mixture = (
-        CliRunner().invoke(app, [*words, "--epsilon", "1", "--encoder", "embedded:dct"]).output
+        CliRunner().invoke(app, [*words, "--epsilon", "4", "--encoder", "embedded:dct"]).output
     )
     assert "train out/ --from statistics" not in mixture
     (instead,) = re.findall(r"^  (understudy .*--decoder none.*)$", mixture, re.MULTILINE)
@@ -405,10 +405,23 @@ def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) 
     assert ended.exit_code == 0, ended.output
     richer = CliRunner().invoke(app, [*words, "--epsilon", "90"]).output
     assert "first: images" not in richer
-    content = json.loads(CliRunner().invoke(app, [*words, "--epsilon", "1", "--json"]).stdout)
+    content = json.loads(CliRunner().invoke(app, [*words, "--epsilon", "4", "--json"]).stdout)
     assert content["plan"]["expectations"][0]["rule"] == "few units"
     assert "expectations" not in content
     assert content["forecast"] is None
+
+
+def test_where_no_mean_stands_out_nothing_is_called_better(scans: Path) -> None:
+    """The classifier was, of classes whose means have twice the noise of what they differ by."""
+    for encoder in ("embedded:energies", "embedded:dct"):
+        content = planned(scans, encoder=encoder)
+        assert content.instead == ()
+        assert content.notes[0] == recommendation.NOTHING_SERVES
+    assert [one.reason[:14] for one in planned(scans, epsilon=4.0).instead] == ["the classifier"]
+    words = ["plan", str(scans), "--ledger", str(scans.parent / "ledger.db"), "--epsilon", "1"]
+    shown = CliRunner().invoke(app, words).output
+    assert "(rule: few units). Nothing else serves either." in shown
+    assert "Better:" not in shown
 
 
 def test_a_run_says_before_its_charge_that_its_samples_will_serve_little(

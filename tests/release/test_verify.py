@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 from tests.run.samples import class_folders, embeddings, quick_run
+from typer.testing import CliRunner
 
 import understudy
+from understudy.cli.main import app
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import files_below
 from understudy.evidence.pack import evidence
@@ -449,6 +452,25 @@ def test_a_signature_says_who_made_it(site: Path, keys: Path) -> None:
     (release / "README.md").write_text("epsilon 1")
     write_checksums(release)
     assert any("nobody signed" in fault for fault in faults(release, key=public))
+
+
+def test_without_the_package_of_signatures_the_files_are_checked_and_the_signature_is_not(
+    site: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = site / "images" / "release"
+    public = sign_release(release, keys / "mine.pem")
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    monkeypatch.delitem(sys.modules, "understudy.methods.sanitize.ed25519")
+    checked = verify(release)
+    assert (checked.faults, checked.signed_by) == ((), None)
+    assert "signature was not checked" in checked.unverified[-1]
+    assert "pip install 'understudy[sign]'" in checked.unverified[-1]
+    ended = CliRunner().invoke(app, ["verify", str(release)])
+    assert (ended.exit_code, "signed by:  not checked" in ended.output) == (0, True)
+    for key in (public, str(keys / "mine-public.pem")):  # who names a key asks for the signature
+        assert "was not checked by the key" in faults(release, key=key)[0]
+    (release / "README.md").write_text("epsilon 1")
+    assert "README.md: was changed" in faults(release)
 
 
 def test_a_bit_anywhere_in_a_signature_counts_and_a_new_list_does_not_fit_it(

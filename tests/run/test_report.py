@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from tests.metric_values import metric_value
 from tests.report.pages import Page, pictures, pixels
 from tests.run.samples import class_folders, embeddings, quick_run, save
+from typer.testing import CliRunner
 
+from understudy.cli.main import app
 from understudy.core.errors import ConfigError, LedgerError, RunError
 from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
@@ -223,6 +225,9 @@ def test_without_its_ledger_the_budget_is_the_runs(runs: Path) -> None:
     assert owner.budget_from == "run"
     assert owner.spending is not None
     assert owner.spending.spent == run["spending"]["spent"]
+    ended = CliRunner().invoke(app, ["report", str(runs / "run-1")])
+    assert "name the ledger: --ledger LEDGER" in ended.output
+    assert "--ledger LEDGER" in (runs / "run-1" / "owner" / "report.html").read_text()
     assert not gone.exists()
     with pytest.raises(LedgerError, match="knows no dataset"):
         report.load(runs / "run-1", ledger=str(gone))

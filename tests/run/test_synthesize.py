@@ -1,6 +1,7 @@
 """Whole runs: private images in, a release out, for every kind of release the method makes."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.run.samples import (
     class_folders,
     embeddings,
     noisy_values,
+    quick_run,
     release_pixels,
     tree,
     with_manifest,
@@ -439,3 +441,28 @@ def test_the_datasets_library_loads_a_release(go, tmp_path, format, monkeypatch)
     assert len(rows) == 30
     assert rows.features["label"].names == list(SIZES)
     assert rows[0]["image"].size == (8, 8)
+
+
+@pytest.mark.parametrize("format", ["png", "parquet"])
+def test_the_card_reads_its_images_without_this_program(go, format):
+    release = go(format=format).release
+    blocks = re.findall(r"```python\n(.*?)```", (release / "README.md").read_text(), re.DOTALL)
+    names = {}
+    (block,) = [one for one in blocks if "from PIL" in one]
+    exec(block.replace("FOLDER", str(release)), names)
+    assert len(names["images"]) == 30
+    assert names["images"][0].size == (8, 8)
+    assert format == "parquet" or set(names["labels"]) == set(SIZES)
+
+
+def test_classes_whose_released_size_is_noise_are_named_by_released_numbers(tmp_path):
+    """The plan's note named classes below one deviation of that noise alone, a class of 5."""
+    sizes = {"many": 300} | {f"few{number}": 2 for number in range(4)}
+    source = class_folders(tmp_path / "real", sizes, shape=(16, 16, 1))
+    options = {"encoder": "embedded:energies", "decoder": "embedded:energies", "settings": {}}
+    result = quick_run(source, tmp_path, epsilon=1.0, count=10, **options)
+    released, sd = (result.facts[name] for name in ("class_sizes", "class_size_noise"))
+    faint = sorted(name for name, size in released.items() if size < 2 * sd)
+    assert faint  # each of four is, with a probability of 97 %
+    (note,) = [one for one in result.warnings if "two deviations of its noise" in one]
+    assert note.startswith(f"{', '.join(faint)}: released with a size below")

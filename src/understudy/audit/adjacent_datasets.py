@@ -48,7 +48,7 @@ class InMemorySource:
         self.shape, self.has_units = self.values.shape[1:], self.units is not None
 
     @classmethod
-    def read(cls, source: Source, limit: int | None = None, seed: int = 0) -> InMemorySource:
+    def of(cls, source: Source, limit: int | None = None, seed: int = 0) -> InMemorySource:
         """Read a source; with ``limit``, so many of its records at random.
 
         A seeded choice, so that runs can be compared; it is public and the records are not.

@@ -86,7 +86,7 @@ def audit(
     essentials = {"source": source_name("source", source), "epsilon": epsilon}
     prepared = prepare(make_config({**usual, **overrides, **essentials}))
     bench = Bench.of(prepared)
-    records = InMemorySource.read(prepared.source, rows, bench.seed)
+    records = InMemorySource.of(prepared.source, rows, bench.seed)
     evaluation = audit_bench(bench, records, how, runs, confidence, progress=progress)
     settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(records)}
     return replace(evaluation, settings={**evaluation.settings, **settings})

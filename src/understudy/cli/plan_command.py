@@ -85,8 +85,9 @@ def _show_outlook(result: Recommendation, sheet: Path | None) -> None:
     """What the samples will look like, and first what would serve better than they do."""
     rules = () if result.plan is None else result.plan.expectations
     poor = [rule for rule in rules if rule.instead]
+    better = " Better:" if result.instead else " Nothing else serves either."
     for rule in poor:
-        _console.print(f"first: {rule.words} (rule: {rule.rule}). Better:")
+        _console.print(f"first: {rule.words} (rule: {rule.rule}).{better}")
     for one in result.instead:
         _console.print(f"  {one.command}")
         _console.print(f"    {one.reason}")

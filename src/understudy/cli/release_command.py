@@ -85,7 +85,8 @@ def _show(checked: Verification) -> None:
                 f"in all:     epsilon {total.epsilon:.4g} at delta {total.delta:g} by "
                 f"{count_words(total.releases, 'run')}, as the owner states"
             )
-        _console.print(f"signed by:  {checked.signed_by or 'nobody'}")
+        unchecked = "not checked" if checked.unchecked else "nobody"
+        _console.print(f"signed by:  {checked.signed_by or unchecked}")
     _console.print("cannot be checked from outside:")
     for line in checked.unverified:
         _console.print(f"- {line}")

@@ -46,6 +46,9 @@ def report_command(
         reports.require_table(table)
     run_report = reports.load(folder, ledger=ledger)
     _say_written(run_report.write(), as_json)
+    if run_report.owner.spending is not None and run_report.owner.budget_from == "run":
+        words = "note: the budget is that of the run's end: no run stores the password of a ledger"
+        typer.echo(f"{words}. For today's, name the ledger: --ledger LEDGER", err=True)
     if table is not None:
         _say_written(run_report.write_table(table), as_json)
         if run_report.owner.evaluation is None:

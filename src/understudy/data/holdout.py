@@ -88,15 +88,17 @@ def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
     if hold_out.unit is None:
         yield from map(hold_out.holds_out, source.digests(hold_out.key))
         return
-    if isinstance(source, RecordSource):  # without its images; and it may hold names as digests
-        yield from map(hold_out.holds_out, source.unit_digests(hold_out.key))
+    yield from map(hold_out.holds_out, unit_digests(source, hold_out.key))
+
+
+def unit_digests(source: Source, key: bytes) -> Iterator[bytes]:
+    """A keyed digest of the unit of each record, in order; of images without decoding any."""
+    if isinstance(source, RecordSource):  # may hold names as digests under a key of its own
+        yield from source.unit_digests(key)
         return
-    coins: dict[str, bool] = {}
     for batch in source.batches(_AT_ONCE):
         for unit in () if batch.units is None else batch.units.tolist():
-            if unit not in coins:
-                coins[unit] = hold_out.holds_out(unit_digest(hold_out.key, unit))
-            yield coins[unit]
+            yield unit_digest(key, unit)
 
 
 def _indexed(source: Source) -> IndexedSource:

@@ -127,6 +127,7 @@ def evaluate(
             other_records(release, records, inputs.real),
             other_windows(release, (inputs.real, inputs.test)),
             single_images(release),
+            inputs.shared,
         )
         note = "; ".join(one for one in notes if one)
         for sentence in (note, announced(seconds)):

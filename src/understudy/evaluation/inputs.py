@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
+from understudy.core.errors import ConfigError, InputError, MissingExtra, RunError, SourceError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.adapted import AdaptedSource
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import Options
-from understudy.data.holdout import split
+from understudy.data.holdout import split, unit_digests
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.reading_options import OF_EACH_FILE, window_premise
 from understudy.data.units import rule_of, unit_column
@@ -75,6 +76,7 @@ class Inputs:
         facts: Public facts of the release's run.
         claim: What the publisher of the release says of its guarantee, and whether it was verified.
         protected: Whether it has a guarantee that was, which covers what follows from it alone.
+        shared: What is said of persons who stand in the test set and in the private dataset.
     """
 
     release: Source
@@ -88,6 +90,7 @@ class Inputs:
     facts: Mapping[str, Any] = field(default_factory=dict)
     claim: str = ""
     protected: bool = False
+    shared: str = ""
 
     @classmethod
     def open(cls, path: Path, real: str, test: str | None, options: EvaluationOptions) -> Inputs:
@@ -101,11 +104,12 @@ class Inputs:
         facts = _facts(path) if outside is None else _facts_of(outside)
         shape = tuple(facts["data"]["image_shape"] or ()) or None
         release = with_captions(open_release(path, shape)) if outside is None else outside
+        declared = _declared(facts, options, None if shape is None else shape[:2])
         train, held_out, tests = _real(
             path,
             real,
             test,
-            _declared(facts, options, None if shape is None else shape[:2]),
+            declared,
             unprotected=facts.get("guarantee", {}).get("kind") == "none",
         )
         require_classes(train, tests)
@@ -142,6 +146,7 @@ class Inputs:
             held_out,
             facts.get("facts", {}),
             *(_claim(path) if has_statement else (_NO_CLAIM, False)),
+            _shared_units(path, real, test, declared),
         )
 
 
@@ -322,6 +327,31 @@ def single_images(path: Path) -> str | None:
     )
 
 
+def _shared_units(path: Path, real: str, test: str | None, declared: dict[str, Any]) -> str:
+    """What is said where the test set has persons, as the run told them apart, who are private."""
+    run = _run_of(path) if path.name == "release" else None
+    column = None if run is None else _unit_of(run.settings)
+    if run is None or column is None or test is None or column == unit_column(None, "file", None):
+        return ""  # files of one name are not of one person
+    key, declared = secrets.token_bytes(32), declared | {"unit": column}
+    own = declared | {"skip_bad": declared["skip_bad"] or bool(run.settings.get("skip_bad"))}
+    try:
+        sources = open_source(real, split="train", **own), open_test(test, **declared)
+        private, others = (list(unit_digests(one, key)) for one in sources)
+    except InputError:  # the test set has no such column, or no such names
+        return ""
+    shared = set(private) & set(others)
+    rows = sum(one in shared for one in others)
+    if not shared:
+        return ""
+    return (
+        f"{len(shared):,} of the {len(set(others)):,} units of the test set, by {column}, have the "
+        f"names of private ones, with {rows:,} of its {len(others):,} records: what is measured on "
+        "them says little of other persons, and attacks find less than there is. Name a test set "
+        "of others (--test)"
+    )
+
+
 def _run_of(path: Path) -> RunFile | None:
     """The run that a release is of; None where its owner's folder is not beside it."""
     file = path.parent / "owner" / "run.json"
@@ -334,9 +364,13 @@ def _run_of(path: Path) -> RunFile | None:
 
 def _unit_rule(settings: Mapping[str, Any]) -> str | None:
     """The rule by which a run told units from folders or names; None where it did not."""
-    names = ("unit", "unit_from", "unit_from_name")
-    column = unit_column(*(settings.get(name) for name in names))
+    column = _unit_of(settings)
     return column if rule_of(column) is not None else None
+
+
+def _unit_of(settings: Mapping[str, Any]) -> str | None:
+    """The column or the rule that told a run whose an image is."""
+    return unit_column(*map(settings.get, ("unit", "unit_from", "unit_from_name")))
 
 
 def _guarantee(

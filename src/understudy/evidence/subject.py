@@ -144,7 +144,7 @@ def _release(place: Path) -> tuple[Subject, OwnerSide]:
         record.version,
         record,
         checked.faults,
-        checked.signed_by,
+        checked.signed_by or (f"not checked: {checked.unchecked}" if checked.unchecked else None),
         digest,
         hosts,
         ("The owner's machine: the private images, in the clear.",)

@@ -276,6 +276,10 @@ class ClassCapacity(Protocol):
         """Records of the class."""
 
     @property
+    def own_mean(self) -> bool:
+        """Whether its mean stands out of the noise."""
+
+    @property
     def columns(self) -> Mapping[str, str]:
         """What of the class stands out of the noise, in words, by the heading of a table."""
 

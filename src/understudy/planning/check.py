@@ -394,17 +394,19 @@ def _colours(
 def _class_names(classes: Counter[str]) -> Iterator[Problem]:
     """Names of classes that look as if they named people: they would be published."""
     suspicious = [name for name in classes if _IDENTIFIER.fullmatch(name)]
-    small = len(classes) > 20 and classes.total() < 20 * len(classes)
-    if small or (suspicious and 2 * len(suspicious) > len(classes)):
-        names = tuple((suspicious or sorted(classes))[:3])
+    count, advice = len(classes), "say --label none --unit-from folder"
+    if 2 * len(suspicious) > count:
         message = (
-            f"class names are published, and these {len(classes)} look as if they named people or "
-            f"cases, such as {', '.join(names)}. If folders are people, say --label none "
-            "--unit-from folder"
+            f"class names are published, and these {count} look as if they named people or cases, "
+            f"such as {', '.join(suspicious[:3])}. If folders are people, {advice}"
         )
-        yield Problem("class names", message, count=len(classes))
+        yield Problem("class names", message, count=count)
     elif persons := like_persons(sorted(classes)):
         yield Problem("class names", person_words(persons), count=len(persons))
+    elif count > 20 and classes.total() < 20 * count:
+        words = f"{count} are many for so few images, such as {min(classes)}"
+        message = f"class names are published, and {words}. If they are people or cases, {advice}"
+        yield Problem("class names", message, count=count)
 
 
 def _folders(inspection: Inspection) -> Iterator[Problem]:

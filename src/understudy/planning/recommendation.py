@@ -33,7 +33,7 @@ from understudy.run.methods import method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.run_plan import RunPlan, poor_notes, small_class_notes
+from understudy.run.run_plan import RunPlan, explanation, poor_notes, small_class_notes
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
@@ -85,7 +85,8 @@ class Recommendation:
         obstacle: Why it cannot be planned.
         expected: The benchmarks nearest to the run, measured on other data.
         notes: What the owner should know besides.
-        instead: What would serve better than samples that serve little; the best first.
+        instead: What would serve better than samples that serve little; the best first. Empty
+            where nothing would.
         forecast: What the planned method makes of public images; None unless it was asked for.
     """
 
@@ -188,9 +189,9 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": name, **roles, **check.options, **overrides}
     rules = () if plan is None else plan.expectations
-    said = {*poor_notes(rules)}  # elsewhere, and with what serves better
+    nothing = _none_serves(prepared, check.unit_counts, rules)
     sizes = check.class_units or check.classes
-    said |= {*small_class_notes(sizes, epsilon, 1.0, check.people)}
+    said = {*poor_notes(rules), *small_class_notes(sizes, epsilon, 1.0, check.people)}  # elsewhere
     if prepared is not None:
         said |= {*stretch_notes(prepared.source), *window_notes(prepared.source)}
     proposed = {choice.option for choice in choices}
@@ -204,6 +205,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         obstacle=obstacle,
         expected=_expected(run, check, epsilon),
         notes=(
+            *((NOTHING_SERVES,) if nothing else ()),
             *(problem.message for problem in check.problems if problem.kind == "units"),
             *(note for note in (() if plan is None else plan.notes) if note not in said),
             *[
@@ -213,7 +215,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
             ],
             *small_class_notes(sizes, epsilon, _FEW, check.people),
         ),
-        instead=_instead(config, options, rules),
+        instead=() if nothing else _instead(config, options, rules),
     )
     return result, prepared
 
@@ -237,6 +239,22 @@ def _instead(
     }
     return tuple(alternatives[kind] for kind in kinds)
 
+
+def _none_serves(
+    prepared: Prepared | None, units: UnitCounts, rules: Sequence[Expectation]
+) -> bool:
+    """Whether images serve little and the mean of the usual class is noise: then nothing serves."""
+    if prepared is None or not any(rule.instead for rule in rules):
+        return False
+    capacity = explanation(prepared, units).capacity
+    return capacity is not None and not capacity(units.of_class).own_mean
+
+
+NOTHING_SERVES = (
+    "neither samples nor the classifier or the embeddings that this run would release serve: the "
+    "noise in the mean of a class is larger than what tells most classes apart. Join classes, take "
+    "more images of each, or a larger epsilon"
+)
 
 _STATISTICS = "understudy train out/ --from statistics --export model.onnx"
 

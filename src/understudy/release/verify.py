@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import InputError, RunError, count_words
+from understudy.core.errors import InputError, MissingExtra, RunError, count_words
 from understudy.core.files import files_below
 from understudy.core.types import Receipt
 from understudy.privacy.accounting import (
@@ -25,7 +25,7 @@ from understudy.privacy.accounting import (
     epsilon_of_mu,
 )
 from understudy.privacy.budget_plan import events_of
-from understudy.release.checksums import checksum_faults, signature_faults
+from understudy.release.checksums import SIGNATURE, checksum_faults, signature_faults
 from understudy.release.outputs import read_json, release_folder
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import (
@@ -66,6 +66,7 @@ class Verification:
         faults: What is wrong, a sentence each; empty: everything that can be checked is sound.
         signed_by: The public key of the signature, in hexadecimal; None without one that fits.
         key_known: Whether the reader named the key.
+        unchecked: Why there is a signature that was not checked; empty otherwise.
     """
 
     release: Path
@@ -74,6 +75,7 @@ class Verification:
     faults: tuple[str, ...]
     signed_by: str | None
     key_known: bool
+    unchecked: str = ""
 
     def __repr__(self) -> str:
         """A line, for a notebook; the attributes have the rest."""
@@ -92,7 +94,9 @@ class Verification:
         )
         if self.record is not None and self.record.total is not None:
             lines += ("the total of all releases: it stands in the owner's ledger",)
-        if self.signed_by is None:
+        if self.unchecked:
+            lines += (f"who made this folder: its signature was not checked: {self.unchecked}",)
+        elif self.signed_by is None:
             lines += ("who made this folder: it is not signed",)
         elif not self.key_known:
             lines += ("whose key signed it: name the key that you know (--key)",)
@@ -129,7 +133,12 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
         files, faults = len(files_below(place)) - 1, checksum_faults(place)
     except RunError as error:  # a link, or a name that no list can hold
         files, faults = 0, [str(error)]
-    signed_by, more = signature_faults(place, None if key is None else str(key))
+    unchecked = ""
+    try:
+        signed_by, more = signature_faults(place, None if key is None else str(key))
+    except MissingExtra as error:
+        signed_by, unchecked = None, str(error)
+        more = [] if key is None else [f"{SIGNATURE}: was not checked by the key: {error}"]
     record = None
     try:
         content = read_json(place / "privacy.json")
@@ -142,7 +151,8 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
         faults.append(str(error))
     except (ArithmeticError, MemoryError, TypeError, ValueError):
         faults.append("privacy.json: holds numbers that no guarantee comes to")
-    return Verification(place, record, files, (*faults, *more), signed_by, key is not None)
+    wrong = (*faults, *more)
+    return Verification(place, record, files, wrong, signed_by, key is not None, unchecked)
 
 
 def sound_record(release: Path) -> RunRecord:

@@ -311,7 +311,7 @@ def poor_notes(expectations: Sequence[Expectation]) -> Iterator[str]:
     """What is known before a charge of samples that will serve little."""
     for rule in expectations:
         if rule.instead:
-            yield f"{rule.words} (owner only). understudy plan says what serves better"
+            yield f"{rule.words} (owner only). understudy plan says whether anything serves better"
 
 
 def small_class_notes(
@@ -332,6 +332,20 @@ def small_class_notes(
         yield (
             f"little can be known of {names} at epsilon {epsilon:g} (owner only): less than "
             f"{size_limit:,.0f} {units or 'images'}. Join small classes, or spend more"
+        )
+
+
+def faint_class_notes(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Classes whose released sizes may be noise alone, which is public, in one note.
+
+    A method that says which means are not told apart (``own_mean_per_class``) has named them.
+    """
+    sizes, sd = facts.get("class_sizes", {}), facts.get("class_size_noise", 0.0)
+    faint = sorted(name for name, size in sizes.items() if size < 2 * sd)
+    if faint and "own_mean_per_class" not in facts:
+        yield (
+            f"{listed(faint)}: released with a size below {2 * sd:,.0f}, two deviations of its "
+            "noise, so its samples may be noise alone. Join small classes, or spend more"
         )
 
 

@@ -36,6 +36,7 @@ _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
 _PER_FILE = 4096  # bytes that a file takes at least
 
+_UNCHARGED = "Nothing was charged"
 _FREE = "Nothing private was read, and nothing was charged: the same command draws it anew"
 
 _OF_MACHINE = (OSError, MemoryError)
@@ -214,7 +215,8 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         cause = (*_OF_MACHINE, Exception) if late else _OF_MACHINE
         machine = ledger or isinstance(error.__cause__, cause)
         if not (charged and machine):
-            if charged or machine:
+            of_model = isinstance(error, BackendError) and _UNCHARGED not in str(error)
+            if charged or machine or of_model:
                 error.add_note(stands())
             raise
         raise RunStopped(f"{error}. {stands(error)}") from error
@@ -235,7 +237,7 @@ def _what_stands(
 ) -> str:
     if not charged:
         begun = f". --resume goes on with {out}" if out.exists() else ", and no folder was begun"
-        return free or f"Nothing was charged{begun}"
+        return free or f"{_UNCHARGED}{begun}"
     if RunPaths(out).choosing:
         return f"{', '.join(charged)} before this, once and for good. {UNCHOSEN}"
     words = f"{', '.join(charged)} before this, once and for good: "

@@ -39,7 +39,7 @@ from understudy.run.prepare import Prepared, claim
 from understudy.run.progress import paused, timed
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.remote_run import end_remote, start_remote
-from understudy.run.run_plan import RunPlan, plan_of
+from understudy.run.run_plan import RunPlan, faint_class_notes, plan_of
 from understudy.run.run_record import ONE_CLASS, is_unlabelled, run_record
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
@@ -299,7 +299,7 @@ class Session:
                     facts=release.facts,
                 )
         dataset, scores = self.dataset, tuple(one.score for one in accuracies)
-        notes = (*self._warnings(), *release.facts.get("notes", ()), *self.notes)
+        notes = (*self._warnings(release.facts), *self.notes)
         owner = OwnerRecord(
             dataset=prepared.dataset,
             rows=len(source) if prepared.private else 0,
@@ -341,7 +341,7 @@ class Session:
             record.private_samples,
         )
 
-    def _warnings(self) -> Iterator[str]:
+    def _warnings(self, facts: Mapping[str, Any]) -> Iterator[str]:
         """What the owner should know after the run; the plan said the rest before it."""
         for fit in self.fits:
             if fit.warning is not None and fit.warning not in self.plan_notes:
@@ -351,6 +351,8 @@ class Session:
             yield f"this run was charged to {names} too: half or more of the records are shared"
         if not self.plan_notes and is_unlabelled(self.prepared.source, self.prepared.config.data):
             yield ONE_CLASS
+        yield from facts.get("notes", ())
+        yield from faint_class_notes(facts)
 
 
 def execute(

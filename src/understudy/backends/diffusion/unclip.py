@@ -66,7 +66,8 @@ class _Decoder(ABC):
             if encoder.dim != dim:
                 raise BackendError(
                     f"{name} decodes embeddings of {dim} numbers, but {encoder.name} makes "
-                    f"{encoder.dim}. Use the encoder it was trained with"
+                    f"{encoder.dim}. Use the encoder it was trained with, which its folder may "
+                    "hold: --encoder 'hf:MODEL?subfolder=image_encoder'"
                 )
             unit = encoder.norm_bound is not None and abs(encoder.norm_bound - 1) < 1e-2
         self._scale = options.scale or (length if unit and length is not None else 1.0)

@@ -168,8 +168,9 @@ class HostedClient:
         request.headers["authorization"] = f"Bearer {self.address.key}"
 
     def _bound_reply(self, response: Any) -> None:
-        """Read no more of a reply than any has."""
-        chunks = response.iter_bytes
+        """Read no more of a reply than any has, and no longer than it is waited for."""
+        chunks, timeout = response.iter_bytes, self._options.timeout
+        end = time.monotonic() + timeout
 
         def bounded() -> Iterator[bytes]:
             count = 0
@@ -177,6 +178,8 @@ class HostedClient:
                 count += len(chunk)
                 if count > _REPLY_BYTES:
                     raise UnusableReply(f"more than {_REPLY_BYTES >> 20} MiB")
+                if time.monotonic() > end:
+                    raise UnusableReply(f"no whole answer within {timeout:g} s")
                 yield chunk
 
         response.iter_bytes = bounded
@@ -276,7 +279,7 @@ class HostedClient:
     def _in_time(self, call: Callable[[], str]) -> str:
         """What a call gives; a timeout of its own begins again with every byte.
 
-        The thread of one that is given up ends with the process.
+        The thread of one that is given up ends with the next bytes of its body.
         """
         answer: Future[str] = Future()
 

@@ -6,16 +6,18 @@ import copy
 import logging
 import re
 import warnings
+from pathlib import Path
 from typing import Any, TypeVar
 
 import diffusers
 import safetensors.torch
 import torch
+from huggingface_hub import constants, snapshot_download
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
-from understudy.backends.diffusion.loading import loading
+from understudy.backends.diffusion.loading import loading, split_revision
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
@@ -68,12 +70,15 @@ def fold_adapters(pipeline: Any, inpainting: NetworkT | None, folder: str) -> Ne
     if not hasattr(pipeline, "load_lora_weights"):
         raise BackendError(f"a {type(pipeline).__name__} cannot be given the adapters of {folder}")
     base = None if inpainting is None else copy.deepcopy(pipeline.unet)
-    with loading(f"hf:{folder}"), warnings.catch_warnings():
+    source, revision = split_revision(folder)
+    with loading(f"hf:{source}"), warnings.catch_warnings():
         # Adapters that fit in part say so by a warning; they are of another model.
         warnings.simplefilter("error", RuntimeWarning)
         diffusers.logging.set_verbosity(logging.CRITICAL)  # else a line for each of their layers
         try:
-            pipeline.load_lora_weights(folder, use_safetensors=True)
+            if constants.HF_HUB_OFFLINE and not Path(source).exists():  # it asks for a file
+                source = snapshot_download(source, revision=revision)
+            pipeline.load_lora_weights(source, revision=revision, use_safetensors=True)
         except (RuntimeWarning, RuntimeError) as error:
             said = " ".join(str(error).split())[:200]
             raise BackendError(f"the adapters of {folder} are of another model: {said}") from error
