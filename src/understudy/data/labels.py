@@ -143,5 +143,6 @@ def _ambiguous(free: Sequence[Column], columns: Sequence[Column], usual: str) ->
     return (
         f"there is no column {usual!r}; the columns are: {every}. "
         f"{could} could hold the class: {several}. Class names are public, so say which it is: "
-        f"--label {shlex.quote(names[0])}, for one; or --label {NO_LABELS} for images without labels"
+        f"--label {shlex.quote(names[0])}, for one; or --label {NO_LABELS} for images without "
+        "labels"
     )
