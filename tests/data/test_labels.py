@@ -115,6 +115,12 @@ def table(path: Path, **columns: Any) -> Path:
     return path
 
 
+def test_an_advised_column_is_quoted_as_a_shell_needs_it(tmp_path: Path) -> None:
+    place = table(tmp_path / "a.parquet", **{"hair colour": [0, 1], "smiles": [1, 0]})
+    with pytest.raises(SourceError, match="say which it is: --label 'hair colour', for one"):
+        open_source(place)
+
+
 def test_values_that_nobody_declared_as_classes_are_not_published_unasked(tmp_path: Path) -> None:
     place = table(tmp_path / "a.parquet", patient=["ann", "bob", "bob"])
     with pytest.raises(SourceError, match="--label patient, for one; or --label none"):

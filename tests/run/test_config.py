@@ -85,6 +85,14 @@ def test_a_unit_comes_from_one_place(tmp_path):
         make_config({**names, "unit": "patient", "unit_from": "folder"})
 
 
+def test_settings_may_be_called_as_on_the_command_line(tmp_path):
+    path = write(tmp_path / "run.yaml", {"set": {"clusters": 2}})
+    assert read_config(path) == {"settings": {"clusters": 2}}
+    path = write(tmp_path / "run.yaml", {"set": {"clusters": 2}, "settings": {"clusters": 3}})
+    with pytest.raises(ConfigError, match="'set' and 'settings' are the same"):
+        read_config(path)
+
+
 def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
     with pytest.raises(ConfigError, match=r"'epsilom'.*Did you mean 'epsilon'\?"):
         read_config(write(tmp_path / "run.yaml", {"epsilom": 1}))

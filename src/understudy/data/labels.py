@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -142,5 +143,6 @@ def _ambiguous(free: Sequence[Column], columns: Sequence[Column], usual: str) ->
     return (
         f"there is no column {usual!r}; the columns are: {every}. "
         f"{could} could hold the class: {several}. Class names are public, so say which it is: "
-        f"--label {names[0]}, for one; or --label {NO_LABELS} for images without labels"
+        f"--label {shlex.quote(names[0])}, for one; or --label {NO_LABELS} for images without "
+        "labels"
     )

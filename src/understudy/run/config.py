@@ -408,6 +408,10 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: expected 'name: value' lines, found {type(content).__name__}")
     declarations = run_options()
     options = {str(key).replace("-", "_"): value for key, value in content.items()}
+    if "set" in options:
+        if "settings" in options:
+            raise ConfigError(f"{path}: 'set' and 'settings' are the same: give one of them")
+        options["settings"] = options.pop("set")
     require_known(f"key in {path}:", options, declarations)
     if options.get("settings") is not None:
         options["settings"] = _read("settings", options["settings"], declarations)

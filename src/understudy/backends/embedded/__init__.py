@@ -75,8 +75,8 @@ class EmbeddedBackend:
             return DctEncoder(shape, read_options(options, DctOptions, name=_DCT))
         if rest not in _MODULES or rest == "denoiser":
             raise BackendError(
-                f"there is no encoder embedded:{rest}. There are {_DCT}, embedded:photo, "
-                f"embedded:scattering and {_STUDIO}"
+                f"there is no encoder embedded:{rest}. There are {_DCT}, embedded:energies, "
+                f"embedded:photo, embedded:scattering and {_STUDIO}"
             )
         load = getattr(_module(rest), f"{rest}_encoder")
         return load(shape, options)  # type: ignore[no-any-return]
@@ -88,8 +88,8 @@ class EmbeddedBackend:
             return load(shape, encoder, options)  # type: ignore[no-any-return]
         if rest != "dct":
             raise BackendError(
-                f"there is no decoder embedded:{rest}. There are {_DCT}, embedded:photo and "
-                f"{_STUDIO}"
+                f"there is no decoder embedded:{rest}. There are {_DCT}, embedded:energies, "
+                f"embedded:photo and {_STUDIO}"
             )
         if encoder is not None:
             if not isinstance(encoder, DctEncoder):
