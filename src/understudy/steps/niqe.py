@@ -97,7 +97,7 @@ def _check_size(images: Images, block: int, least: int) -> None:
         )
     raise InputError(
         f"NIQE needs {least} whole block(s) in an image, {actual}: use a model with a smaller "
-        f"block, such as {max(fits, SMALLEST_BLOCK)} (understudy studio fit-niqe fits one)"
+        f"block, such as {max(fits, SMALLEST_BLOCK)} (understudy studio fit-niqe --block fits one)"
     )
 
 
