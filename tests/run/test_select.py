@@ -348,6 +348,7 @@ def test_a_receipt_that_does_not_add_up_is_refused(site: Path) -> None:
         ({"private": "p", "epsilon": 1.0, "delta": 0.002}, "delta 0.002 .* --accept-epsilon"),
         ({"epsilon": 1.0}, "there is no --private"),
         ({"hold_out": "10%"}, "there is no --private"),
+        ({"unit_from": "folder"}, "--unit-from is about private images"),
         ({"reference": "held-out"}, "a part of --private"),
         ({"settings": {"membership": "1"}}, "there is no --private"),
         ({"keep": "0%"}, "keep is a share"),
@@ -395,6 +396,16 @@ def test_what_does_not_fit_is_refused_and_nothing_disclosed(
     assert not (site / "ledger.db").exists() or disclosures(site) == []
 
 
+def test_a_part_of_nobody_is_refused_before_anything_is_disclosed(site: Path) -> None:
+    """And the same command draws anew, as the message says."""
+    for _ in range(2):
+        with pytest.raises(SourceError, match="The same command draws anew") as error:
+            choose(site, hold_out=1e-9)
+        assert "disclosed was recorded" not in str(getattr(error.value, "__notes__", ""))
+        assert disclosures(site) == []
+        assert not (site / "out").exists()
+
+
 def test_classes_must_agree_and_have_records(tmp_path: Path) -> None:
     class_folders(tmp_path / "private", {"cat": 20, "dog": 20})
     class_folders(tmp_path / "eels", {"cat": 20, "eel": 20})
@@ -438,6 +449,25 @@ def test_a_private_selection_of_public_candidates_spends_its_epsilon(site: Path)
     }
     assert content["data"]["facts"]["candidates_guarantee"] == "no private data"
     assert content["attacks"] == []
+
+
+@pytest.mark.parametrize("form", ["no guarantee", "differential privacy"])
+def test_units_of_names_and_colours_are_declared_as_the_notes_say(
+    tmp_path: Path, form: str
+) -> None:
+    for seed, name in enumerate(("private", "candidates")):
+        class_folders(tmp_path / name, {"cat": 40, "dog": 40}, seed=seed)
+    options: dict[str, Any] = {"no_guarantee": True, "hold_out": "50%"}
+    if form == "differential privacy":
+        options = {"epsilon": 1.0, "settings": QUICK_DP, "candidates_public": True}
+    options |= {"channels": 3, "unit_from_name": r"scan-(\d+)", "size": 8, "classes": "cat,dog"}
+    usual = {"private": str(tmp_path / "private"), "ledger": str(tmp_path / "ledger.db")}
+    usual |= {"candidates": str(tmp_path / "candidates"), "out": str(tmp_path / "out")}
+    result = run_selection(make_select_config({"keep": "20%", **usual, **options}), progress="none")
+    content = read_json(result.release / "privacy.json")
+    assert {one["origin"] for one in content["premises"]} == {"declared"}
+    unit = "none" if form == "no guarantee" else "scan-"
+    assert unit in result.receipt.unit
 
 
 def test_who_pays_for_a_selection_of_everything_is_told_before(site: Path) -> None:

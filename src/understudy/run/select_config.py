@@ -25,10 +25,14 @@ HELD_OUT_PART = "held-out"
 _HOLD_OUT = "20%"
 _OF_A_RUN = (
     *("out", "candidates_public", "delta", "accept_epsilon", "encoder", "public", "settings"),
-    *("unit", "unit_rows", "adjacency", "ledger", "size", "fit", "label", "classes"),
+    *("unit", "unit_from", "unit_from_name", "unit_rows", "adjacency", "ledger"),
+    *("size", "fit", "label", "classes", "channels"),
     *("seed", "format", "licence", "resume", "skip_bad"),
 )
-_ABOUT_PRIVATE = (*("epsilon", "hold_out", "unit", "classes", "label", "penalty_encoder", "lpips"),)
+_ABOUT_PRIVATE = (
+    *("epsilon", "hold_out", "unit", "unit_from", "unit_from_name", "classes", "label"),
+    *("penalty_encoder", "lpips"),
+)
 _NO_PENALTY = (
     "a penalty is a distance to the nearest private image, which has no useful private version"
 )
