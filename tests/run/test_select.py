@@ -375,7 +375,10 @@ def test_keep_is_a_share_or_a_number(keep: float | str, number: float) -> None:
     ("options", "message"),
     [
         ({"settings": {"reconstrution": 1}}, "Did you mean 'reconstruction'"),
-        ({"settings": {"rounds": 0}}, "rounds must be 1 or more"),
+        ({"settings": {"rounds": 0}}, "rounds must be 1 to 10000"),
+        ({"settings": {"steps": 10**9}}, "steps must be 2 to 100000"),
+        ({"settings": {"reconstruction": 1e308}}, "reconstruction must be 0 to 1000000"),
+        ({"settings": {"membership": 1e308}}, "membership must be 0 to 1000000"),
         ({"settings": {"learning_rate": 0}}, "learning_rate must be above 0"),
         ({"hold_out": 0}, "a penalty is calibrated"),
         ({"reference": "others.npz", "hold_out": "20%"}, "leave out --hold-out"),
@@ -394,6 +397,24 @@ def test_what_does_not_fit_is_refused_and_nothing_disclosed(
     with pytest.raises(InputError, match=message):
         choose(site, **options)
     assert not (site / "ledger.db").exists() or disclosures(site) == []
+
+
+@pytest.mark.parametrize("form", ["no guarantee", "differential privacy", "post-processing"])
+def test_a_result_inside_the_candidates_is_refused(tmp_path: Path, form: str) -> None:
+    """They would be other candidates at the next look, or a release that is not sound."""
+    class_folders(tmp_path / "candidates", {"cat": 20, "dog": 20})
+    out = str(tmp_path / "candidates" / "out")
+    options: dict[str, Any] = {"candidates": str(tmp_path / "candidates"), "keep": "50%"}
+    if form != "post-processing":
+        options["private"] = str(class_folders(tmp_path / "private", {"cat": 20, "dog": 20}))
+    options |= {
+        "no guarantee": {"no_guarantee": True},
+        "differential privacy": {"epsilon": 1.0},
+    }.get(form, {})
+    options |= {"candidates_public": True, "ledger": str(tmp_path / "l.db"), "out": out}
+    with pytest.raises(ConfigError, match="inside the dataset of the candidates"):
+        run_selection(make_select_config(options), progress="none")
+    assert not Path(out).exists()
 
 
 def test_a_part_of_nobody_is_refused_before_anything_is_disclosed(site: Path) -> None:

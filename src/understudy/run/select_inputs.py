@@ -91,6 +91,7 @@ def prepare_selection(config: SelectConfig) -> PreparedSelection:
     run = config.run
     if config.private is not None:
         require_apart(config.private, run.output.out)
+    require_apart(config.candidates, run.output.out, "dataset of the candidates")
     reference_origin = None
     if config.reference is not None and config.reference != HELD_OUT_PART:
         reference_origin = provenance_of(config.reference, "reference")
