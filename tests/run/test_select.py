@@ -355,6 +355,7 @@ def test_a_receipt_that_does_not_add_up_is_refused(site: Path) -> None:
         ({"keep": 2.5}, "keep is a share"),
         ({"keep": "half"}, "keep is a share"),
         ({"kep": 1}, "Did you mean 'keep'"),
+        ({"settings": "rounds=3"}, "settings is a mapping of names to values"),
         ({"private": "p", "no_guarantee": True, "encoder": "a", "penalty_encoder": "a"}, "another"),
     ],
 )

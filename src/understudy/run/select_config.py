@@ -199,7 +199,8 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     run["source"] = own.get("private") or own["candidates"]
     run["epsilon"] = own.get("epsilon", 1.0)
     run["hold_out"] = None if _is_none(own.get("hold_out")) else own.get("hold_out")
-    run["settings"] = {**(values.get("settings") or {}), "keep": own["keep"]}
+    settings = read_value("settings", values.get("settings", {}), annotations["settings"])
+    run["settings"] = {**settings, "keep": own["keep"]}
     config = SelectConfig(**own, run=make_config(run))
     if config.form == "differential privacy":
         _check_private_answers(config)
