@@ -348,12 +348,14 @@ def test_a_receipt_that_does_not_add_up_is_refused(site: Path) -> None:
         ({"private": "p", "epsilon": 1.0, "delta": 0.002}, "delta 0.002 .* --accept-epsilon"),
         ({"epsilon": 1.0}, "there is no --private"),
         ({"hold_out": "10%"}, "there is no --private"),
+        ({"unit_from": "folder"}, "--unit-from is about private images"),
         ({"reference": "held-out"}, "a part of --private"),
         ({"settings": {"membership": "1"}}, "there is no --private"),
         ({"keep": "0%"}, "keep is a share"),
         ({"keep": 2.5}, "keep is a share"),
         ({"keep": "half"}, "keep is a share"),
         ({"kep": 1}, "Did you mean 'keep'"),
+        ({"settings": "rounds=3"}, "settings is a mapping of names to values"),
         ({"private": "p", "no_guarantee": True, "encoder": "a", "penalty_encoder": "a"}, "another"),
     ],
 )
@@ -374,7 +376,10 @@ def test_keep_is_a_share_or_a_number(keep: float | str, number: float) -> None:
     ("options", "message"),
     [
         ({"settings": {"reconstrution": 1}}, "Did you mean 'reconstruction'"),
-        ({"settings": {"rounds": 0}}, "rounds must be 1 or more"),
+        ({"settings": {"rounds": 0}}, "rounds must be 1 to 10000"),
+        ({"settings": {"steps": 10**9}}, "steps must be 2 to 100000"),
+        ({"settings": {"reconstruction": 1e308}}, "reconstruction must be 0 to 1000000"),
+        ({"settings": {"membership": 1e308}}, "membership must be 0 to 1000000"),
         ({"settings": {"learning_rate": 0}}, "learning_rate must be above 0"),
         ({"hold_out": 0}, "a penalty is calibrated"),
         ({"reference": "others.npz", "hold_out": "20%"}, "leave out --hold-out"),
@@ -393,6 +398,34 @@ def test_what_does_not_fit_is_refused_and_nothing_disclosed(
     with pytest.raises(InputError, match=message):
         choose(site, **options)
     assert not (site / "ledger.db").exists() or disclosures(site) == []
+
+
+@pytest.mark.parametrize("form", ["no guarantee", "differential privacy", "post-processing"])
+def test_a_result_inside_the_candidates_is_refused(tmp_path: Path, form: str) -> None:
+    """They would be other candidates at the next look, or a release that is not sound."""
+    class_folders(tmp_path / "candidates", {"cat": 20, "dog": 20})
+    out = str(tmp_path / "candidates" / "out")
+    options: dict[str, Any] = {"candidates": str(tmp_path / "candidates"), "keep": "50%"}
+    if form != "post-processing":
+        options["private"] = str(class_folders(tmp_path / "private", {"cat": 20, "dog": 20}))
+    options |= {
+        "no guarantee": {"no_guarantee": True},
+        "differential privacy": {"epsilon": 1.0},
+    }.get(form, {})
+    options |= {"candidates_public": True, "ledger": str(tmp_path / "l.db"), "out": out}
+    with pytest.raises(ConfigError, match="inside the dataset of the candidates"):
+        run_selection(make_select_config(options), progress="none")
+    assert not Path(out).exists()
+
+
+def test_a_part_of_nobody_is_refused_before_anything_is_disclosed(site: Path) -> None:
+    """And the same command draws anew, as the message says."""
+    for _ in range(2):
+        with pytest.raises(SourceError, match="The same command draws anew") as error:
+            choose(site, hold_out=1e-9)
+        assert "disclosed was recorded" not in str(getattr(error.value, "__notes__", ""))
+        assert disclosures(site) == []
+        assert not (site / "out").exists()
 
 
 def test_classes_must_agree_and_have_records(tmp_path: Path) -> None:
@@ -438,6 +471,25 @@ def test_a_private_selection_of_public_candidates_spends_its_epsilon(site: Path)
     }
     assert content["data"]["facts"]["candidates_guarantee"] == "no private data"
     assert content["attacks"] == []
+
+
+@pytest.mark.parametrize("form", ["no guarantee", "differential privacy"])
+def test_units_of_names_and_colours_are_declared_as_the_notes_say(
+    tmp_path: Path, form: str
+) -> None:
+    for seed, name in enumerate(("private", "candidates")):
+        class_folders(tmp_path / name, {"cat": 40, "dog": 40}, seed=seed)
+    options: dict[str, Any] = {"no_guarantee": True, "hold_out": "50%"}
+    if form == "differential privacy":
+        options = {"epsilon": 1.0, "settings": QUICK_DP, "candidates_public": True}
+    options |= {"channels": 3, "unit_from_name": r"scan-(\d+)", "size": 8, "classes": "cat,dog"}
+    usual = {"private": str(tmp_path / "private"), "ledger": str(tmp_path / "ledger.db")}
+    usual |= {"candidates": str(tmp_path / "candidates"), "out": str(tmp_path / "out")}
+    result = run_selection(make_select_config({"keep": "20%", **usual, **options}), progress="none")
+    content = read_json(result.release / "privacy.json")
+    assert {one["origin"] for one in content["premises"]} == {"declared"}
+    unit = "none" if form == "no guarantee" else "scan-"
+    assert unit in result.receipt.unit
 
 
 def test_who_pays_for_a_selection_of_everything_is_told_before(site: Path) -> None:

@@ -353,7 +353,7 @@ def open_release(folder: Path, shape: Shape | None) -> Source:
 
     if shape is None:
         return open_source(folder / "embeddings.safetensors")
-    return open_source(folder, size=(shape[0], shape[1]))
+    return open_source(folder, size=(shape[0], shape[1]), channels=shape[2])
 
 
 def write_images(folder: Path, shape: Shape, out: Path, format: ReleaseFormat) -> None:

@@ -187,6 +187,8 @@ class Prepared:
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
     """Open the sources, load the models, divide the budget."""
     require_apart(config.data.source, config.output.out)
+    if (pool := config.models.roles.get("candidates")) is not None:
+        require_apart(pool, config.output.out, "dataset of the candidates")
     method = _method_of(config)
     params = make_params(method.params, config.models.settings)
     source = open_private(config) if source is None else source

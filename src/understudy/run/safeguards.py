@@ -46,23 +46,23 @@ _OUT_OF_MEMORY = re.compile(
 """What runtimes say where Python would have raised MemoryError."""
 
 
-def require_apart(source: str, out: Path) -> None:
-    """Refuse a result inside the private folder, or the private data inside the result's.
+def require_apart(source: str, out: Path, what: str = "private dataset") -> None:
+    """Refuse a result inside the folder of a dataset, or the dataset inside the result's.
 
     Raises:
-        ConfigError: Either; the next look at the dataset would take synthetic images for private
-            ones, or sharing the folder would share private ones.
+        ConfigError: Either; the next look at the dataset would take synthetic images for its own,
+            or sharing the folder would share the dataset.
     """
     result = out.resolve()
     for private in map(Path.resolve, paths_of(source)):
         if result.is_relative_to(private):
             raise ConfigError(
-                f"--out {out} lies inside the private dataset {source}: its images would be taken "
-                "for private ones at the next look; choose a folder outside of it"
+                f"--out {out} lies inside the {what} {source}: its images would be taken for those "
+                "of the dataset at the next look; choose a folder outside of it"
             )
         if private.is_relative_to(result):
             raise ConfigError(
-                f"the private dataset {source} lies inside --out {out}: whoever shares that "
+                f"the {what} {source} lies inside --out {out}: whoever shares that "
                 "folder would share it; choose an empty folder"
             )
 

@@ -84,6 +84,8 @@ def select(
     settings: Mapping[str, Any] | None = None,
     hold_out: float | str | None = None,
     unit: str | None = None,
+    unit_from: Literal["folder", "file"] | None = None,
+    unit_from_name: str | None = None,
     unit_rows: int = 64,
     adjacency: Adjacency = "add-remove",
     ledger: str | None = None,
@@ -91,6 +93,7 @@ def select(
     fit: Literal["stretch", "crop", "pad"] = "stretch",
     label: str | None = None,
     classes: Sequence[str] | None = None,
+    channels: int | None = None,
     seed: int = 0,
     format: ReleaseFormat = "png",
     licence: str = "unknown",
@@ -124,6 +127,8 @@ def select(
         hold_out: Share of the private records set aside to calibrate distances; None: 20 % where
             the reference holds no records that are not private; 0: nothing.
         unit: Column that says whose record it is; None: every image is a unit.
+        unit_from: Instead of ``unit``: an image's ``"folder"`` or ``"file"`` says so.
+        unit_from_name: Instead of ``unit``: a pattern whose one group, found in the path, does.
         unit_rows: With ``epsilon``: at most so many records of a unit are used.
         adjacency: With ``epsilon``: what makes two datasets adjacent.
         ledger: Where spending and disclosures are recorded; None: the user's own ledger.
@@ -132,6 +137,7 @@ def select(
         fit: How an image of another ratio is brought to ``size``.
         label: Column of the private dataset that holds the class.
         classes: Class names of the private dataset, as its owner declares them.
+        channels: Colour channels that images are compared in: 1 or 3.
         seed: Seed of everything public.
         format: How images are written.
         licence: Of the release; ``"unknown"``: that of the candidates' release.
@@ -179,10 +185,10 @@ class OpenSession(Session):
         _require_candidates(candidates, classes)
         method = prepared.select.openly
         selected = int(method.sizes(candidates.labels, len(classes), prepared.params).sum())
+        held_out = self._hold_out()  # which may part nothing, and then nothing has begun
         require_same(self.folder.keep, prepared.select.candidates, content)
-        self._require_same_steering()
-        disclosed = self._disclose(prints, selected)
-        held_out = self._hold_out()
+        self._require_same_steering(prepared)
+        disclosed = self._disclose(prepared, prints, selected)
         with timed(self.seconds, "embed the records"):
             steering = steering_of(self.prepared, held_out, candidates, self._embedded)
         with timed(self.seconds, "select"):
@@ -216,12 +222,11 @@ class OpenSession(Session):
             copies=self.leak.copies,
         )
 
-    def _require_same_steering(self) -> None:
+    def _require_same_steering(self, prepared: PreparedSelection) -> None:
         """Refuse to go on with other records that steer: weights of the first ones are stored.
 
         Their digests are keyed, for the store holds nothing private.
         """
-        prepared = self.prepared
         private = prepared.source if prepared.private else None
         steering = {"reference records": prepared.reference, "private records": private}
         for role, source in steering.items():
@@ -267,12 +272,14 @@ class OpenSession(Session):
             keep=self.folder.keep,
         )
 
-    def _disclose(self, prints: Fingerprints, selected: int) -> list[tuple[Dataset, Disclosure]]:
+    def _disclose(
+        self, prepared: PreparedSelection, prints: Fingerprints, selected: int
+    ) -> list[tuple[Dataset, Disclosure]]:
         """Record what is disclosed, before any private record is used; empty: nothing is.
 
         Of a reference of real records too, and of candidates that nothing sound calls public.
         """
-        prepared, ledger, count = self.prepared, self.ledger, len(prints.digests)
+        ledger, count = self.ledger, len(prints.digests)
         name = prepared.select.candidates
         which = f"which {selected:,} of {count:,} candidates ({name}) are released"
         steered = f"{which}, chosen by these records without noise"

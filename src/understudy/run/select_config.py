@@ -25,10 +25,14 @@ HELD_OUT_PART = "held-out"
 _HOLD_OUT = "20%"
 _OF_A_RUN = (
     *("out", "candidates_public", "delta", "accept_epsilon", "encoder", "public", "settings"),
-    *("unit", "unit_rows", "adjacency", "ledger", "size", "fit", "label", "classes"),
+    *("unit", "unit_from", "unit_from_name", "unit_rows", "adjacency", "ledger"),
+    *("size", "fit", "label", "classes", "channels"),
     *("seed", "format", "licence", "resume", "skip_bad"),
 )
-_ABOUT_PRIVATE = (*("epsilon", "hold_out", "unit", "classes", "label", "penalty_encoder", "lpips"),)
+_ABOUT_PRIVATE = (
+    *("epsilon", "hold_out", "unit", "unit_from", "unit_from_name", "classes", "label"),
+    *("penalty_encoder", "lpips"),
+)
 _NO_PENALTY = (
     "a penalty is a distance to the nearest private image, which has no useful private version"
 )
@@ -195,7 +199,8 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     run["source"] = own.get("private") or own["candidates"]
     run["epsilon"] = own.get("epsilon", 1.0)
     run["hold_out"] = None if _is_none(own.get("hold_out")) else own.get("hold_out")
-    run["settings"] = {**(values.get("settings") or {}), "keep": own["keep"]}
+    settings = read_value("settings", values.get("settings", {}), annotations["settings"])
+    run["settings"] = {**settings, "keep": own["keep"]}
     config = SelectConfig(**own, run=make_config(run))
     if config.form == "differential privacy":
         _check_private_answers(config)

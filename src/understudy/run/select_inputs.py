@@ -91,6 +91,7 @@ def prepare_selection(config: SelectConfig) -> PreparedSelection:
     run = config.run
     if config.private is not None:
         require_apart(config.private, run.output.out)
+    require_apart(config.candidates, run.output.out, "dataset of the candidates")
     reference_origin = None
     if config.reference is not None and config.reference != HELD_OUT_PART:
         reference_origin = provenance_of(config.reference, "reference")
@@ -155,7 +156,7 @@ def _others(
     config: SelectConfig, candidates: Source, reference_origin: Provenance | None
 ) -> tuple[Source | None, Source | None, Source | None]:
     """The private dataset, the reference and the public images, each like the candidates."""
-    data, unit = config.run.data, config.run.privacy.unit
+    data, unit = config.run.data, config.run.privacy.unit_column
     like: dict[str, Any] = {"skip_bad": data.skip_bad}
     if candidates.kind == "images":
         like |= {"size": candidates.shape[:2], "channels": candidates.shape[2], "fit": data.fit}
@@ -204,12 +205,13 @@ def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConf
         own = origin.record.image_shape
         if own is not None and shape is not None:
             own = shape
-        elif own is not None and data.size is not None:
-            own = (data.size, data.size, own[2])
+        elif own is not None:
+            size = own[:2] if data.size is None else (data.size, data.size)
+            own = (*size, data.channels or own[2])
         return open_release(origin.place, own)
     options: dict[str, Any] = {"skip_bad": data.skip_bad}
     if shape is None:
-        options |= {"size": data.size, "fit": data.fit}
+        options |= {"size": data.size, "fit": data.fit, "channels": data.channels}
     elif len(shape) == 3:
         options |= {"size": (shape[0], shape[1]), "channels": shape[2], "fit": data.fit}
     return open_labelled(name, label=data.label, **options)

@@ -324,7 +324,8 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     unknown = problem["type"] == "extra_forbidden"  # its name would be the sender's text
     at = ".".join(str(step) for step in problem["loc"][: -1 if unknown else None])
-    return f"{at}: {problem['msg']}" if at else problem["msg"]
+    said = problem["msg"].removeprefix("Value error, ")
+    return f"{at}: {said}" if at else said
 
 
 def encode_item(item: Item) -> bytes:

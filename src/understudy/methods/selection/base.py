@@ -62,6 +62,7 @@ class SelectionSettings:
         Option(
             "passes over the candidates (R); under differential privacy they share the budget",
             least=1,
+            most=10_000,
         ),
     ] = 8
     step_size: Annotated[
@@ -72,7 +73,7 @@ class SelectionSettings:
             most=100,
         ),
     ] = 0.25
-    steps: Annotated[int, Option("gradient steps of the proxy (T)", least=2)] = 80
+    steps: Annotated[int, Option("gradient steps of the proxy (T)", least=2, most=100_000)] = 80
     learning_rate: Annotated[float, Option("of the proxy (eta)", above=0, most=100)] = 3.0
     weight_decay: Annotated[
         float,
@@ -87,12 +88,15 @@ class SelectionSettings:
             "weight of the penalty for closeness to a private image; default 1, where there are "
             "private images and no epsilon",
             least=0,
+            most=10**6,
         ),
     ] = None
     membership: Annotated[
         float,
         Option(
-            "weight of the penalty for what a model of the private images knows better", least=0
+            "weight of the penalty for what a model of the private images knows better",
+            least=0,
+            most=10**6,
         ),
     ] = 0.0
 
