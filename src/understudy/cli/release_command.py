@@ -39,7 +39,7 @@ def resample_command(
 
 
 def verify_command(
-    release: _Release,
+    release: Annotated[Path, typer.Argument(help="A release, a run's folder, or a zip of it.")],
     key: Annotated[
         str | None,
         typer.Option(
