@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -155,7 +156,8 @@ def train_command(
     _console.print(f"gives:    scores of {', '.join(trained.classes)}")
     images = " (of images: --encoder NAME)" if trained.source == "embeddings" else ""
     _console.print(
-        f"how good it is: understudy evaluate --model {trained.path} --real SOURCE --test SOURCE"
+        f"how good it is: understudy evaluate --model {shlex.quote(str(trained.path))} "
+        "--real SOURCE --test SOURCE"
         f"{images}"
     )
     if trained.hint:
