@@ -110,7 +110,8 @@ class Provenance:
             raise ConfigError(
                 f"{self.name} ({role}) is no sound release, so no guarantee is inherited from it: "
                 f"`verify` finds {fault_words(self.faults)}. See `understudy verify "
-                f"{shlex.quote(str(self.place))}`, and take the release as it was written. Nothing was charged"
+                f"{shlex.quote(str(self.place))}`, and take the release as it was "
+                "written. Nothing was charged"
             )
         if self.guarantee == "unknown":
             how = (
