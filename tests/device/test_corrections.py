@@ -182,6 +182,10 @@ def test_a_picture_of_a_level_is_what_a_preview_would_send(site: DeviceSite, lev
         site.home, preferences, [1], corrections=[Correction(2, "", ("A1", "C3"))]
     )
     assert level_picture(site.home, reviewed, preferences, 1, "text") is None
+    site.home.path("noise.key").write_bytes(b"damaged")  # the page of all levels stopped at it
+    lost = level_picture(site.home, reviewed, preferences, 1, level)
+    assert (lost is None) == (level == "noise")
+    site.home.path("noise.key").unlink()
     background = level if level in BACKGROUND_LEVELS else "segment"
     pictures = [
         level_picture(site.home, reviewed, preferences, part, name)

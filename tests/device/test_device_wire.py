@@ -121,6 +121,7 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
         assert "done, 4 of 4 stages" in device("status", "--wait")
         assert "right in 100.0% of 6 labelled photos installed: it is the first" in device("model")
         assert "deleted:" in device("delete", "--code", code)
+        assert "deleted in" not in device("status")  # as if it were still to come
     said = device("history")
     assert "dog: L2, target, 3 items" in said
     assert "1 disclosure in the ledger" in said

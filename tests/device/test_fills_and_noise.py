@@ -256,6 +256,13 @@ def test_the_secret_of_the_noise_is_the_owners_and_is_never_drawn_anew(paired: D
         paired.show({"dog": "noise"})
 
 
+def test_noise_can_be_chosen_after_levels_without_noise_were_sent(paired: DeviceSite) -> None:
+    paired.add()
+    shown = paired.show({"dog": "edges"})
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    assert paired.show({"dog": "noise"}).parcel.digest  # no noise had left, and it was refused
+
+
 def figures(text: str) -> dict[str, float]:
     """Of the dog in each block of the page: part of its pixels' content, in percent."""
     result, heading = {}, ""

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -250,10 +251,23 @@ def test_a_file_that_would_fill_the_memory_or_never_ends_is_a_fault(
     assert "pipes" not in [one.name for one in load(site / "embeddings").owner.releases]
 
 
-def test_an_archive_of_a_release_is_to_be_unpacked(site: Path, tmp_path: Path) -> None:
-    archive = shutil.make_archive(str(tmp_path / "mail"), "zip", site / "images" / "release")
-    with pytest.raises(RunError, match=r"mail\.zip: is a file .* unpack an archive first"):
-        verify(archive)
+@pytest.mark.parametrize("base", ["images", "images/release"])
+def test_a_zip_of_a_release_or_of_a_folder_with_one_is_checked_as_its_files_are(
+    site: Path, tmp_path: Path, base: str
+) -> None:
+    """The page Verify shows this command for what was dropped on it."""
+    root = (site / base).parent
+    archive = shutil.make_archive(str(tmp_path / "mail"), "zip", root, (site / base).name)
+    checked = verify(archive)
+    assert checked.sound
+    assert checked.release == Path(archive)
+    assert checked.files == verify(site / base).files
+    with zipfile.ZipFile(archive, "a") as more:
+        more.writestr("images/release/more.txt" if base == "images" else "release/more.txt", "x")
+    assert not verify(archive).sound
+    (tmp_path / "no.zip").write_bytes(b"PK")
+    with pytest.raises(RunError, match="nor a zip that can be read"):
+        verify(tmp_path / "no.zip")
 
 
 def sampled_stages(**numbers: float) -> Callable[[Content], None]:

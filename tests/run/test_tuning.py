@@ -208,6 +208,7 @@ def test_of_two_copies_of_an_uncharged_run_one_is_charged_and_chooses(tmp_path, 
     [
         ("clusters: [3]", "2 to 256 combinations.*found 1"),
         ("clusters: 3", "expected lines such as"),
+        ("clusters: [2, 2]", "no value twice"),  # half of the budget would choose nothing
         ("lumps: [1, 2]", "unknown setting 'lumps'"),
         ("clusters: [0, 2]", "clusters must be 1 or more"),
     ],

@@ -359,7 +359,8 @@ def status_command(
     while True:
         stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
         if line != (line := f"{state.state}{stages}"):
-            typer.echo(f"{line}; deleted in {state.expires_in // 60} minutes")
+            until = f"; deleted in {state.expires_in // 60} minutes"
+            typer.echo(line + (until if state.state != "deleted" else ""))
         if not wait or state.state not in ("open", "queued", "running"):
             break
         time.sleep(_POLL_SECONDS)

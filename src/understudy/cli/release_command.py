@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -39,7 +40,7 @@ def resample_command(
 
 
 def verify_command(
-    release: _Release,
+    release: Annotated[Path, typer.Argument(help="A release, a run's folder, or a zip of it.")],
     key: Annotated[
         str | None,
         typer.Option(
@@ -156,7 +157,8 @@ def train_command(
     _console.print(f"gives:    scores of {', '.join(trained.classes)}")
     images = " (of images: --encoder NAME)" if trained.source == "embeddings" else ""
     _console.print(
-        f"how good it is: understudy evaluate --model {trained.path} --real SOURCE --test SOURCE"
+        f"how good it is: understudy evaluate --model {shlex.quote(str(trained.path))} "
+        "--real SOURCE --test SOURCE"
         f"{images}"
     )
     if trained.hint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,7 @@ def _evaluation(result: Result) -> str:
 
     held_out = is_test_held_out(result.owner, unprotected=result.copies is not None)
     test = "" if held_out else " --test OTHER_REAL_RECORDS"
-    return f"understudy evaluate {result.folder} --real SOURCE{test}"
+    return f"understudy evaluate {shlex.quote(str(result.folder))} --real SOURCE{test}"
 
 
 def _remaining(result: Result) -> str:

@@ -87,20 +87,21 @@ def device_disclosures(
 
 
 def noise_key(home: DeviceHome, sanitizers: Iterable[Sanitizer]) -> bytes:
-    """The secret that the noise of photos is derived from, made at its first use.
+    """The secret that the noise of photos is derived from, made before anything is sent.
 
-    For sanitizers that draw nothing at random it is any secret.
+    For sanitizers that draw nothing at random it is any secret, where that one is lost.
 
     Raises:
         RunError: It was damaged, or it was removed and something was sent.
     """
-    if all(isinstance(one, EVEN_SANITIZERS) for one in sanitizers):
-        return secrets.token_bytes(_KEY_BYTES)
+    even = all(isinstance(one, EVEN_SANITIZERS) for one in sanitizers)
     path = home.path("noise.key")
     with home.locked():
         if not path.exists():
             sent = home.read("sent.json", []) or any(home.path(OUTBOX).glob("*/jobs/*"))
             if sent or device_disclosures(home):
+                if even:
+                    return secrets.token_bytes(_KEY_BYTES)
                 raise RunError(
                     f"{path} is missing, and noise that is drawn anew could be averaged with "
                     "what was sent: choose levels without noise, restore it from a copy of the "
@@ -109,7 +110,7 @@ def noise_key(home: DeviceHome, sanitizers: Iterable[Sanitizer]) -> bytes:
                 )
             write_file(path, secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()
-    if len(key) != _KEY_BYTES:
+    if len(key) != _KEY_BYTES and not even:
         raise RunError(f"{path} is damaged: restore it from a copy of the folder")
     return key
 

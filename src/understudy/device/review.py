@@ -197,7 +197,8 @@ def level_picture(
     """What a sanitizer leaves of a part, of the first photo that is used and shows it.
 
     It is an example. No second look and nothing that was sent before has a part in it: what would
-    leave exactly is what a preview shows. None where no photo shows the part, or nothing leaves.
+    leave exactly is what a preview shows. None where no photo shows the part, or nothing of it
+    leaves or could.
     """
     usable, names = reviewed.used(), list(preferences.sanitizers)
     if names[part].partition(":")[0] != sanitizer:  # else its own deviation of noise stays
@@ -217,7 +218,11 @@ def level_picture(
     number, at = usable.numbers[rows[0]], slice(rows[0], rows[0] + 1)
     photo = PhotoPart(images[at], mask[at], preferences.request.parts[part].noun)
     level = replace(preferences, sanitizers=tuple(names)).sanitizer(part)
-    seed = noise_seeds(reviewed.photos.images, noise_key(home, [level]))[number - 1]
+    try:
+        key = noise_key(home, [level])
+    except RunError:  # its secret is lost: a preview of it says so
+        return None
+    seed = noise_seeds(reviewed.photos.images, key)[number - 1]
     data = encode_item(items_of(level.sanitize(photo, seed=seed), photo, part)[0])
     lines = level.skeleton if isinstance(level, PoseSanitizer) else None
     return LevelPicture(number, drawn_item(decode_item(data), lines), len(data))

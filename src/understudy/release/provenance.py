@@ -9,6 +9,7 @@ anything else, what its owner declares is stated.
 from __future__ import annotations
 
 import os
+import shlex
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,8 +109,9 @@ class Provenance:
         if self.faults:
             raise ConfigError(
                 f"{self.name} ({role}) is no sound release, so no guarantee is inherited from it: "
-                f"`verify` finds {fault_words(self.faults)}. See `understudy verify {self.place}`, "
-                "and take the release as it was written. Nothing was charged"
+                f"`verify` finds {fault_words(self.faults)}. See `understudy verify "
+                f"{shlex.quote(str(self.place))}`, and take the release as it was "
+                "written. Nothing was charged"
             )
         if self.guarantee == "unknown":
             how = (

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from understudy.core.damaged_files import ZIP_DAMAGE
 from understudy.core.errors import InputError, MissingExtra, RunError, count_words
 from understudy.core.files import files_below
 from understudy.core.types import Receipt
@@ -39,6 +43,7 @@ from understudy.report.rendering import markdown, value
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
 _SAMPLED = 1e-3  # by which epsilon of samples may be more than it comes to: noise is solved for
 _SOLVED = 1e-6  # epsilon is the solution of an equation
+_UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000  # of an archive, at most
 
 _CLAIM = re.compile(r"(epsilon|delta|right at most)(?: | \| )(\d+(?:\.\d+)?(?:e-?\d+)?)")
 """What a document claims of a guarantee: a name and its number."""
@@ -60,7 +65,7 @@ class Verification:
     """What was checked of a release.
 
     Attributes:
-        release: Its folder.
+        release: Its folder, or its zip.
         record: What it says of itself; None where that cannot be read.
         files: Its files, but for the list of their checksums.
         faults: What is wrong, a sentence each; empty: everything that can be checked is sound.
@@ -118,17 +123,25 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
     """Check a release: its files by their checksums, its guarantee by its own numbers.
 
     Args:
-        release: The folder of a release, or of a run with one in it.
+        release: The folder of a release, or of a run with one in it; or a zip of either.
         key: The public key that must have signed it: a PEM file, or 64 hexadecimal digits.
 
     Returns:
         What is wrong, if anything, and what cannot be checked from outside.
 
     Raises:
-        RunError: The folder holds no release.
+        RunError: There is no release in it.
         ConfigError: The key is none.
     """
-    place = release_folder(Path(release))
+    path = Path(release)
+    if path.is_file():
+        with _unpacked(path) as folder:
+            return replace(_verify(folder, key), release=path)
+    return _verify(release_folder(path), key)
+
+
+def _verify(place: Path, key: str | Path | None) -> Verification:
+    """What of a release in a folder is wrong, if anything."""
     try:
         files, faults = len(files_below(place)) - 1, checksum_faults(place)
     except RunError as error:  # a link, or a name that no list can hold
@@ -153,6 +166,35 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
         faults.append("privacy.json: holds numbers that no guarantee comes to")
     wrong = (*faults, *more)
     return Verification(place, record, files, wrong, signed_by, key is not None, unchecked)
+
+
+@contextmanager
+def _unpacked(file: Path) -> Iterator[Path]:
+    """The release of a zip in a temporary folder.
+
+    Raises:
+        RunError: It is no zip, holds more than a release may, or no release.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+                size = sum(one.file_size for one in members)
+                if size > _UNPACKED_BYTES or len(members) > _UNPACKED_FILES:
+                    raise RunError(f"{file}: holds more than a release may")
+                for one in members:  # no name leads out of the folder, and links become files
+                    archive.extract(one, place)
+        except (*ZIP_DAMAGE, RuntimeError) as error:
+            raise RunError(
+                f"{file}: is no folder of a release, nor a zip that can be read"
+            ) from error
+        inner = Path(place)
+        for _ in range(3):
+            folders = [one for one in inner.iterdir() if one.is_dir()]
+            if (inner / "privacy.json").is_file() or (inner / "release").is_dir():
+                break
+            inner = folders[0] if len(folders) == 1 else inner
+        yield release_folder(inner)
 
 
 def sound_record(release: Path) -> RunRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def sample(
     if Path(prompt).is_dir():
         raise ConfigError(
             f"{prompt} is a folder, and what is drawn is a sentence. More samples of a run: "
-            f"understudy resample {prompt} --out FOLDER"
+            f"understudy resample {shlex.quote(prompt)} --out FOLDER"
         )
     if not 1 <= count <= _MOST:
         raise ConfigError(f"count is 1 to {_MOST:,}, found {count}")

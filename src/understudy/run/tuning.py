@@ -78,9 +78,10 @@ def _space(name: str, prepared: Prepared) -> dict[str, Sequence[Any]]:
         return space
     content = read_yaml(Path(name), "space of settings")
     if not isinstance(content, dict) or not all(
-        isinstance(values, list) and values for values in content.values()
+        isinstance(values, list) and values and len({*map(str, values)}) == len(values)
+        for values in content.values()
     ):
-        raise ConfigError(f"{name}: expected lines such as 'clusters: [1, 4, 16]'")
+        raise ConfigError(f"{name}: expected lines such as 'clusters: [1, 4, 16]', no value twice")
     if both := sorted(settled.keys() & content.keys()):
         raise ConfigError(
             f"{name}: {', '.join(both)} is among what to choose from, and all runs share what is "

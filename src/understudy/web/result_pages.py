@@ -10,9 +10,7 @@ import base64
 import hashlib
 import re
 import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,8 +20,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from understudy.core.damaged_files import ZIP_DAMAGE
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError
 from understudy.data.reading_options import split_name
 from understudy.release.outputs import RunPaths, read_json, release_folder
 from understudy.release.verify import verify
@@ -47,7 +44,6 @@ from understudy.web.studio import (
 )
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
-_UNPACKED_BYTES, _UNPACKED_FILES = 2**34, 2_000_000
 
 SampleNumber = Annotated[int, Query(ge=0, le=2**31)]
 
@@ -196,11 +192,7 @@ class ResultPages(StudioPages):
         if file:
             path = self.studio.roots.dataset(file)
             name = str(path)
-            if path.is_file():
-                with _unpacked(path, self.studio.jobs.folder) as folder:
-                    checked = verify(folder)
-            else:
-                checked = verify(path)
+            checked = verify(path)
         record = checked.record if checked is not None and checked.sound else None
         return self.studio.page(
             request,
@@ -248,33 +240,6 @@ def document(page: str) -> Response:
         "form-action 'none'; frame-ancestors 'none'; sandbox"
     )
     return HTMLResponse(page, headers={"content-security-policy": policy})
-
-
-@contextmanager
-def _unpacked(file: Path, folder: Path) -> Iterator[Path]:
-    """The release of a zip in a temporary folder.
-
-    Raises:
-        RunError: It is no zip, holds more than a release may, or no release.
-    """
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-                size = sum(one.file_size for one in members)
-                if size > _UNPACKED_BYTES or len(members) > _UNPACKED_FILES:
-                    raise RunError(f"{file.name}: holds more than a release may")
-                for one in members:  # no name leads out of the folder, and links become files
-                    archive.extract(one, place)
-        except (*ZIP_DAMAGE, RuntimeError) as error:
-            raise RunError(f"{file.name}: is no zip that can be read") from error
-        inner = Path(place)
-        for _ in range(3):
-            folders = [one for one in inner.iterdir() if one.is_dir()]
-            if (inner / "privacy.json").is_file() or (inner / "release").is_dir():
-                break
-            inner = folders[0] if len(folders) == 1 else inner
-        yield release_folder(inner)
 
 
 def _whole(text: str, name: str) -> int:
