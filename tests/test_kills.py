@@ -227,19 +227,16 @@ def check_same_images(before: Mapping[str, Any], after: Mapping[str, Any]) -> No
 
 
 class Finetuned(Site):
-    """DP-SGD: four steps after five stages."""
+    """DP-SGD: four steps after those stages that clustering has."""
 
     samples, steps = 20, 3
     kept = frozenset({"kept"})
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        public = folder / "public"
-        if not public.exists():
-            class_folders(public, {"leaf": 110}, (6, 6, 1), seed=1)
-        self.settings = ["--method", "finetuning", "--public", public, "--count", "20"]
+        self.settings = ["--method", "finetuning", "--count", "20"]
         self.settings += ["--denoiser", "embedded:denoiser?width=8&depth=1&patch=2"]
-        for setting in ("steps=4", "rate=0.4", "pretraining=2", "solver_steps=2"):
+        for setting in ("steps=4", "rate=0.4", "images=16", "pretraining=2", "solver_steps=2"):
             self.settings += ["--set", setting]
 
 
@@ -250,7 +247,7 @@ def test_training_killed_between_steps_draws_no_step_again(
     """Once with a step's noise drawn and not stored, once with its answer stored."""
     site, resume, stored = Finetuned(tmp_path), [], {}
     for moment in (
-        ("understudy.privacy.noise:add_discrete_gaussian", 8, "after"),
+        ("understudy.privacy.noise:add_discrete_gaussian", 15, "after"),
         ("understudy.privacy.account:Account._store", 2, "after"),
     ):
         ended = understudy.run(*site.words(None, *resume), die=moment)

@@ -55,7 +55,7 @@ def test_untrained_it_answers_zero_and_asks_no_global_seed(denoiser):
 
 
 def test_a_gradient_is_that_of_the_records_error(denoiser, trained):
-    gradients = denoiser.gradients(trained, *asked())
+    gradients = denoiser.gradients(trained, *asked(), len(trained))
     assert gradients.shape == (RECORDS, len(trained))
     rng = np.random.default_rng(1)
     direction = rng.normal(size=len(trained)).astype(np.float32)
@@ -67,11 +67,20 @@ def test_a_gradient_is_that_of_the_records_error(denoiser, trained):
 
 
 def test_a_gradient_is_the_same_bits_beside_other_records_and_at_other_places(denoiser, trained):
-    one = denoiser.gradients(trained, *asked())
-    turned = denoiser.gradients(trained, *(part[::-1].copy() for part in asked()))
+    one = denoiser.gradients(trained, *asked(), len(trained))
+    turned = denoiser.gradients(trained, *(part[::-1].copy() for part in asked()), len(trained))
     assert np.array_equal(one, turned[::-1])
     mixed = [np.concatenate([a[:1], b[1:]]) for a, b in zip(asked(), asked(9), strict=True)]
-    assert np.array_equal(denoiser.gradients(trained, *mixed)[0], one[0])
+    assert np.array_equal(denoiser.gradients(trained, *mixed, len(trained))[0], one[0])
+
+
+def test_the_weights_that_adapt_it_are_few_and_the_last(denoiser, trained):
+    last = denoiser.adapted(SHAPE, CLASSES)
+    assert 0 < last < len(trained) / 2
+    whole = denoiser.gradients(trained, *asked(), len(trained))
+    np.testing.assert_allclose(
+        denoiser.gradients(trained, *asked(), last), whole[:, -last:], rtol=1e-4, atol=1e-7
+    )
 
 
 def test_a_class_has_its_own_answer(denoiser, trained):
@@ -92,10 +101,10 @@ def test_its_name_loads_it_again_and_other_options_are_refused(denoiser):
 def test_threads_side_by_side_give_the_gradients_of_one(denoiser, trained):
     """Without a lock more than half of these calls gave others, or ended with an error."""
     calls = [asked(seed) for seed in range(4)]
-    expected = [denoiser.gradients(trained, *call) for call in calls]
+    expected = [denoiser.gradients(trained, *call, len(trained)) for call in calls]
 
     def same(number):
-        gradients = (denoiser.gradients(trained, *calls[number]) for _ in range(8))
+        gradients = (denoiser.gradients(trained, *calls[number], len(trained)) for _ in range(8))
         return [np.array_equal(one, expected[number]) for one in gradients]
 
     with ThreadPoolExecutor(len(calls)) as pool:

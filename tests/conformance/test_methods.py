@@ -70,15 +70,14 @@ class TestEvolution(ImageMethodSuite):
 
 class TestFinetuning(ImageMethodSuite):
     name = "finetuning"
-    settings = {"steps": 3, "pretraining": 4, "solver_steps": 2, "rate": 0.4}  # noqa: RUF012
+    settings = {"steps": 3, "images": 20, "pretraining": 4, "solver_steps": 2, "rate": 0.4}  # noqa: RUF012
 
     @pytest.fixture(autouse=True)
     def needs_torch(self, one_thread: None) -> None:
         pytest.importorskip("torch")
 
     def options(self, folder: Path) -> dict[str, Any]:
-        public = class_folders(folder / "public", {"leaf": 210}, (8, 8, 1), seed=3)
-        return {"public": str(public), "denoiser": "embedded:denoiser?width=8&depth=1"}
+        return {"denoiser": "embedded:denoiser?width=8&depth=1"}
 
 
 class TestLabelling(MethodSuite):

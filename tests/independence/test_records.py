@@ -150,14 +150,12 @@ STUDIO = {"generator": lambda _: Painter(), "writer": lambda _: Pen()}
 LABELLED: dict[str, Any] = {"public": True, "world": of_shapes, "epsilon": 2000.0}
 
 CASES = {
-    "finetuning": Case(
+    "finetuning": of_codec(
         FINETUNING,
-        FinetuningParams(steps=2, pretraining=2, solver_steps=2, multiplicity=2),
-        None,
-        (8, 8, 3),
+        FinetuningParams(steps=2, images=16, pretraining=2, solver_steps=2, multiplicity=2),
+        "embedded:energies",
+        (16, 16, 3),
         context={"denoiser": small_denoiser},
-        public=True,
-        world=images,
     ),
     "clustering, dct to images": of_codec(CLUSTERING, few(), "embedded:dct", (8, 8, 1)),
     "clustering, dct, filtered": of_codec(

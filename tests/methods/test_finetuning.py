@@ -9,7 +9,7 @@ from tests.run.samples import class_folders, quick_run
 from understudy.core.errors import ConfigError
 from understudy.core.types import UnitCounts
 from understudy.methods.finetuning.algorithm import METHOD
-from understudy.methods.finetuning.class_gaussians import ClassGaussians, public_gaussian
+from understudy.methods.finetuning.class_gaussians import ClassGaussians, gaussians_of
 from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
 from understudy.methods.finetuning.training import Adam
 
@@ -24,8 +24,11 @@ class Silent:
     def predict(self, weights, pairs, levels, labels):
         return np.zeros((len(pairs), *SHAPE), np.float32)
 
-    def gradients(self, weights, pairs, levels, labels, targets):
-        return targets.reshape(len(targets), -1)[:, : len(weights)]
+    def adapted(self, shape, classes):
+        return 4
+
+    def gradients(self, weights, pairs, levels, labels, targets, last):
+        return targets.reshape(len(targets), -1)[:, :last]
 
 
 @pytest.fixture
@@ -81,11 +84,18 @@ def test_a_records_noise_is_its_own_and_of_the_step(diffusion):
     assert other.fingerprint != loss.fingerprint != replace(loss, multiplicity=3).fingerprint
 
 
-def test_public_images_have_their_own_moments():
-    images = np.random.default_rng(3).normal(0.2, 0.3, (500, 40)).astype(np.float32)
-    gaussian = public_gaussian(images)
-    np.testing.assert_allclose(gaussian.means[0], images.mean(axis=0), atol=1e-5)
-    assert gaussian.deviation == pytest.approx(images.std(axis=0).mean(), rel=0.05)
+def test_gaussians_of_images_have_their_moments_and_a_class_without_images_those_of_all():
+    rng = np.random.default_rng(3)
+    labels = np.repeat([0, 2], [3000, 1000])
+    scales = np.where(labels == 0, 0.3, 0.6)[:, None]
+    images = (0.2 * labels[:, None] + scales * rng.normal(size=(4000, 40))).astype(np.float32)
+    gaussians = gaussians_of(images, labels, 3)
+    np.testing.assert_allclose(gaussians.means[0], images[:3000].mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(gaussians.means[1], images.mean(axis=0), atol=1e-5)
+    narrow, usual, wide = np.sqrt(gaussians.variances.mean(axis=1))
+    assert narrow == pytest.approx(0.3, abs=0.03)
+    assert usual == pytest.approx(0.4, abs=0.03)
+    assert wide == pytest.approx(0.55, abs=0.05)
 
 
 def test_adam_finds_a_minimum_and_its_average_follows():
@@ -109,23 +119,29 @@ def test_a_rate_that_is_advised_tells_the_number_of_units_to_a_factor_of_two():
 
 
 @pytest.mark.parametrize(
-    ("settings", "public", "most", "message"),
+    ("settings", "width", "message"),
     [
-        ({"steps": 10_000}, 120, 256, "a smaller network"),
-        ({}, 20, 256, "too few to learn from"),
-        ({"rate": 1.5}, 120, 256, "rate"),
-        ({"rate": 1e-6, "steps": 2}, 120, 256, "delta.*without noise"),
-        ({"rate": 1e-300}, 120, 256, "delta.*without noise"),
-        ({}, 120, 1, "all alike"),
+        ({"steps": 10_000}, 512, "a smaller network"),
+        ({"rate": 1.5}, 64, "rate"),
+        ({"rate": 1e-6, "steps": 2}, 64, "delta.*without noise"),
+        ({"rate": 1e-300}, 64, "delta.*without noise"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_spent(
-    tmp_path, settings, public, most, message
-):
+def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, settings, width, message):
     pytest.importorskip("torch")
-    source = class_folders(tmp_path / "private", {"cat": 10, "dog": 10}, (8, 8, 1))
-    images = tmp_path / "public.npz"
-    np.savez(images, images=np.random.default_rng(1).integers(0, most, (public, 8, 8), np.uint8))
+    source = class_folders(tmp_path / "private", {"cat": 10, "dog": 10}, (16, 16, 1))
     with pytest.raises(ConfigError, match=message):
-        quick_run(source, tmp_path, method="finetuning", public=str(images), settings=settings)
+        quick_run(
+            source,
+            tmp_path,
+            method="finetuning",
+            denoiser=f"embedded:denoiser?width={width}",
+            settings=settings,
+        )
     assert not list(tmp_path.rglob("stages/*.npz"))
+
+
+def test_embeddings_and_a_run_without_a_decoder_are_refused(tmp_path):
+    source = class_folders(tmp_path / "private", {"cat": 10, "dog": 10}, (16, 16, 1))
+    with pytest.raises(ConfigError, match="fine-tuning draws images"):
+        quick_run(source, tmp_path, method="finetuning", decoder="none", settings={})

@@ -19,11 +19,6 @@ from understudy.core.types import Stage
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context
 from understudy.methods.clustering.samplers.tied_gaussian import TiedGaussianStages, measured
-from understudy.methods.finetuning.class_gaussians import (
-    GaussianStages,
-    public_gaussian,
-    released_gaussians,
-)
 from understudy.methods.selection.reference import MomentStages, moment_reference
 
 UNITS = Stage("units", 1.0)
@@ -86,20 +81,6 @@ def test_the_tied_gaussian(vaults: tuple[ExactVault, ExactVault]) -> None:
     np.testing.assert_allclose(
         np.diag(units.covariance), np.diag(alone.covariance), rtol=0.15, atol=0.002
     )
-
-
-def test_gaussians_of_fine_tuning(vaults: tuple[ExactVault, ExactVault]) -> None:
-    images = np.random.default_rng(2).normal(0, 0.6, (3000, 30)).astype(np.float32)
-    public, norms = public_gaussian(images), np.full(10, 30.0)
-    names = ("sizes", "centre", "spread", "means", "covariances")
-    stages = {name: Stage(name, 1.0) for name in names}
-    (alone, _, _), (units, _, number) = (
-        released_gaussians(vault, public, norms, 3, GaussianStages(units=stage, **stages))  # type: ignore[arg-type]
-        for vault, stage in zip(vaults, (None, UNITS), strict=True)
-    )
-    assert number == pytest.approx(len(np.unique(vaults[1].units)), rel=1e-4)
-    np.testing.assert_allclose(units.means, alone.means, atol=0.05)
-    np.testing.assert_allclose(units.variances.sum(axis=1), alone.variances.sum(axis=1), rtol=0.1)
 
 
 def test_the_reference_of_a_selection(vaults: tuple[ExactVault, ExactVault]) -> None:

@@ -36,6 +36,10 @@ class Denoiser(Protocol):
         """Weights for (height, width, channels) images, by which every answer is zero."""
         ...
 
+    def adapted(self, shape: Shape, classes: int) -> int:
+        """How many of the last weights adapt the network to other images, and DP-SGD trains."""
+        ...
+
     def predict(
         self, weights: Weights, pairs: ImagePairs, levels: NDArray[np.float32], labels: Labels
     ) -> NDArray[np.float32]:
@@ -49,6 +53,7 @@ class Denoiser(Protocol):
         levels: NDArray[np.float32],
         labels: Labels,
         targets: NDArray[np.float32],
+        last: int,
     ) -> NDArray[np.float32]:
         """The gradient of each record's squared error, the mean over its k draws of noise.
 
@@ -58,8 +63,9 @@ class Denoiser(Protocol):
             levels: (n, k).
             labels: (n,).
             targets: (n, k, height, width, channels).
+            last: The gradient is by so many of the last weights, as `adapted` says, or all.
 
         Returns:
-            (n, P). Of n records of one shape, each by itself to the last bit.
+            (n, last). Of n records of one shape, each by itself to the last bit.
         """
         ...

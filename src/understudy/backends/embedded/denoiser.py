@@ -140,7 +140,11 @@ class PatchDenoiser:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             network = _Transformer(shape, classes, self._options)
-        return torch.cat([part.detach().reshape(-1) for part in network.parameters()]).numpy()
+        return torch.cat([part.detach().reshape(-1) for _, part in _in_order(network)]).numpy()
+
+    def adapted(self, shape: Shape, classes: int) -> int:
+        """As of a `Denoiser`: the condition, what it adds to each layer, and the last layer."""
+        return _adapted(shape, classes, self._options)
 
     def predict(
         self, weights: Weights, pairs: ImagePairs, levels: NDArray[np.float32], labels: Labels
@@ -159,19 +163,22 @@ class PatchDenoiser:
         levels: NDArray[np.float32],
         labels: Labels,
         targets: NDArray[np.float32],
+        last: int,
     ) -> NDArray[np.float32]:
         """As of a `Denoiser`, by `torch.func`: the mean is over k draws of one record."""
         network, parameters = self._at(weights, pairs.shape[3:])
+        whole = last == len(weights)
+        trained = {name: part for name, part in parameters.items() if whole or _adapts(name)}
 
-        def loss(parameters: _Named, *record: torch.Tensor) -> torch.Tensor:
+        def loss(trained: _Named, *record: torch.Tensor) -> torch.Tensor:
             pairs, levels, label, targets = record
-            labels = label.expand(len(levels))
-            images: torch.Tensor = functional_call(network, parameters, (pairs, levels, labels))
+            arguments = pairs, levels, label.expand(len(levels))
+            images: torch.Tensor = functional_call(network, parameters | trained, arguments)
             return (images - targets).square().mean()
 
         arguments = (torch.from_numpy(part) for part in (pairs, levels, labels, targets))
         with _ONE_PASS_AT_A_TIME:
-            parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(parameters, *arguments)
+            parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(trained, *arguments)
         flat = [part.reshape(len(pairs), -1) for part in parts.values()]
         gradients: NDArray[np.float32] = torch.cat(flat, dim=1).numpy()
         return gradients
@@ -180,10 +187,27 @@ class PatchDenoiser:
         """The network of a shape, and its parameters by their names."""
         network = _network(shape, len(weights), self._options)
         vector, start, parameters = torch.from_numpy(np.array(weights, dtype=np.float32)), 0, {}
-        for name, part in network.named_parameters():
+        for name, part in _in_order(network):
             parameters[name] = vector[start : start + part.numel()].reshape(part.shape)
             start += part.numel()
         return network, parameters
+
+
+def _adapts(name: str) -> bool:
+    """Whether a parameter is one of those that DP-SGD trains: few, so that noise is little."""
+    return name.startswith(("level.", "label", "norm.", "write.")) or name.endswith("steer.bias")
+
+
+def _in_order(network: _Transformer) -> list[tuple[str, nn.Parameter]]:
+    """Its parameters as they stand in a vector of weights: those that adapt it are the last."""
+    return sorted(network.named_parameters(), key=lambda part: _adapts(part[0]))
+
+
+@cache
+def _adapted(shape: Shape, classes: int, options: DenoiserOptions) -> int:
+    with torch.random.fork_rng(devices=[]):
+        network = _Transformer(shape, classes, options)
+    return sum(part.numel() for name, part in _in_order(network) if _adapts(name))
 
 
 @cache

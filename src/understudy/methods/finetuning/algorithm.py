@@ -1,4 +1,4 @@
-"""DP-SGD on a diffusion prior: a small network, trained on public images, learns the private ones.
+"""DP-SGD on a diffusion model: a small network learns what released statistics leave out.
 
 Abadi et al. 2016; Dockhorn, Cao, Vahdat and Kreis, Differentially Private Diffusion Models, 2022;
 Karras, Aittala, Aila and Laine 2022 for the diffusion. Where this differs from them, and why:
@@ -7,8 +7,9 @@ docs/methods/finetuning.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -28,8 +29,8 @@ from understudy.core.types import (
     SyntheticBatch,
     UnitCounts,
 )
-from understudy.methods import dp_estimators
 from understudy.methods.base import (
+    AUTO,
     PROCEDURAL,
     Advice,
     Context,
@@ -39,31 +40,24 @@ from understudy.methods.base import (
     NoiseOfStage,
     stages_of,
 )
-from understudy.methods.finetuning.class_gaussians import (
-    GaussianStages,
-    ImageRows,
-    public_gaussian,
-    released_gaussians,
-)
+from understudy.methods.clustering.params import ClusteringParams
+from understudy.methods.clustering.samplers.sampler import Sampler, sampler_of
+from understudy.methods.finetuning.class_gaussians import ImageRows, gaussians_of
 from understudy.methods.finetuning.edm import Diffusion
 from understudy.methods.finetuning.training import (
     TrainingSettings,
     pretrained,
-    public_clip_norm,
+    released_clip_norm,
     trained_by_dp_sgd,
 )
 from understudy.privacy.accounting import MAX_SIZE
-from understudy.steps.row_arithmetic import spread_batches
 
 _NAME = "finetuning"
 
 _SIDE = 32  # longest side of the images that the network draws; larger ones are enlarged
-_PUBLIC_IMAGES = 4_096  # are learnt from, at most
-_FEWEST_PUBLIC = 100
 _SAMPLED = 128  # samples that are finished at a time
 _USUAL_BATCH = 256  # expected units of a step: more take longer than they are worth
 _TRAINING = 0.5  # part of the budget that DP-SGD gets; the rest pays for the warm start
-_WARM_START = {"sizes": 1.0, "centre": 2.0, "spread": 1.0, "means": 6.0, "covariances": 10.0}
 
 
 @dataclass(frozen=True)
@@ -74,15 +68,18 @@ class FinetuningParams:
         ConfigError: A value out of range.
     """
 
-    steps: Annotated[int, Option("steps of DP-SGD", least=1, most=10_000)] = 200
+    steps: Annotated[int, Option("steps of DP-SGD", least=1, most=10_000)] = 300
     rate: Annotated[
         float, Option("probability of a unit to be in a step's sample", above=0, most=1)
     ] = 0.1
     multiplicity: Annotated[
         int, Option("draws of noise for each record of a step, averaged before clipping", least=1)
     ] = 4
-    learning_rate: Annotated[float, Option("of DP-SGD, by Adam", above=0, most=100)] = 5e-4
-    pretraining: Annotated[int, Option("steps on public images before", least=0)] = 600
+    learning_rate: Annotated[float, Option("of DP-SGD, by Adam", above=0, most=100)] = 1e-3
+    images: Annotated[
+        int, Option("images of the warm start, which the network learns from first", least=16)
+    ] = 1500
+    pretraining: Annotated[int, Option("steps on these images", least=0)] = 3000
     solver_steps: Annotated[int, Option("denoising steps of a sample", least=2)] = 18
 
     def __post_init__(self) -> None:
@@ -93,54 +90,67 @@ class FinetuningParams:
 class FinetuningStages:
     """The releases of fine-tuning, in their order."""
 
-    warm_start: GaussianStages
+    warm_start: Any  # those of clustering
     training: Stage
 
 
 def finetuning(materials: Materials, params: FinetuningParams) -> Release:
-    """DP-SGD on a diffusion prior."""
-    plan, grid = _plan(params, materials.context), grid_of(materials.context)
-    classes = len(materials.classes)
-    public = _public_images(materials, grid)
-    prior = public_gaussian(public)
-    # 1: the released statistics of each class, as a denoiser in closed form.
-    vault = materials.vault.map(partial(_vectors, materials.resized, grid))
-    along = (public - prior.means[0]) @ prior.axes / np.sqrt(prior.variances[0])
-    gaussians, sizes, units = released_gaussians(
-        vault, prior, np.linalg.norm(along, axis=1).astype(np.float64), classes, plan.warm_start
-    )
-    # 2: the network learns on public images what a Gaussian of them does not know.
-    start = network_of(materials.context).initial(grid, classes, seed=materials.seed_of("network"))
-    untrained = Diffusion(network_of(materials.context), prior, grid, start)
-    steps = params.pretraining
-    bar = materials.progress("learning from public images", steps)
-    weights = materials.keep(
-        "public weights",
-        lambda: {
-            "weights": pretrained(
-                untrained, public, classes, steps, materials.rng_of("public training"), bar
-            )
-        },
-    )["weights"]
+    """DP-SGD on a diffusion model."""
+    context, sampler = materials.context, _warm_start(materials.context)
+    plan, grid, classes = _plan(params, context), grid_of(context), len(context.classes)
+    # 1: the statistics that clustering releases, and images that are drawn from them.
+    density = sampler.fit(materials, sampler.embed(materials))
+    drawn = replace(materials, context=replace(context, count=params.images))
+    warm = sampler.draw(replace(drawn, quality=None, per_class=None), density)
+    kept = materials.keep("images of the warm start", partial(_images, materials, warm, grid))
+    images, labels = kept["images"], kept["labels"]
+    # 2: the network learns from these what Gaussians of them do not know.
+    network = network_of(context)
+    start = network.initial(grid, classes, seed=materials.seed_of("network"))
+    untrained = Diffusion(network, gaussians_of(images, labels, classes), grid, start)
+    bar = materials.progress("learning from images of the warm start", params.pretraining)
+    rng = materials.rng_of("training before")
+    before = partial(pretrained, untrained, images, labels, params.pretraining, rng, bar)
+    prior = untrained.at(materials.keep("weights", lambda: {"weights": before()})["weights"])
     # 3: theta <- theta - Adam((sum of clipped gradients + noise) / expected batch).
-    clip_norm = public_clip_norm(untrained.at(weights), public, params.multiplicity)
-    clip_norm = float(
-        materials.keep("clip norm", lambda: {"norm": np.array(clip_norm)})["norm"].item()
-    )
-    private = Diffusion(untrained.denoiser, gaussians, grid, weights)
+    norm = partial(released_clip_norm, prior, images, labels, params.multiplicity)
+    clip_norm = float(materials.keep("clip norm", lambda: {"norm": np.array(norm())})["norm"])
+    vault = materials.vault.map(partial(_vectors, materials.resized, grid))
     settings = TrainingSettings(plan.training, params.learning_rate, clip_norm, params.multiplicity)
     bar = materials.progress("learning from private images, with noise", params.steps)
-    tuned = private.at(
-        trained_by_dp_sgd(vault, private, settings, classes, units, materials.seed_of("steps"), bar)
-    )
+    units = float(warm.facts["noisy_rows"])
+    seed = materials.seed_of("steps")
+    tuned = prior.at(trained_by_dp_sgd(vault, prior, settings, classes, units, seed, bar))
     # 4: samples of the averaged weights.
+    sizes = np.maximum(list(warm.facts["class_sizes"].values()), 1.0)
+    counts = materials.for_samples.class_sizes(sizes / sizes.sum(), units)
     facts = {
         "parameters": len(tuned.weights),
         "clip_norm": clip_norm,
         "expected_batch": params.rate * units,
+        **warm.facts,
     }
-    counts = materials.for_samples.class_sizes(sizes / sizes.sum(), units)
-    return _release(materials.for_samples, tuned, counts, params, facts)
+    release = _release(materials.for_samples, tuned, counts, params, facts)
+    return replace(release, classifier=warm.classifier)
+
+
+def _warm_start(context: Context) -> Sampler:
+    """What clustering would do by itself, of a part of the budget."""
+    if len(context.shape) != 3 or context.decoder is None:
+        raise ConfigError("fine-tuning draws images, and nothing here decodes any")
+    mu = context.mu * math.sqrt(1 - _TRAINING)
+    return sampler_of(ClusteringParams(), replace(context, mu=mu))
+
+
+def _images(materials: Materials, warm: Release, grid: Shape) -> dict[str, NDArray[Any]]:
+    """The images of a release as the network sees them, (n, d), and their classes, (n,)."""
+    bar = materials.progress("drawing images of the warm start", warm.count)
+    images, labels = [np.empty((0, math.prod(grid)), np.float32)], []
+    for batch in warm.batches():
+        images.append(_vectors(materials.resized, grid, np.asarray(batch.images)))
+        labels.append(batch.labels)
+        bar(len(batch.labels))
+    return {"images": np.concatenate(images), "labels": np.concatenate(labels)}
 
 
 def _release(
@@ -201,47 +211,16 @@ def _vectors(resized: Callable[[Images, Shape], Images], grid: Shape, images: Im
     return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
 
 
-def _public_images(materials: Materials, grid: Shape) -> ImageRows:
-    """Public images as the network draws them: (m, d)."""
-    if materials.public is None:
-        raise ConfigError("fine-tuning needs public images to learn from first (--public SOURCE)")
-    batches = spread_batches(
-        materials.public, _PUBLIC_IMAGES, materials.progress, "reading public images"
-    )
-    parts = [_vectors(materials.resized, grid, materials.fit(batch)) for batch in batches]
-    public = np.concatenate([np.empty((0, int(np.prod(grid))), np.float32), *parts])
-    if len(public) < _FEWEST_PUBLIC:
-        raise ConfigError(
-            f"{len(public)} public images are too few to learn from: {_FEWEST_PUBLIC} or more are "
-            "needed, of any kind (--public procedural:all has enough). Nothing was spent"
-        )
-    if (public == public[0]).all():
-        raise ConfigError(
-            "the public images are all alike, and nothing can be learnt from them: take others "
-            "(--public procedural:all). Nothing was spent"
-        )
-    return public
-
-
 def _plan(params: FinetuningParams, context: Context) -> FinetuningStages:
-    each = (1 - _TRAINING) / sum(_WARM_START.values())
-    warm_start = {name: Stage(name, each * weight) for name, weight in _WARM_START.items()}
-    units = dp_estimators.units_stage(context, len(context.classes), each * _WARM_START["sizes"])
-    sampling = Sampling(params.rate, params.steps)
-    return FinetuningStages(
-        GaussianStages(units=units, **warm_start),
-        Stage("training", _TRAINING, sampling),
-    )
+    warm = _warm_start(context).stages
+    weight = sum(stage.weight for stage in stages_of(warm)) * _TRAINING / (1 - _TRAINING)
+    return FinetuningStages(warm, Stage("training", weight, Sampling(params.rate, params.steps)))
 
 
 def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
-    if len(context.shape) != 3:
-        raise ConfigError("fine-tuning draws images, and this dataset holds embeddings")
-    if not context.public:
-        raise ConfigError("fine-tuning needs public images to learn from first (--public SOURCE)")
-    network = network_of(context)
-    size = len(network.initial(grid_of(context), len(context.classes), seed=0))
+    _warm_start(context).check()
+    size = network_of(context).adapted(grid_of(context), len(context.classes))
     if size * params.steps > MAX_SIZE // 2:
         raise ConfigError(
             f"{params.steps} steps release {size:,} numbers each, and half of the {MAX_SIZE:,} "
@@ -257,13 +236,15 @@ def _explain(
     """As `Method.explain`: what a step sees, against its noise."""
     if units is None:
         return Explanation()
-    batch = params.rate * units.total
+    batch, sampler = params.rate * units.total, _warm_start(context)
     spread = noise(_plan(params, context).training)
     return Explanation(
-        notes=(
+        partial(sampler.carried, noise),
+        sampler.expected(noise, units),
+        (
             f"a step of DP-SGD sees {batch:,.0f} units (owner only) and adds noise of {spread:.2f} "
-            f"of the longest gradient to each of the network's parameters, {params.steps} times",
-        )
+            f"of the longest gradient to each parameter that it trains, {params.steps} times",
+        ),
     )
 
 
@@ -282,16 +263,22 @@ def _check_resample(params: FinetuningParams, context: Context) -> None:
     """More samples are drawn by the weights that the stored answers come to."""
 
 
+def _roles(params: FinetuningParams, _: frozenset[str]) -> dict[str, str | None]:
+    """The defaults: those of clustering, and the network."""
+    models: dict[str, str | None] = {"encoder": AUTO, "decoder": AUTO, "public": PROCEDURAL}
+    return models | {"denoiser": "embedded:denoiser"}
+
+
 METHOD = Method(
     name=_NAME,
-    summary="a diffusion network, trained on public images and by DP-SGD on the private ones",
+    summary="a diffusion network about images of clustering, trained by DP-SGD on the private ones",
     source="Dockhorn et al., Differentially Private Diffusion Models; Abadi et al., Deep Learning "
     "with Differential Privacy",
     params=FinetuningParams,
     settle=lambda params, context: params,
     stages=_stages,
     run=finetuning,
-    roles=lambda params, named: {"denoiser": "embedded:denoiser", "public": PROCEDURAL},
+    roles=_roles,
     explain=_explain,
     advise=_advise,
     check_resample=_check_resample,

@@ -61,7 +61,7 @@ class Diffusion:
     def gradients(
         self, images: ImageRows, labels: Labels, draws: list[tuple[NoiseLevels, ImageRows]]
     ) -> NoiseLevels:
-        """Of each record's loss, the mean over its draws of noise: (n, P).
+        """Of each record's loss, the mean over its draws of noise: (n, weights that adapt).
 
         The loss is the squared error of F, which is that of D weighted by 1 / c_out^2 (equation 8).
 
@@ -84,21 +84,28 @@ class Diffusion:
             levels.reshape(n, k),
             labels,
             targets.reshape(n, k, *self.shape),
+            self.denoiser.adapted(self.shape, len(self.gaussians.means)),
         )
 
-    def mean_gradient(self, images: ImageRows, label: int, rng: np.random.Generator) -> NoiseLevels:
-        """The mean over images of the first Gaussian, each noised once, as of a class: (P,)."""
-        n = len(images)
-        sigmas, noise = self.draw(rng, n)
-        first = np.zeros(n, dtype=np.int64)
-        noisy = images + sigmas[:, None] * noise
-        pairs, levels, base, scale = self.conditioned(noisy, sigmas, first)
-        targets = ((images - base) / scale[:, None]).astype(np.float32).reshape(n, *self.shape)
-        classes = np.array([label])
+    def mean_gradient(
+        self, images: ImageRows, labels: Labels, rng: np.random.Generator
+    ) -> NoiseLevels:
+        """The mean by all weights over images (c, k, d) of classes (c,), each noised once: (P,)."""
+        c, k, d = images.shape
+        sigmas, noise = self.draw(rng, c * k)
+        clean, classes = images.reshape(-1, d), np.repeat(labels, k)
+        noisy = clean + sigmas[:, None] * noise
+        pairs, levels, base, scale = self.conditioned(noisy, sigmas, classes)
+        targets = ((clean - base) / scale[:, None]).astype(np.float32)
         gradients = self.denoiser.gradients(
-            self.weights, pairs[None], levels[None], classes, targets[None]
+            self.weights,
+            pairs.reshape(c, k, 2, *self.shape),
+            levels.reshape(c, k),
+            labels,
+            targets.reshape(c, k, *self.shape),
+            len(self.weights),
         )
-        return np.asarray(gradients[0])
+        return np.asarray(gradients.mean(axis=0))
 
     def draw(self, rng: np.random.Generator, k: int) -> tuple[NoiseLevels, ImageRows]:
         """k noise levels, (k,), and noise, (k, d)."""
@@ -152,8 +159,9 @@ class DenoisingLoss:
 
     @property
     def size(self) -> int:
-        """P."""
-        return len(self.diffusion.weights)
+        """How many weights are trained."""
+        diffusion = self.diffusion
+        return diffusion.denoiser.adapted(diffusion.shape, len(diffusion.gaussians.means))
 
     @property
     def fingerprint(self) -> str:
@@ -173,7 +181,7 @@ class DenoisingLoss:
         return digest.hexdigest()
 
     def gradients(self, values: ImageRows, labels: Labels) -> NoiseLevels:
-        """Of records (n, d): (n, P)."""
+        """Of records (n, d): (n, size)."""
         draws = []
         for record, label in zip(values, labels, strict=True):
             text = self.seed + int(label).to_bytes(8, "little") + record.tobytes()

@@ -1,8 +1,8 @@
-"""Adam and averaged weights: on public images without noise, on private ones by DP-SGD."""
+"""Adam and averaged weights: on released images without noise, on private ones by DP-SGD."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.core.denoising import Weights
 from understudy.core.errors import ConfigError
-from understudy.core.types import Embeddings, Stage, Vector
+from understudy.core.types import Embeddings, Labels, Stage, Vector
 from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
 from understudy.privacy.network_gradients import NetworkGradients
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 
 _BETAS = (0.9, 0.99)
 _STABLE = 1e-8
-_WARMUP = 50  # steps over which the learning rate of public training rises
-_PUBLIC_BATCH, _PUBLIC_RATE = 64, 2e-3
+_WARMUP = 50  # steps over which the learning rate of the training before rises
+_CLASSES, _OF_EACH, _RATE = 8, 8, 2e-3  # of a step of it
 _AVERAGED = 0.25  # of all steps, about which the weights are averaged over
-_CLIPPED = 64  # public images whose gradients say where private ones are clipped
+_CLIPPED = 64  # images whose gradients say where private ones are clipped
 
 
 @dataclass
@@ -57,29 +57,31 @@ class Adam:
 def pretrained(
     diffusion: Diffusion,
     images: Embeddings,
-    classes: int,
+    labels: Labels,
     steps: int,
     rng: np.random.Generator,
     progress: Callable[[int], None],
 ) -> Weights:
-    """Weights trained on public images (n, d), as if they were of all classes."""
+    """Weights trained on released images (n, d), of classes (n,)."""
     adam = Adam(diffusion.weights, steps)
+    of_class = {label: np.flatnonzero(labels == label) for label in np.unique(labels)}
     for step in range(steps):
-        batch = images[rng.integers(0, len(images), _PUBLIC_BATCH)]
-        label = int(rng.integers(classes))
-        gradient = diffusion.at(adam.weights).mean_gradient(batch, label, rng)
+        some = rng.choice(labels, _CLASSES)  # often where there are many of them
+        rows = np.stack([rng.choice(of_class[label], _OF_EACH) for label in some])
+        gradient = diffusion.at(adam.weights).mean_gradient(images[rows], some, rng)
         falling = 0.5 + 0.5 * np.cos(np.pi * step / steps)
-        adam.step(gradient, _PUBLIC_RATE * falling * min(1.0, (step + 1) / _WARMUP))
+        adam.step(gradient, _RATE * falling * min(1.0, (step + 1) / _WARMUP))
         progress(1)
     return adam.average
 
 
-def public_clip_norm(diffusion: Diffusion, images: Embeddings, multiplicity: int) -> float:
-    """The median norm of the gradients of public images, at which private ones are clipped."""
+def released_clip_norm(
+    diffusion: Diffusion, images: Embeddings, labels: Labels, multiplicity: int
+) -> float:
+    """The median norm of the gradients of released images, at which private ones are clipped."""
     loss = DenoisingLoss(diffusion, multiplicity, b"clip")
-    some = images[:_CLIPPED]
-    query = NetworkGradients(loss, 1, images.shape[1], 1.0)
-    gradients = query.gradients(some, np.zeros(len(some), dtype=np.int64))
+    query = NetworkGradients(loss, len(diffusion.gaussians.means), images.shape[1], 1.0)
+    gradients = query.gradients(images[:_CLIPPED], labels[:_CLIPPED])
     return float(np.median(np.linalg.norm(gradients.astype(np.float64), axis=1)))
 
 
@@ -102,22 +104,22 @@ def trained_by_dp_sgd(
     seed: int,
     progress: Callable[[int], None],
 ) -> Weights:
-    """Weights trained on private images (Abadi et al. 2016), averaged; released and public.
+    """Weights whose last are trained on private images (Abadi et al. 2016), averaged; public.
 
     ``vault``: of (n, d) images. ``units``: their noisy number.
     """
     stage = settings.stage
     if stage.sampling is None:
         raise ConfigError(f"stage {stage.name!r} has no sampling: DP-SGD needs its rate and steps")
-    adam = Adam(diffusion.weights, stage.sampling.steps)
-    dim = diffusion.gaussians.means.shape[1]
-    batch = max(1.0, stage.sampling.rate * units)
+    dim, batch = diffusion.gaussians.means.shape[1], max(1.0, stage.sampling.rate * units)
+    loss = DenoisingLoss(diffusion, settings.multiplicity, b"")
+    frozen = diffusion.weights[: -loss.size]
+    adam = Adam(diffusion.weights[-loss.size :], stage.sampling.steps)
     for step in range(1, stage.sampling.steps + 1):
-        loss = DenoisingLoss(
-            diffusion.at(adam.weights), settings.multiplicity, f"{seed} {step} ".encode()
-        )
+        tuned = diffusion.at(np.concatenate([frozen, adam.weights]))
+        loss = replace(loss, diffusion=tuned, seed=f"{seed} {step} ".encode())
         query = NetworkGradients(loss, classes, dim, settings.clip_norm)
         noisy = vault.sample(query, stage=stage.name, step=step)
         adam.step(noisy[0] / batch, settings.rate)
         progress(1)
-    return adam.average
+    return np.concatenate([frozen, adam.average])
