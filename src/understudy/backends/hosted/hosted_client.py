@@ -339,8 +339,8 @@ class HostedClient:
 
     def failed(self, reason: str, kind: type[BackendError] = BackendError) -> BackendError:
         """The error of a server that gives no answer of use."""
-        kept = self.calls.kept and f". {self.calls.kept}--resume goes on"
-        error = kind(f"{self.name}: the server {self.address.host} {reason}{kept}")
+        remedy = self.calls.storage and f". {self.calls.storage}--resume goes on"
+        error = kind(f"{self.name}: the server {self.address.host} {reason}{remedy}")
         error.__cause__ = ConnectionError(reason)  # by which a run says what it was charged
         return error
 
