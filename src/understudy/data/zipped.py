@@ -41,6 +41,10 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     archive = _Archive.open(path, options)
     options = replace(options, unread=archive.unread)
     images = [name for name in archive.members if archive.is_image(name)]
+    statements = [name for name in archive.members if name in ("privacy.json", _BELOW_PAGE)]
+    if statements and (_BELOW_PAGE in statements or not any(map(is_image_name, images))):
+        problem = "is an archive of a release: unpack it, and name the folder that privacy.json is in"
+        raise SourceError(problem, path)
     flat = any("/" not in name for name in images)
     at_top = [name for name in archive.members if "/" not in name]
     tables = [name for name in at_top if name.lower().endswith(TABLE_SUFFIXES)]
@@ -145,6 +149,9 @@ _INNER_FOLDER = (
     "folder; if it only sorts images, with '?folders=all' after the dataset's name; "
     f"{INNER_CLASSES}"
 )
+
+
+_BELOW_PAGE = "release/privacy.json"  # beside the page of an archive to hand over
 
 
 @dataclass(frozen=True, slots=True)
