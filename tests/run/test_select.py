@@ -439,6 +439,9 @@ def test_classes_must_agree_and_have_records(tmp_path: Path) -> None:
     class_folders(tmp_path / "three", {"cat": 20, "dog": 20, "eel": 20})
     with pytest.raises(SourceError, match="has no record of eel"):
         select(tmp_path / "three", classes=["cat", "dog", "eel"], **given)
+    class_folders(tmp_path / "cats", {"cat": 20})
+    with pytest.raises(SourceError, match=r"cats: .*one class 'cat'.* Add another one"):
+        select(tmp_path / "cats", **{**given, "no_guarantee": False, "epsilon": 1.0})
     assert not (tmp_path / "ledger.db").exists()
 
 
