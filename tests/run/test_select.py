@@ -235,6 +235,8 @@ def test_images_keep_their_size_and_captions(tmp_path: Path) -> None:
     class_folders(tmp_path / "private", {"cat": 40, "dog": 40})
     captioned_release(tmp_path / "drawn")
     places = {"candidates": tmp_path / "drawn", "private": tmp_path / "private"}
+    with pytest.raises(ConfigError, match=r"no second encoder of 3 x 3 pixels: name a"):
+        choose(tmp_path, **places, keep=6, size=3)
     result = choose(tmp_path, **places, keep=6, settings={"steps": 20, "rounds": 2})
     captions = [text for _, text in read_captions(result.release / "captions.csv")]
     before = with_captions(open_source(tmp_path / "drawn"))
