@@ -539,6 +539,9 @@ def test_candidates_of_a_private_release_add_to_the_epsilon(
 
 def test_candidates_without_a_guarantee_never_carry_a_claim(site: Path) -> None:
     choose(site, "open")
+    # Nobody said that they are public, so they are not any more, and why is said.
+    with pytest.raises(ConfigError, match="selected from it without --candidates-public"):
+        private_selection(site, site / "candidates.npz", candidates_public=True)
     with pytest.raises(ConfigError, match="can never carry a claim"):
         private_selection(site, site / "open")
     with pytest.raises(ConfigError, match="can never carry a claim"):
