@@ -701,9 +701,7 @@ def test_a_source_that_gives_no_digest_for_each_record_is_refused(
         assert ledger.datasets() == []
 
 
-def test_the_owner_alone_may_read_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_owner_alone_may_read_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     path = tmp_path / "understudy" / "ledger.db"
     before = os.umask(0)

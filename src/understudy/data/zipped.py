@@ -43,7 +43,9 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     images = [name for name in archive.members if archive.is_image(name)]
     statements = [name for name in archive.members if name in ("privacy.json", _BELOW_PAGE)]
     if statements and (_BELOW_PAGE in statements or not any(map(is_image_name, images))):
-        problem = "is an archive of a release: unpack it, and name the folder that privacy.json is in"
+        problem = (
+            "is an archive of a release: unpack it, and name the folder that privacy.json is in"
+        )
         raise SourceError(problem, path)
     flat = any("/" not in name for name in images)
     at_top = [name for name in archive.members if "/" not in name]
