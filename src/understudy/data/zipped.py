@@ -41,12 +41,6 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     archive = _Archive.open(path, options)
     options = replace(options, unread=archive.unread)
     images = [name for name in archive.members if archive.is_image(name)]
-    statements = [name for name in archive.members if name in ("privacy.json", _BELOW_PAGE)]
-    if statements and (_BELOW_PAGE in statements or not any(map(is_image_name, images))):
-        problem = (
-            "is an archive of a release: unpack it, and name the folder that privacy.json is in"
-        )
-        raise SourceError(problem, path)
     flat = any("/" not in name for name in images)
     at_top = [name for name in archive.members if "/" not in name]
     tables = [name for name in at_top if name.lower().endswith(TABLE_SUFFIXES)]
@@ -186,7 +180,9 @@ class _Archive:
         if half is not None:
             members = _below(members, half)
         unread = () if half is None else further_parts(names)
-        return cls(path, members, outside, unread, listed)
+        opened = cls(path, members, outside, unread, listed)
+        opened._require_no_arrays()
+        return opened
 
     def is_image(self, name: str) -> bool:
         """Whether a member is an image by its name, or DICOM without one."""
@@ -211,6 +207,13 @@ class _Archive:
         if LABELS_FILE not in self.members:
             return False
         return Table(self.path / LABELS_FILE, content=self.read(LABELS_FILE)).lists_images
+
+    def _require_no_arrays(self) -> None:
+        """Refuse a release whose images are arrays, or that lies beside a page about it."""
+        arrays = "privacy.json" in self.members and not any(map(is_image_name, self.members))
+        if arrays or _BELOW_PAGE in self.members:
+            words = "is an archive of a release: unpack it, and name the folder of its privacy.json"
+            raise SourceError(words, self.path)
 
     def read(self, name: str) -> bytes:
         """One member."""
