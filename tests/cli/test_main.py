@@ -345,7 +345,6 @@ def test_methods_backends_and_doctor(with_torch: Commands, tmp_path: Path) -> No
     assert re.search(r"ok +noise +spread", doctor.out)
     assert re.search(r"ok +ledger .*none yet", doctor.out)
     assert not list(tmp_path.iterdir())  # a doctor only looks
-    (tmp_path / "understudy").mkdir()
     Ledger(tmp_path / "understudy" / "ledger.db").close()
     assert "0 datasets, intact" in understudy.run("doctor", env=own).out
     checks = [line.partition("  ready")[0] for line in doctor.out.splitlines() if "ready" in line]

@@ -279,7 +279,7 @@ def _store(url: str | Path | None) -> SqliteFile | PostgresServer:
             raise LedgerError(
                 f"the home folder of the ledger {url or ''} is not known: name its file by --ledger"
             ) from None
-        return SqliteFile(path.absolute()) if url is None else _named_file(path)
+        return SqliteFile(path.absolute())
     scheme, _, rest = url.partition("://")
     backend = scheme.partition("+")[0].lower()  # a driver may be named, postgresql+psycopg
     if backend in ("postgres", "postgresql"):
@@ -290,15 +290,4 @@ def _store(url: str | Path | None) -> SqliteFile | PostgresServer:
         raise LedgerError(f"a ledger in {backend} is not supported: sqlite or postgresql is")
     if not rest.startswith("/") or rest in ("/", "/:memory:") or "?" in rest:
         raise LedgerError("a ledger must be a plain file: one in memory forgets what was spent")
-    return _named_file(Path(rest[1:]))
-
-
-def _named_file(path: Path) -> SqliteFile:
-    """A file in a folder that is there: a slip of the pen would be a budget of its own."""
-    path = path.absolute()
-    if not path.parent.is_dir():
-        raise LedgerError(
-            f"there is no folder {path.parent} for the ledger {path.name}, and a new ledger knows "
-            "nothing of what was spent: name the one that is meant (--ledger), or make the folder"
-        )
-    return SqliteFile(path)
+    return SqliteFile(Path(rest[1:]).absolute())

@@ -79,8 +79,8 @@ class Ledger:
 
     Args:
         url: Path of an SQLite file, or ``postgresql://USER:PASSWORD@HOST/NAME``; None for
-            ``~/.local/share/understudy/ledger.db`` (``XDG_DATA_HOME`` is honoured). File and
-            tables are made on first use, for the owner only; of the folders this last one alone.
+            ``~/.local/share/understudy/ledger.db`` (``XDG_DATA_HOME`` is honoured). Folder, file
+            and tables are made on first use, for the owner only.
         on_wait: Given a sentence that says who holds the ledger, once for each time that it is
             waited for longer than a moment; None: the sentence goes to standard error.
         make: Whether it is made where there is none; else it is an empty one, to be read alone.

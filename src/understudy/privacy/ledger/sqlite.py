@@ -23,8 +23,7 @@ _WORDS = 120  # characters of another process's command line
 class SqliteFile:
     """An SQLite file as the store of a ledger.
 
-    The file, and the default one's folder, are made on first use, for the owner only: the file will
-    hold the key.
+    Folder and file are made on first use, for the owner only: the file will hold the key.
 
     Attributes:
         address: Where it is, for messages: no user, no password.
