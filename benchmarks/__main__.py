@@ -29,6 +29,8 @@ NAMES = (
     *("papers", "dpimagebench", "gpu_check", "run_times"),
 )
 
+_LISTED = "without a name, the benchmarks; of papers, its tables"
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -71,10 +73,14 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--out", type=Path, help="a folder of results, to go on from")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the judges")
     parser.add_argument("--table", help="of a paper: T1")
-    parser.add_argument("--list", action="store_true", default=None, dest="list_only")
+    parser.add_argument("--list", action="store_true", default=None, dest="list_only", help=_LISTED)
     options = vars(parser.parse_args(arguments))
+    names = options.pop("names")
+    if options["list_only"] and not names:
+        print(*NAMES, sep="\n")
+        parser.exit()
     try:
-        chosen = _chosen(options.pop("names"))
+        chosen = _chosen(names)
         _give(chosen, {name: value for name, value in options.items() if value is not None})
     except ValueError as error:
         parser.error(str(error))

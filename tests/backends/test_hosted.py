@@ -85,7 +85,7 @@ def test_what_fails_for_a_while_is_asked_again_and_what_does_not_end_stops(serve
     assert len(server.log) == 3
     assert np.array_equal(np.asarray(first), np.asarray(ROLES[role](server)))
     server.faults[fault], before = 100, len(server.log)
-    with pytest.raises(BackendError, match=r"the last of 3 attempts.*--resume") as stop:
+    with pytest.raises(BackendError, match=r"the last of 3 attempts") as stop:
         ROLES[role](server)
     assert len(server.log) - before == 3
     assert isinstance(stop.value.__cause__, OSError)  # by which a run says what it was charged
@@ -369,9 +369,10 @@ def test_caps_stop_before_the_request_that_would_pass_them(server):
     model = captioner(server, price_call=0.5)
     model.connect(RemoteCalls(max_calls=2))
     model.caption(np.concatenate([RED, BLUE]))
-    with pytest.raises(BackendError, match=r"--max-calls 2 is used up \(2 requests"):
+    with pytest.raises(BackendError, match=r"--max-calls 2 is used up \(2 requests") as stop:
         model.caption(RED)
     assert len(server.log) == 2
+    assert "--resume" not in str(stop.value)  # where no file keeps answers, there is no such run
     model = captioner(server, price_call=0.5, price_in=1000)
     model.connect(RemoteCalls(max_cost=1.5))
     model.caption(RED)  # half, and 20 of a million tokens at a thousand

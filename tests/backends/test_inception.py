@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from understudy.backends.registry import load_encoder
+from understudy.core.errors import BackendError
 from understudy.core.ports import ScoringEncoder
 
 SHAPE = (20, 30, 3)
@@ -87,6 +88,30 @@ def keep(cache, file, inside, commit=COMMIT):
     shutil.copy(file, target)
     (place / "refs").mkdir(exist_ok=True)
     (place / "refs" / "main").write_text(commit)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "reason"),
+    [
+        (lambda x: (x, x, x), "too many values"),
+        (lambda x: x.mean(), "of 2 images"),
+        (lambda x: {"a": x}, "no attribute"),
+    ],
+)
+def test_a_program_that_is_no_such_network_is_refused(tmp_path, outputs, reason):
+    """Each ended in a traceback."""
+    torch = pytest.importorskip("torch")
+
+    class Network(torch.nn.Module):
+        def forward(self, x):
+            return outputs(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        image = torch.zeros(1, 3, 299, 299)
+        torch.jit.trace(Network(), (image,), strict=False).save(str(tmp_path / "net.pt"))
+    with pytest.raises(BackendError, match=f"gives no features.*{reason}"):
+        load_encoder(f"inception:{tmp_path / 'net.pt'}", shape=SHAPE)
 
 
 def test_a_program_of_the_hub_is_run_at_its_commit(cache, torchscript):

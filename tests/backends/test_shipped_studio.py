@@ -183,3 +183,11 @@ def test_weights_of_another_studio_are_no_pickles(tmp_path):
     weights.unlink()
     with pytest.raises(BackendError, match="no weights in safetensors"):
         load_model(Generator, f"embedded:studio?folder={folder}")
+
+
+def test_a_studio_that_has_not_learnt_to_draw_yet_says_so(tmp_path):
+    """It was looked for on the hub, under the name of its folder."""
+    folder = tmp_path / "studio"
+    shutil.copytree(WEIGHTS, folder, ignore=shutil.ignore_patterns("unet"))
+    with pytest.raises(BackendError, match="has no folder unet: a studio draws once"):
+        load_model(Generator, f"embedded:studio?folder={folder}")

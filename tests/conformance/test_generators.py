@@ -18,6 +18,7 @@ GENERATORS: list[str] = [
     "hf:{models}/sd21-unclip?steps=2&batch=3&controlnet=edges:{models}/edges",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
     "hf:{models}/sd3?steps=2&batch=3",
+    "hf:{models}/pixart?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",
     "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
@@ -25,6 +26,7 @@ GENERATORS: list[str] = [
 LIKE_OTHERS = {
     "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:hf:{models}/edges",
     "hf:{models}/sd3?steps=2&batch=3",
+    "hf:{models}/pixart?steps=2&batch=3",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3&prior={models}/kandinsky-prior",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",

@@ -188,7 +188,7 @@ def test_embeddings_that_are_not_finite(tmp_path: Path, wrong: float) -> None:
     points = POINTS.astype(np.float64)
     points[[1, 5], 2] = wrong
     path = save_npz(tmp_path / "a.npz", packed=False, embeddings=points, labels=LABELS)
-    with pytest.raises(SourceError, match="not finite"):
+    with pytest.raises(SourceError, match=r"row 1: is not finite"):
         read_all(open_source(path))
     source = open_source(path, skip_bad=True)
     values, labels, _ = sound_rows(source)

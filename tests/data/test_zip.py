@@ -145,3 +145,23 @@ def test_a_release_in_an_archive_has_the_names_of_its_classes(tmp_path: Path, fo
     assert source.classes == ("b/c", "a: d")
     labels = [label for batch in source.batches(9) for label in batch.labels]
     assert [source.classes[label] for label in labels] == ["a: d", "b/c"]  # by their folders
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        (("o/release/privacy.json", "o/release/gen/gen.npz", "o/release/SHA256SUMS"), True),
+        (("privacy.json", "gen/gen.npz", "README.md"), True),  # as the studio's page writes it
+        (("o/release/privacy.json", "o/release/train/a/1.png", "o/what-this-is.html"), True),
+        (("o/release/privacy.json", "o/release/a/1.png", "o/release/b/1.png"), False),
+    ],
+)
+def test_an_archive_of_a_release_that_is_not_read_is_called_one(
+    tmp_path: Path, names: tuple[str, ...], refused: bool
+) -> None:
+    path = made(tmp_path / "x.zip", *names)
+    if not refused:
+        assert open_source(path).classes == ("a", "b")
+        return
+    with pytest.raises(SourceError, match=r"archive of a release: unpack it.*privacy\.json"):
+        open_source(path)

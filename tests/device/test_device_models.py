@@ -8,10 +8,11 @@ from tests.device.device_site import CLASSES, DeviceSite, colour_model
 from tests.methods.sanitize.painted_world import SIDE
 
 from understudy.backends.onnx_model import OnnxModel, OnnxOptions
-from understudy.core.errors import RunError, WireError
+from understudy.core.errors import RunError, SourceError, WireError
 from understudy.device.home_training import stratified_folds, train_here
 from understudy.device.installed_models import (
     DeviceModel,
+    judged_photo,
     model_index,
     model_path,
     offer_model,
@@ -56,6 +57,8 @@ def test_without_labels_the_first_is_installed_and_others_on_wish(site: DeviceSi
     assert "no labelled photos" in second.reason
     other = offer_model(site.home, colour_model(gain=4), replace(OFFERED, classes=("a", "b")))
     assert "another question" in other.reason
+    with pytest.raises(SourceError, match=r"none\.png: cannot be read: No such file or directory$"):
+        judged_photo(site.home, site.folder / "none.png")
 
 
 def test_a_hostile_model_is_neither_stored_nor_run(

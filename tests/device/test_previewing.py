@@ -107,6 +107,8 @@ def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None
         add_photos(site.home, photo_files(place), side=64)
     with pytest.raises(SourceError, match="one folder a class"):
         photo_files(place, labelled=True)
+    with pytest.raises(SourceError, match="one folder a class, --labelled"):
+        photo_files(site.folder)
 
 
 def test_a_photo_of_16_bits_is_refused_with_advice_that_a_device_takes(site: DeviceSite) -> None:

@@ -22,6 +22,7 @@ from understudy.core.types import Batch
 from understudy.data import open_source
 from understudy.data.holdout import HoldOut, split
 from understudy.engine.local import LocalEngine
+from understudy.planning.dry import dry_run
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Cells, Counts
@@ -30,6 +31,7 @@ from understudy.privacy.sums import BlockSum
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import PrivateVault
 from understudy.run.config import make_config
+from understudy.run.synthesize import run
 
 
 def same(one, two):
@@ -134,13 +136,23 @@ def test_options_of_ray_without_ray_are_refused():
 def test_a_cluster_on_other_machines_is_refused_unless_it_is_vouched_for(monkeypatch):
     ray_engine = pytest.importorskip("understudy.engine.ray_engine")
     for address in ("203.0.113.7", "2001:db8::7"):
-        monkeypatch.setattr(
-            ray_engine.ray, "nodes", lambda at=address: [{"NodeManagerAddress": at}]
-        )
         with pytest.raises(ConfigError, match=r"another machine.*--ray-trusted.*Nothing was spent"):
-            ray_engine.require_this_machine()
-    monkeypatch.setattr(ray_engine.ray, "nodes", lambda: [{"NodeManagerAddress": "127.0.0.1"}])
-    ray_engine.require_this_machine()
+            ray_engine.require_this_machine([address])
+    ray_engine.require_this_machine(["127.0.0.1"])
+
+
+def test_an_address_on_another_machine_is_refused_in_the_dry_run_too(tmp_path):
+    """Before anything is sent there: a stranger's cluster would be shown this process's token."""
+    pytest.importorskip("understudy.engine.ray_engine")
+    source = {"source": "procedural:rings?count=40", "engine": "ray", "size": 16}
+    source |= {"ledger": str(tmp_path / "l.db"), "epsilon": 1.0}
+    for address in ("203.0.113.7:6379", "[2001:db8::7]:6379", "ray://203.0.113.7:10001"):
+        for function in (dry_run, run):
+            config = make_config({**source, "out": tmp_path / "out", "ray_address": address})
+            with pytest.raises(ConfigError, match=r"another machine.*--ray-trusted"):
+                function(config)
+    config = make_config({**source, "out": tmp_path / "out", "ray_address": "127.0.0.1:6379"})
+    assert not dry_run(config).refused
 
 
 def test_an_address_where_no_cluster_is_is_said_at_once(monkeypatch):

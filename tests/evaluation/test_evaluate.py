@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -193,6 +194,21 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
         understudy.evaluate(vectors / "out", lpips="any.pt", **options)
     with pytest.raises(ConfigError, match="cnn does not learn from embeddings"):
         understudy.evaluate(vectors / "out", networks=["cnn"], **options)
+
+
+def test_a_perceptual_distance_of_all_pairs_at_once_is_refused_before_anything_is_measured(
+    world, tmp_path
+):
+    """One pair hid it, and the evaluation ended in the middle."""
+    torch = pytest.importorskip("torch")
+    image = torch.zeros(1, 3, *SHAPE[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        metric = torch.jit.trace(lambda a, b: ((a - b) ** 2).mean(), (image, image))
+        metric.save(str(tmp_path / "mean.pt"))
+    options = EvaluationOptions(lpips=tmp_path / "mean.pt")
+    with pytest.raises(InputError, match="one finite number a pair; for 2 pairs"):
+        Inputs.open(world / "dp" / "release", str(world / "real"), str(world / "test"), options)
 
 
 def test_private_records_that_the_run_did_not_read_are_noted(tmp_path, capsys):

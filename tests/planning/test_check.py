@@ -380,6 +380,17 @@ def test_a_dataset_of_bad_files_alone_is_told_why(tmp_path: Path) -> None:
         assert re.search(reason, problem.message)
 
 
+def test_of_what_cannot_be_opened_no_count_is_said(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", {"cat": 2, "dog": 2})
+    lines = [f"{path.relative_to(folder)},1,2" for path in folder.rglob("*.png")]
+    (folder / "manifest.csv").write_text("\n".join(["path,finding,grade", *lines]))
+    for command in ("check", "plan"):
+        epsilon = ["--epsilon", "1"] if command == "plan" else []
+        printed = CliRunner().invoke(app, [command, str(folder), *epsilon]).stdout
+        assert "2 columns could hold the class" in printed
+        assert not re.search(r"\b0 images|images +0", printed)
+
+
 def test_folders_of_people_that_hold_classes_are_told(tmp_path: Path) -> None:
     for outer, inner in [("people", "class{1}"), ("classes", "p{0}-{1}")]:
         for one in range(5):

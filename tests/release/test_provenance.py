@@ -142,7 +142,8 @@ def test_images_of_another_dataset_of_the_ledger_are_not_public(site: Path, chan
         ledger.register(open_source(site / "others"))
     pool = copies(site / "others", site / "pool", CHANGES[change][0])
     dp = {"private": site / "private", "keep": "50%", "epsilon": 1.0, "candidates_public": True}
-    match = rf"others \(id [0-9a-f]{{16}} in the ledger\), \d+ by {CHANGES[change][1]}"
+    known = r"others \(id [0-9a-f]{16} in the ledger, private since .*\)"
+    match = rf"{known}, \d+ by {CHANGES[change][1]}"
     check_refused(site, match, select, pool, settings={"steps": 20}, **dp)
     run = {"epsilon": 1.0, "encoder": "embedded:dct", "public": str(pool)}
     check_refused(site, match, synthesize, site / "private", **run)

@@ -1,10 +1,12 @@
 """Options from a file, from the command line and from Python: the same names, checked the same."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
-from tests.run.samples import class_folders
+from tests.run.samples import QUICK, class_folders, quick_run
 
 from understudy.backends.chat.prompt_templates import load_prompts
 from understudy.core.errors import BackendError, ConfigError
@@ -225,6 +227,17 @@ def test_a_value_that_makes_no_sense_is_refused(options, words):
 def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         make_params(ClusteringParams, settings)
+
+
+def test_settings_of_numpy_are_written_like_any(tmp_path):
+    """``run.json`` took none, so a run of them ended in a traceback after its charge."""
+    source = class_folders(tmp_path / "scans", {"cat": 30, "dog": 30})
+    settings = {**QUICK, "clusters": np.int64(1)}
+    run = quick_run(source, tmp_path, settings=settings)
+    assert json.loads((run.folder / "owner" / "run.json").read_text())["settings"]["settings"] == {
+        **QUICK,
+        "clusters": 1,
+    }
 
 
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():

@@ -105,6 +105,9 @@ def test_what_is_measured_on_private_records_is_written_for_the_owner_alone(umas
         ("mine:net?base=hf:org/sd", "mine:net?base=hf:org/sd"),
         ("file:///a/ann/photos", "file:photos"),
         ("/a/ann/x.npz?window=40,400", "x.npz?window=40,400"),
+        ("openai:a?base_url=http://ann:8080/v1&dim=4", "openai:a?base_url=ann&dim=4"),
+        ("openai:a?base_url=https%3A%2F%2Fme:pw@ann.org%2Fv1", "openai:a?base_url=ann.org"),
+        ("openai:a?base_url=http://[::1]:80/v1", "openai:a?base_url=[::1]"),
     ],
 )
 def test_a_public_name_has_no_folder(name, public):

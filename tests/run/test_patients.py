@@ -265,3 +265,31 @@ def test_a_patient_of_two_classes_counts_for_less_in_each(tmp_path):
         assert result.class_units == {"a": count, "b": count}
     assert sizes["both"] == pytest.approx([count / 2**0.5] * 2)
     assert sizes["own"] == [count] * 2
+
+
+def in_folders(place, start, seed):
+    """``place/<class>/<person>/<image>``, three persons of a class and more."""
+    for number, (name, image) in enumerate(pictures(SIZES, (16, 16, 1), seed)):
+        folder = place / name / f"p{start + number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        save(image, folder / f"{number}.png")
+    return place
+
+
+def test_a_test_set_may_have_folders_of_persons_where_the_private_one_may(tmp_path):
+    """It was refused, with the advice to say ``--unit-from folder``, which the run had said."""
+    real, test = (in_folders(tmp_path / name, *at) for name, at in (("r", (0, 0)), ("t", (9, 5))))
+    flat = tmp_path / "flat"
+    for image in test.rglob("*.png"):  # as before, a test set needs none
+        (flat / image.parts[-3]).mkdir(parents=True, exist_ok=True)
+        shutil.copy(image, flat / image.parts[-3])
+    said = {"ledger": str(tmp_path / "ledger.db"), "unit_from": "folder"}
+    plan = understudy.dry_run(real, epsilon=8.0, settings=QUICK, test=test, **said)
+    assert plan.refused is None
+    run = {"epsilon": 8.0, "settings": QUICK, "count": 30, "progress": "none"}
+    understudy.synthesize(real, out=tmp_path / "out", **run, **said)
+    for place in (test, flat):
+        result = understudy.evaluate(
+            tmp_path / "out", real=real, test=place, attacks=False, progress="none"
+        )
+        assert result.settings["rows"]["held_out"] == sum(SIZES.values())

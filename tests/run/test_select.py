@@ -235,6 +235,8 @@ def test_images_keep_their_size_and_captions(tmp_path: Path) -> None:
     class_folders(tmp_path / "private", {"cat": 40, "dog": 40})
     captioned_release(tmp_path / "drawn")
     places = {"candidates": tmp_path / "drawn", "private": tmp_path / "private"}
+    with pytest.raises(ConfigError, match=r"no second encoder of 3 x 3 pixels: name a"):
+        choose(tmp_path, **places, keep=6, size=3)
     result = choose(tmp_path, **places, keep=6, settings={"steps": 20, "rounds": 2})
     captions = [text for _, text in read_captions(result.release / "captions.csv")]
     before = with_captions(open_source(tmp_path / "drawn"))
@@ -439,6 +441,9 @@ def test_classes_must_agree_and_have_records(tmp_path: Path) -> None:
     class_folders(tmp_path / "three", {"cat": 20, "dog": 20, "eel": 20})
     with pytest.raises(SourceError, match="has no record of eel"):
         select(tmp_path / "three", classes=["cat", "dog", "eel"], **given)
+    class_folders(tmp_path / "cats", {"cat": 20})
+    with pytest.raises(SourceError, match=r"cats: .*one class 'cat'.* Add another one"):
+        select(tmp_path / "cats", **{**given, "no_guarantee": False, "epsilon": 1.0})
     assert not (tmp_path / "ledger.db").exists()
 
 
@@ -534,6 +539,9 @@ def test_candidates_of_a_private_release_add_to_the_epsilon(
 
 def test_candidates_without_a_guarantee_never_carry_a_claim(site: Path) -> None:
     choose(site, "open")
+    # Nobody said that they are public, so they are not any more, and why is said.
+    with pytest.raises(ConfigError, match="selected from it without --candidates-public"):
+        private_selection(site, site / "candidates.npz", candidates_public=True)
     with pytest.raises(ConfigError, match="can never carry a claim"):
         private_selection(site, site / "open")
     with pytest.raises(ConfigError, match="can never carry a claim"):

@@ -53,6 +53,7 @@ def test_a_model_of_embeddings_finds_the_classes_of_real_ones(site: Path, tmp_pa
     assert (np.array(classes)[scores.argmax(axis=1)] == labels).mean() > 0.8
     words = "epsilon 50, delta 1e-05, unit: one embedding, adjacency: add-remove"
     assert facts["guarantee"] == words
+    assert facts["trained on"] == "samples"  # as of every network
     assert facts["input"] == f"float32 embeddings of {values.shape[1]} numbers"
 
 

@@ -233,7 +233,7 @@ def test_what_all_runs_share_is_not_chosen(tmp_path):
 
 def test_settings_are_not_chosen_without_classes_or_without_a_space(tmp_path):
     labelled = options(tmp_path)["source"]
-    with pytest.raises(ConfigError, match="no quick space"):
+    with pytest.raises(ConfigError, match=r"no quick space.* which encoders have one"):
         synthesize(**options(tmp_path, method="alignment", base=labelled, tune="quick"))
     np.savez(tmp_path / "e.npz", embeddings=np.random.default_rng(0).normal(size=(90, 4)))
     with pytest.raises(ConfigError, match="by which --tune chooses"):

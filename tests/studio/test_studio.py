@@ -16,9 +16,10 @@ from safetensors.torch import load_file  # noqa: E402
 from tests.studio.tiny_studio import PLAN, train_tiny_studio  # noqa: E402
 
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
+from understudy.core.errors import BackendError, ConfigError  # noqa: E402
 from understudy.studio.corpus import CorpusRow, read_corpus, write_corpus  # noqa: E402
 from understudy.studio.plan import STAGES  # noqa: E402
-from understudy.studio.stages import train_stage  # noqa: E402
+from understudy.studio.stages import save_network, train_stage  # noqa: E402
 
 
 def rows(count: int, *, edges: bool = True) -> Iterator[CorpusRow]:
@@ -112,6 +113,35 @@ def test_a_training_that_was_stopped_ends_like_one_that_was_not(tmp_path: Path) 
     assert torch.equal(whole.network.weight, parts.network.weight)
     assert torch.equal(whole.network.bias, parts.network.bias)
     assert parts.seen == whole.seen[19 * 3 :]
+
+
+def test_a_checkpoint_or_a_corpus_that_is_cut_off_says_what_to_remove(tmp_path: Path) -> None:
+    """Both ended in a traceback."""
+    trained(tmp_path / "work", 7)
+    file = tmp_path / "work" / "checkpoint.safetensors"
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(BackendError, match=r"no whole checkpoint.*remove it"):
+        trained(tmp_path / "work")
+    for name in ("images.npy", "texts.jsonl"):
+        write_corpus(tmp_path / name, rows(5), 5)
+        part = tmp_path / name / name
+        part.write_bytes(part.read_bytes()[:-5])
+        with pytest.raises(ConfigError, match=r"is not whole.*remove it"):
+            read_corpus(tmp_path / name)
+
+
+def test_a_stage_that_is_killed_while_it_is_written_is_not_done(tmp_path: Path) -> None:
+    """``config.json`` says that it is done, and the libraries write it before the weights."""
+
+    class Killed(torch.nn.Linear):
+        def save_pretrained(self, folder: Path, **_: object) -> None:
+            Path(folder).mkdir()
+            (Path(folder) / "config.json").write_text("{}")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save_network(Killed(2, 2), tmp_path / "vae")
+    assert not (tmp_path / "vae" / "config.json").exists()
 
 
 def test_a_studio_is_made_in_the_hubs_formats(tiny_studio: Path) -> None:

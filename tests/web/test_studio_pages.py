@@ -625,6 +625,18 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     assert {"class sizes", "centre", "covariance"} < set(answers[0].split(", "))
 
 
+def test_a_run_in_two_roots_is_listed_once(tmp_path: Path) -> None:
+    inner = tmp_path / "data" / "project"
+    (inner / "out" / "owner").mkdir(parents=True)
+    (inner / "out" / "owner" / "start.json").write_text("{}")
+    site = Site(tmp_path, roots=(inner,))
+    with site.client:
+        site.enter()
+        page = site.get("/runs").text
+    assert page.count(">project/out</a>") == 1
+    assert ">data/project/out</a>" not in page
+
+
 def test_runs_stand_in_a_table_by_what_was_measured(story: Story, site: Site) -> None:
     evaluations = {
         "a": FRECHET_DISTANCE.value(3.25),

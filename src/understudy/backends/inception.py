@@ -89,7 +89,7 @@ class InceptionEncoder:
             self._network, self._batch = _onnx(path, options)
         else:
             self._network, self._batch = _torchscript(path), options.batch
-        black = np.zeros((1, *shape), dtype=np.uint8)
+        black = np.zeros((min(2, self._batch), *shape), dtype=np.uint8)
         self.dim = self._run(black)[0].shape[1]
 
     def encode(self, images: Images) -> Embeddings:
@@ -190,13 +190,21 @@ def _torchscript(path: Path) -> _Network:
     whole = hasattr(module, "layers")
 
     def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-        with torch.inference_mode():
-            outputs = (module.layers if whole else module)(torch.from_numpy(values.copy()))
-            features, classes = outputs if isinstance(outputs, tuple) else (outputs, None)
-            features = features.flatten(1)
-            if classes is None and whole and hasattr(module, "output"):
-                classes = module.output(features)
-        return features.float().numpy(), None if classes is None else classes.float().numpy()
+        try:
+            with torch.inference_mode():
+                outputs = (module.layers if whole else module)(torch.from_numpy(values.copy()))
+                features, classes = outputs if isinstance(outputs, tuple) else (outputs, None)
+                features = features.reshape(len(values), -1)
+                if classes is None and whole and hasattr(module, "output"):
+                    classes = module.output(features)
+                if classes is not None:
+                    classes = classes.reshape(len(values), -1).float().numpy()
+            return features.float().numpy(), classes
+        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+            raise BackendError(
+                f"{path}: gives no features, a row for each, of {len(values)} images of "
+                f"3 x {INCEPTION_SIDE} x {INCEPTION_SIDE} ({str(error).strip().splitlines()[-1]})"
+            ) from error
 
     return run
 

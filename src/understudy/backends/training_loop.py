@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.optim.lr_scheduler import (
@@ -272,9 +272,15 @@ class _Run:
         file = folder / "checkpoint.safetensors"
         if not file.is_file():
             return
-        with safe_open(file, "pt", device=str(self.machine.device)) as stored:
-            states = {key: json.loads(text) for key, text in stored.metadata().items()}
-            tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+        try:
+            with safe_open(file, "pt", device=str(self.machine.device)) as stored:
+                states = {key: json.loads(text) for key, text in stored.metadata().items()}
+                tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise BackendError(
+                f"{file} is no whole checkpoint ({error}): remove it, and {self.task.name} learns "
+                "from the beginning"
+            ) from error
         self.step = states["step"]
         _load(self.task.network, {key: tensors[f"network/{key}"] for key in self._stored})
         if self.average is not None:

@@ -50,8 +50,9 @@ def _show(result: SourceCheck) -> None:
     """A check as text."""
     kind = "" if result.shape is None else f", {shape_words(result.shape)}"
     units = "" if result.people is None else f" of {result.units:,} {result.people}"
-    records = f"{result.images:,} {records_of(result.shape)}{units}{kind}"
-    _console.print(f"{result.source}: {records} (for the owner alone)")
+    records = f": {result.images:,} {records_of(result.shape)}{units}{kind}"
+    counted = records if result.images else ""  # of what cannot be opened nothing was
+    _console.print(f"{result.source}{counted} (for the owner alone)")
     for problem in result.problems:
         _console.print(f"{'!!' if problem.blocking else '- '} {problem.kind}: {problem.message}")
         for example in problem.examples:

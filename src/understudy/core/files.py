@@ -27,6 +27,7 @@ HALF_WRITTEN = ".part"
 
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+")  # of one letter, it is a drive
 _OF_FILES = frozenset({"", "onnx", "litert", "folder", "file"})
+_URL = re.compile(r"https?://(?:[^/?#]*@)?(\[[^]/]*\]|[^/?#:]*)", re.IGNORECASE)
 _PATH = re.compile(r"[/~.]|[A-Za-z]:|.*\\|.*/.*/")
 
 
@@ -34,8 +35,9 @@ def public_name(name: str) -> str:
     """A model's or dataset's name without the folders it lies in on the owner's machine.
 
     ``onnx:/a/ann/enc.onnx?size=128`` becomes ``onnx:enc.onnx?size=128``, and
-    ``embedded:studio?folder=/a/ann/mine`` ``embedded:studio?folder=mine``. Names that are no
-    paths (``embedded:dct``, ``hf:openai/clip-vit-base-patch32``) stay as they are.
+    ``embedded:studio?folder=/a/ann/mine`` ``embedded:studio?folder=mine``. Of the address of a
+    server its host stays. Names that are no paths (``embedded:dct``,
+    ``hf:openai/clip-vit-base-patch32``) stay as they are.
     """
     scheme, colon, rest = name.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
@@ -53,6 +55,8 @@ def _public_option(option: str) -> str:
     if not equals:
         key, value = "", key
     plain = unquote(value)
+    if address := _URL.match(plain):
+        return f"{key}{equals}{address[1]}"
     scheme, colon, _ = plain.partition(":")
     if not re.search(r"[/\\]", plain) or (key == "revision" and not _PATH.match(plain[:1])):
         return option

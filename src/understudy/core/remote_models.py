@@ -198,6 +198,11 @@ class RemoteCalls:
                 self._file.execute(query, (len(value), value))
 
     @property
+    def storage(self) -> str:
+        """What is said of answers where they are kept, before how a run goes on; else nothing."""
+        return "" if self._file is None else "What was answered is kept: "
+
+    @property
     def words(self) -> str:
         """What was asked and what it cost, in words."""
         cost = f", cost {self.cost:.2f}" if self.cost else ""
@@ -242,9 +247,9 @@ class RemoteCalls:
         }
         for name, (after, cap) in caps.items():
             if cap is not None and after > cap:
+                remedy = f"--resume with a larger {name} goes on" if self.storage else "Raise it"
                 raise BackendError(
-                    f"{name} {cap:g} is used up ({self.words}). What was answered is kept: "
-                    f"--resume with a larger {name} goes on"
+                    f"{name} {cap:g} is used up ({self.words}). {self.storage}{remedy}"
                 ) from ConnectionAbortedError(name)
 
     def _save(self) -> None:

@@ -36,7 +36,7 @@ def one_class(name: str, bad: Sequence[tuple[str, str]]) -> str:
     """What is said of a dataset of a single class; each bad record: (location, reason)."""
     words = f"every row is of the one class {name!r}, so there is nothing to tell apart"
     if not bad:
-        return f"{words}. For images without labels: --label none"
+        return f"{words}. Add another one; of private images without labels say --label none"
     location, reason = bad[0]
     return f"{words}; {len(bad):,} bad were passed over. {location} {reason}"
 

@@ -65,6 +65,7 @@ def open_source(
     channels: int | None = None,
     fit: ImageFit = "stretch",
     window: tuple[float, float] | None = None,
+    nested: bool = False,
     observer: Observer | None = None,
 ) -> Source:
     """Open a dataset of images or embeddings, to be read in a stream.
@@ -90,6 +91,8 @@ def open_source(
             its middle, or ``"pad"`` with black.
         window: (centre, width) of black to white in images of more than 8 bits, where the name
             does not say it; None: as each file says.
+        nested: Whether what lies in folders inside a class folder is of that class, as with a
+            ``unit``.
         observer: Is shown every record while the dataset is opened: for checks.
 
     Raises:
@@ -99,7 +102,7 @@ def open_source(
         MissingExtra: It needs a package that is not installed.
     """
     declared = None if classes is None else names_of_classes(classes)
-    reading = AS_STORED if window is None else Reading(window_of(window))
+    reading = Reading(None if window is None else window_of(window), nested=nested)
     fields = (split, _size(size), unit, skip_bad, label, declared, channels, fit, reading, observer)
     return _opened(Options(folder_name(str(name)), *fields))
 
@@ -113,8 +116,8 @@ def _opened(options: Options) -> Source:
     if plugin is not None:
         return as_declared(plugin, options)
     name, reading = split_name(options.name)
-    if reading.window is None:
-        reading = replace(reading, window=options.reading.window)
+    window, nested = options.reading.window, options.reading.nested or reading.nested
+    reading = replace(reading, window=reading.window or window, nested=nested)
     options = replace(options, reading=reading)
     path = home_path(name)
     if path.is_dir():

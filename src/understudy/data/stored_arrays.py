@@ -198,8 +198,9 @@ class ArraySource:
     def _convert(self, block: NDArray[Any]) -> NDArray[Any]:
         if self.kind == "embeddings":
             values = as_float32(block)
-            if len(not_finite(values)):
-                raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.location)
+            if len(not_finite(values)):  # looked for once more, for its place in the file
+                place = f"{self._values.location}, row {min(self._infinite(), default='?')}"
+                raise SourceError(f"{_NOT_FINITE}. {SKIP}", place)
             return values
         images = converted_channels(block, self.shape[2])
         size = self._options.size
@@ -261,13 +262,15 @@ class ArraySource:
         if self._units is not None:
             faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
-            infinite = _find(self._values, lambda rows: not_finite(as_float32(rows)))
-            faults |= dict.fromkeys(infinite, _NOT_FINITE)
+            faults |= dict.fromkeys(self._infinite(), _NOT_FINITE)
         if self._scaled:
             faults |= dict.fromkeys(_find(self._values, _beyond), _NOT_IN_RANGE)
         for row in sorted(faults):
             self._pass_over(f"{self._values.location}, row {row}", faults[row])
         return np.array(sorted(faults), dtype=np.int64)
+
+    def _infinite(self) -> list[int]:
+        return _find(self._values, lambda rows: not_finite(as_float32(rows)))
 
     def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
         """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""

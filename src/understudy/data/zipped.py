@@ -147,6 +147,9 @@ _INNER_FOLDER = (
 )
 
 
+_BELOW_PAGE = "release/privacy.json"  # beside the page of an archive to hand over
+
+
 @dataclass(frozen=True, slots=True)
 class _Archive:
     """A zip archive and the files of it that count."""
@@ -177,7 +180,9 @@ class _Archive:
         if half is not None:
             members = _below(members, half)
         unread = () if half is None else further_parts(names)
-        return cls(path, members, outside, unread, listed)
+        opened = cls(path, members, outside, unread, listed)
+        opened._require_no_arrays()
+        return opened
 
     def is_image(self, name: str) -> bool:
         """Whether a member is an image by its name, or DICOM without one."""
@@ -202,6 +207,13 @@ class _Archive:
         if LABELS_FILE not in self.members:
             return False
         return Table(self.path / LABELS_FILE, content=self.read(LABELS_FILE)).lists_images
+
+    def _require_no_arrays(self) -> None:
+        """Refuse a release whose images are arrays, or that lies beside a page about it."""
+        arrays = "privacy.json" in self.members and not any(map(is_image_name, self.members))
+        if arrays or _BELOW_PAGE in self.members:
+            words = "is an archive of a release: unpack it, and name the folder of its privacy.json"
+            raise SourceError(words, self.path)
 
     def read(self, name: str) -> bytes:
         """One member."""

@@ -141,7 +141,9 @@ def judged_photo(home: DeviceHome, photo: Path) -> str:
         raise RunError("a detector gives boxes, which are not shown here")
     try:
         image = decoded_photo(photo.read_bytes(), model.side, "crop")
-    except (BadImage, OSError) as error:
+    except OSError as error:
+        raise SourceError(f"cannot be read: {error.strerror}", photo) from error
+    except BadImage as error:
         raise SourceError(f"cannot be read: {error}", photo) from error
     data = model_path(home, model.digest).read_bytes()
     trial = try_model(data, model.kind, model.side, len(model.classes), image[None])

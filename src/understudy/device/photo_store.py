@@ -102,7 +102,10 @@ def photo_files(place: Path, *, labelled: bool = False) -> list[PhotoFile]:
         remedy = "labelled photos lie in one folder a class, such as eating/1.jpg"
     else:
         files = [PhotoFile(path) for path in (_image_paths(place) if place.is_dir() else [place])]
-        remedy = "add a JPEG, PNG, WebP, TIFF, BMP or GIF file, or a folder of such files"
+        remedy = (
+            "add a JPEG, PNG, WebP, TIFF, BMP or GIF file, or a folder of such files; where it has "
+            "one folder a class, --labelled"
+        )
     if not files:
         raise SourceError(f"holds no photo: {remedy}", place)
     return files

@@ -406,7 +406,7 @@ def ray_engine(address: str | None = None, *, trusted: bool = False) -> Iterator
     """
     with _connected(address):
         if not trusted:
-            require_this_machine()
+            require_this_machine(str(node["NodeManagerAddress"]) for node in ray.nodes())
         count = max(1, int(ray.cluster_resources().get("CPU", 1)))
         actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(RayWorker)
         handles = [actor.options(scheduling_strategy="SPREAD").remote() for _ in range(count)]
@@ -483,10 +483,9 @@ def _connected(address: str | None) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def require_this_machine() -> None:
+def require_this_machine(addresses: Iterable[str]) -> None:
     """Refuse a cluster of which a node is another machine: no socket can be bound there."""
-    for node in ray.nodes():
-        address = str(node["NodeManagerAddress"])
+    for address in addresses:
         try:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             with socket.socket(family) as probe:

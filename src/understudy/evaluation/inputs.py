@@ -273,6 +273,7 @@ def _real(
     run = _run_of(path)
     settings = {} if run is None else run.settings
     unit = _unit_rule(settings) if hold_out is None else hold_out.unit
+    declared = declared | {"nested": _unit_of(settings) is not None}
     own = declared | {"skip_bad": declared["skip_bad"] or bool(settings.get("skip_bad"))}
     members = open_source(real, split="train", unit=unit, **own)
     held_out: Source | None = None

@@ -31,6 +31,7 @@ from understudy.run.early_stop import require_otherwise
 from understudy.run.prepare import Prepared, prepare, require_room_of
 from understudy.run.progress import duration
 from understudy.run.run_plan import ExpectedTime, RunPlan, plan_of
+from understudy.run.session import require_own_cluster
 from understudy.run.shared_records import require_no_shared_records, require_unseen_test
 from understudy.run.tuning import alternatives_of
 
@@ -47,6 +48,7 @@ def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     """
     if out:
         require_free(config.output.out, resume=config.output.resume)
+    require_own_cluster(config.output)
     prepared = prepare(config)
     require_otherwise(prepared)
     alternatives_of(prepared)

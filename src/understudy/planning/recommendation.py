@@ -313,7 +313,9 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
     """What the recommendation goes by, private facts first."""
     installed = [extra for package, extra in _RUNTIMES.items() if find_spec(package) is not None]
     sizes = sorted((check.class_units or check.classes).values())
-    facts = [PlanFact(records_of(check.shape), f"{check.images:,}", private=True)]
+    facts = []
+    if check.images:  # of what cannot be opened nothing was counted
+        facts.append(PlanFact(records_of(check.shape), f"{check.images:,}", private=True))
     if check.people is not None:
         facts.append(PlanFact(check.people, f"{check.units:,}", private=True))
     if sizes:

@@ -430,6 +430,9 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
         if options.get(name) in (None, ""):
             raise ConfigError(f"{name} is missing: {remedy}")
     values = {name: _read(name, value, declarations) for name, value in options.items()}
+    given = (values.get("settings") or {}).items()
+    if numbers := {key: one.tolist() for key, one in given if hasattr(one, "tolist")}:
+        values["settings"] = {**values["settings"], **numbers}  # of NumPy, which are no JSON
     roles = {name: values.pop(name) for name in ROLES if name in values}
     parts: dict[str, dict[str, Any]] = {group: {} for group in OPTION_GROUPS}
     for name, value in values.items():

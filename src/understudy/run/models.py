@@ -238,7 +238,7 @@ def measured_columns(
 
 
 def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
-    """The perceptual distance of a TorchScript file (``--lpips``), tried on an empty image.
+    """The perceptual distance of a TorchScript file (``--lpips``), tried on two empty images.
 
     Raises:
         InputError: It is none, or does not take such images; or there are no images.
@@ -248,7 +248,7 @@ def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
     from understudy.backends.perceptual_network import ScriptedDistance
 
     distance = ScriptedDistance(path)
-    empty = np.zeros((1, *images.shape), dtype=np.uint8)
+    empty = np.zeros((2, *images.shape), dtype=np.uint8)  # one alone may hide a mean of all
     distance.distance(empty, empty)
     return distance
 

@@ -456,6 +456,7 @@ def _open_matching(
         options |= {"channels": config.data.channels, "fit": config.data.fit}
         options["window"] = None if window is None or not window[1] else window[0]
     if role == "test":
+        options["nested"] = config.privacy.unit_column is not None  # as the private one may be
         other = open_test(name, label=config.data.label, classes=config.data.classes, **options)
     else:
         label = NO_LABELS if role in ("public", "contrast") else None

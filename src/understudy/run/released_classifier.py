@@ -115,6 +115,7 @@ def file_facts(
         "input": _input_words(record, shape),
         "classes": json.dumps(list(classes), ensure_ascii=False),
         "guarantee": guarantee_words(record.receipt, record.private_samples),
+        "trained on": "samples",
         "licence": record.licence,
         "made with": f"Understudy {record.version}",
     }

@@ -50,10 +50,10 @@ def connect_remote(context: Context, config: RunConfig, *, captioned: bool) -> R
             if not model.loopback and model.host != permitted:
                 raise ConfigError(
                     f"{flag_of(role)} {model.name} would send the private images, or what is said "
-                    f"of them, to {model.host}, which is not this machine. Nothing was sent and "
+                    f"of them, to {model.host}, which is not this machine. None was sent and "
                     "nothing was spent. Take a server on this machine (http://127.0.0.1:PORT/v1); "
-                    "or, knowing that no guarantee holds towards that host, add "
-                    f"--allow-remote-private {model.host}"
+                    "or, knowing that no guarantee holds towards that host, give synthesize (not "
+                    f"select) --allow-remote-private {model.host}"
                 )
             if config.output.engine != "local":
                 raise ConfigError(

@@ -101,9 +101,10 @@ def _other_encoder(proxy: str, shape: Shape, unpenalised: str) -> Encoder:
         if usable and name != proxy.partition("?")[0]:
             encoder = load_encoder(encoder_name(name), shape=small)
             return SmallImages(encoder, f"{encoder.name} at {small[0]} x {small[1]} pixels")
+    install = "" if installed("torch") else "pip install 'understudy[torch]', "
     raise ConfigError(
         "distances to private images are taken in another space than the candidates are chosen "
-        "in, and there is no second encoder: pip install 'understudy[torch]', name a "
+        f"in, and there is no second encoder of {small[0]} x {small[1]} pixels: {install}name a "
         f"--penalty-encoder, or leave the penalty out ({unpenalised})"
     )
 

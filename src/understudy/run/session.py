@@ -24,6 +24,7 @@ from understudy.release.galleries import sheets
 from understudy.release.outputs import RunFolder, open_release, private_cache, run_folder
 from understudy.report import OwnerRecord, PublicQuality, RunRecord
 from understudy.run.accuracy import Accuracy, Watch, measure, utility_of_scores
+from understudy.run.config import OutputOptions
 from understudy.run.early_stop import (
     read_stop,
     rest_of,
@@ -63,10 +64,20 @@ def engine_of(prepared: Prepared) -> Iterator[Engine]:
     if output.engine == "local":
         yield LocalEngine()
         return
+    require_own_cluster(output)
     from understudy.engine.ray_engine import ray_engine  # an extra
 
     with ray_engine(output.ray_address, trusted=output.ray_trusted) as engine:
         yield engine
+
+
+def require_own_cluster(output: OutputOptions) -> None:
+    """Refuse an address on another machine that the owner does not vouch for: nothing is sent."""
+    host, _, port = (output.ray_address or "").removeprefix("ray://").rpartition(":")
+    if output.engine == "ray" and not output.ray_trusted:
+        from understudy.engine.ray_engine import require_this_machine  # an extra
+
+        require_this_machine([host.strip("[]")] if port.isdecimal() else [])
 
 
 def with_workers(prepared: Prepared, engine: Engine) -> Prepared:

@@ -79,7 +79,10 @@ def require_no_shared_records(
                 continue
         if not one.recorded:
             for shared in ledger.shared_records(records, besides=own):
-                dataset = f"{shared.dataset.name} (id {shared.dataset.id} in the ledger)"
+                dataset = (
+                    f"{shared.dataset.name} (id {shared.dataset.id} in the ledger, private since a "
+                    "run read it, or selected from it without --candidates-public)"
+                )
                 faults.append(_words(one, dataset, (shared.stored, shared.values, shared.looks)))
     if faults:
         raise ConfigError(

@@ -211,7 +211,7 @@ def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
         encoder, rows.values, rows.labels, len(rows.classes), columns=columns
     )
     facts = file_facts(record, rows.classes, classifier.shape, encoder.name)
-    return written_classifier(classifier, path, {**facts, "trained on": "samples"})
+    return written_classifier(classifier, path, facts)
 
 
 def _onnx(network: str, rows: Labelled, record: RunRecord, **training: Any) -> bytes:

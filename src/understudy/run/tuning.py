@@ -72,8 +72,9 @@ def _space(name: str, prepared: Prepared) -> dict[str, Sequence[Any]]:
         space = {key: values for key, values in quick.items() if key not in settled}
         if not space:
             raise ConfigError(
-                f"{method.name} with these models has no quick space: give a YAML file of settings "
-                "and their values (docs/tuning.md)"
+                f"{method.name} with these models has no quick space, or --set settles all of it: "
+                "docs/tuning.md says which encoders have one. Name another (--encoder), or a YAML "
+                "file of settings and their values"
             )
         return space
     content = read_yaml(Path(name), "space of settings")

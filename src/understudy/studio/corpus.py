@@ -131,17 +131,26 @@ def write_corpus(
 
 
 def read_corpus(folder: Path) -> Corpus | None:
-    """The corpus in a folder; None where it is not, or not completely, there."""
+    """The corpus in a folder; None where it is not, or not completely, there.
+
+    Raises:
+        ConfigError: A file of it is cut off.
+    """
     if not (folder / "corpus.json").is_file():
         return None
-    about = json.loads((folder / "corpus.json").read_text())
-    arrays: dict[str, Any] = {
-        key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
-        for key in ("images", "segments", "edges", "poses")
-        if (folder / f"{key}.npy").is_file()
-    }
-    with (folder / "texts.jsonl").open() as file:
-        lines = [json.loads(line) for line in file]
+    try:
+        about = json.loads((folder / "corpus.json").read_text())
+        arrays: dict[str, Any] = {
+            key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
+            for key in ("images", "segments", "edges", "poses")
+            if (folder / f"{key}.npy").is_file()
+        }
+        with (folder / "texts.jsonl").open() as file:
+            lines = [json.loads(line) for line in file]
+    except (OSError, EOFError, ValueError) as error:
+        raise ConfigError(
+            f"{folder} is not whole ({error}): remove it, and it is made again"
+        ) from error
     surroundings = tuple(tuple(line.get("surroundings", ())) for line in lines)
     return Corpus(
         **arrays,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -328,10 +329,19 @@ def save_preparation(folder: Path, kind: str, side: int) -> None:
 
 
 def save_network(network: Any, folder: Path) -> None:
-    """In half precision, in the hub's format, without the folder it was once read from."""
-    network.to(torch.float16).save_pretrained(folder, safe_serialization=True)
+    """In half precision, in the hub's format, without the folder it was once read from.
+
+    ``config.json``, which says that a stage is done, comes last, and every file whole.
+    """
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    network.to(torch.float16).save_pretrained(new, safe_serialization=True)
     network.float()
-    config = folder / "config.json"
+    config = new / "config.json"
     content = json.loads(config.read_text(encoding="utf-8"))
     content.pop("_name_or_path", None)
     config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    for file in sorted(new.iterdir(), key=lambda file: file == config):
+        file.replace(folder / file.name)
+    new.rmdir()

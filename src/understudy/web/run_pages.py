@@ -79,7 +79,9 @@ class RunPages(StudioPages):
     ) -> Response:
         """A table of the runs in the roots and of those that wait, the best of a metric first."""
         studio, roots = self.studio, self.studio.roots
-        runs = [_listed(studio, one) for root in roots.folders.values() for one in list_runs(root)]
+        # a root may lie in another one
+        by_folder = {one.folder: one for root in roots.folders.values() for one in list_runs(root)}
+        runs = [_listed(studio, one) for one in by_folder.values()]
         places = {one.place for one in runs}
         for job in studio.jobs.all():
             if job.kind == "synthesize" and not studio.jobs.report(job).is_over:

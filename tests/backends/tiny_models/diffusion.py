@@ -24,6 +24,8 @@ from diffusers import (
     FluxTransformer2DModel,
     KandinskyV22Pipeline,
     KandinskyV22PriorPipeline,
+    PixArtSigmaPipeline,
+    PixArtTransformer2DModel,
     PriorTransformer,
     SD3Transformer2DModel,
     StableDiffusion3Pipeline,
@@ -337,6 +339,26 @@ def flux() -> FluxPipeline:
     )
 
 
+def pixart() -> PixArtSigmaPipeline:
+    t5 = T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=37, num_layers=1, num_heads=4)
+    transformer = PixArtTransformer2DModel(
+        sample_size=32,  # the smallest that the pipeline knows
+        num_layers=1,
+        attention_head_dim=8,
+        num_attention_heads=2,
+        caption_channels=32,
+        cross_attention_dim=16,
+        use_additional_conditions=False,
+    )
+    return PixArtSigmaPipeline(
+        tokenizer=t5_tokenizer(),
+        text_encoder=T5EncoderModel(t5),
+        vae=vae(),
+        transformer=transformer,
+        scheduler=DPMSolverMultistepScheduler(),
+    )
+
+
 def rae() -> AutoencoderRAE:
     return AutoencoderRAE(
         encoder_type="mae",
@@ -407,6 +429,7 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     "kandinsky-prior": kandinsky_prior,
     "sd3": sd3,
     "flux": flux,
+    "pixart": pixart,
     "edges": edges,
     "kl": vae,
     "tiny": tiny_vae,

@@ -104,8 +104,10 @@ REFERENCE_OF_FIVE = RecordReference.of(REFERENCE.features, REFERENCE.labels)
 
 
 def test_a_training_that_diverges_is_refused():
-    with pytest.raises(ConfigError, match="smaller learning_rate"), np.errstate(all="ignore"):
-        select_candidates(proxy(learning_rate=1e30), LABELS, BUDGETS, REFERENCE)
+    for diverging in ({"learning_rate": 1e30}, {"weight_decay": 1e30}):  # and nothing is warned of
+        with pytest.raises(ConfigError, match="smaller learning_rate or weight_decay"):
+            select_candidates(proxy(**diverging), LABELS, BUDGETS, REFERENCE)
+        assert not np.isfinite(proxy(**diverging).final_state(np.ones(len(LABELS)))).all()
 
 
 def test_an_interrupted_selection_ends_the_same():

@@ -183,7 +183,10 @@ class DiffusionGenerator:
         """Run a pipeline over all rows: (n, height, width, channels) uint8."""
         check_prompts(prompts, None, self.name)
         height, width = self._size
-        steps = self._pipelines.steps()
+        prior: dict[str, Any] = {}
+        if "prior_num_inference_steps" in taken(pipeline):
+            prior["prior_num_inference_steps"] = min(25, self._pipelines.steps())
+            prior["callback_steps"] = None  # else its own call of its decoder is a deprecated one
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(prompts), self._options.batch):
             images = call_pipeline(
@@ -194,12 +197,11 @@ class DiffusionGenerator:
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
                 **self._pipelines.schedule(strength),
-                prior_num_inference_steps=min(25, steps),
+                **prior,
                 guidance_scale=self._pipelines.guidance(),
                 strength=strength,
                 height=height,
                 width=width,
-                callback_steps=None,  # else Kandinsky's own call of its decoder is a deprecated one
             )
             out[rows] = fit_images(images, self.shape)
         return out

@@ -53,7 +53,6 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0  # seconds before a request is repeated
 _FOR_A_WHILE = frozenset({408, 409, 425, 429})  # and every status from 500
 _NOT_OFFERED = frozenset({400, 404, 405, 415, 422, 501})
 _FILTERED = ("moderation_blocked", "content_policy_violation", "content_filter")
-_KEPT = "What was answered is kept: --resume goes on"
 
 
 class UnusableReply(ValueError):
@@ -340,7 +339,8 @@ class HostedClient:
 
     def failed(self, reason: str, kind: type[BackendError] = BackendError) -> BackendError:
         """The error of a server that gives no answer of use."""
-        error = kind(f"{self.name}: the server {self.address.host} {reason}. {_KEPT}")
+        remedy = self.calls.storage and f". {self.calls.storage}--resume goes on"
+        error = kind(f"{self.name}: the server {self.address.host} {reason}{remedy}")
         error.__cause__ = ConnectionError(reason)  # by which a run says what it was charged
         return error
 

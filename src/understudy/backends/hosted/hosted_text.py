@@ -109,9 +109,8 @@ class HostedModel:
         if not self._permitted:
             raise BackendError(
                 f"{self.name} would send images that may be private, or what is said of them, to "
-                f"{self.host}, which is not this machine. Nothing was sent and nothing was spent. "
-                "Take a server on this machine (http://127.0.0.1:PORT/v1); or, knowing that no "
-                f"guarantee holds towards that host, --allow-remote-private {self.host}"
+                f"{self.host}, which is not this machine. None was sent and nothing was spent. "
+                "Take a server on this machine (http://127.0.0.1:PORT/v1)"
             )
 
 

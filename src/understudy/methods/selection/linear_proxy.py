@@ -39,6 +39,7 @@ class LinearProxy:
     norm: float
     settings: ProxySettings
 
+    @np.errstate(over="ignore", invalid="ignore")  # who asks looks whether scores are finite
     def scores(self, gamma: Vector, reference: Reference) -> RoundScores:
         """One pass of Eq. 22: states forwards, costates backwards, a score for each candidate.
 
@@ -75,6 +76,7 @@ class LinearProxy:
         """theta_T: (d + 1, C) float64."""
         return self.checkpoints(gamma, [self.settings.steps])[0]
 
+    @np.errstate(over="ignore", invalid="ignore")
     def checkpoints(self, gamma: Vector, steps: Sequence[int]) -> list[Vector]:
         """theta_t at some steps from 0 to T: (d + 1, C) float64 each."""
         states, _ = self._states(gamma.astype(self.features.dtype))

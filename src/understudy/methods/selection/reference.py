@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 
 DIVERGED = (
     "the proxy's training does not converge (its weights or scores are not finite): take a smaller "
-    "learning_rate"
+    "learning_rate or weight_decay"
 )
 """What is wrong where gradient descent overflows."""
 

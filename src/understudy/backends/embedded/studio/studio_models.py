@@ -195,6 +195,11 @@ class Studio:
         return stable_diffusion(**parts).to(device)
 
     def _part(self, name: str, kind: Any, options: Any) -> Any:
+        if not (self.folder / name).is_dir():
+            raise BackendError(
+                f"{self.folder} has no folder {name}: a studio draws once its stages vae, clip and "
+                "unet are trained (understudy studio train)"
+            )
         return read_network(kind, str(self.folder / name), options)
 
 
