@@ -3,9 +3,9 @@
 ``python -m benchmarks finetuning [SET ...]`` releases hands, X-rays, EuroSAT and Fashion-MNIST by
 both at epsilon 10 and prints the balanced accuracy of the small CNN, the Frechet distance of
 samples to real test images by wavelet scattering (of as many of each), and seconds on the wall and
-of all cores. Its steps see about 256 units, and it learns first from photos of everyday things.
-``--records``, ``--seeds``, ``--epsilon``, ``--out``, ``--sheets``; ``--setting`` as of
-``strangers``, whose runs these are: each is kept in ``--out`` and read back.
+of all cores. Its steps see about 256 units. ``--records``, ``--seeds``, ``--epsilon``, ``--out``,
+``--sheets``; ``--setting`` as of ``strangers``, whose runs these are: each is kept in ``--out`` and
+read back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ HEADS = ("records", "accuracy %", "real %", "Frechet", "real to real", "wall s",
 _BATCH = 256  # expected units of a step
 
 
-def settings_of(image_set: ImageSet, data: Path) -> list[Setting]:
+def settings_of(image_set: ImageSet) -> list[Setting]:
     """The default method, and fine-tuning with a rate that fits the set."""
     rate = min(0.2, _BATCH / len(image_set.split[0].labels))
-    photos = data / "images" / "tiny-imagenet" / "part-0.zip"
-    words = f"finetuning=method=finetuning,public={photos},rate={rate:.3g}"
-    return [Setting.read("default"), Setting.read(words)]
+    return [Setting.read("default"), Setting.read(f"finetuning=method=finetuning,rate={rate:.3g}")]
 
 
 def features(images: Images) -> Embeddings:
@@ -86,7 +84,7 @@ def main(
                 features(shaped(half, train.values.shape[1:])), features(test.values)
             )
             accuracy = judged(None, image_set, 0, asked)
-            chosen = [Setting.read(words) for words in setting] or settings_of(image_set, data)
+            chosen = [Setting.read(words) for words in setting] or settings_of(image_set)
             for each in chosen:
                 cases = [case(image_set, each, one, seed, asked) for seed in range(seeds)]
                 means = np.mean(cases, axis=0)
