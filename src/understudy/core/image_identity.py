@@ -69,10 +69,12 @@ BAND_BYTES = 4
 """Of each of them; three that are equal by chance are one in 2^96."""
 _BAND_BITS = 48
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
-_CHROMA = np.array([[-0.169, 0.5], [-0.331, -0.419], [0.5, -0.081]], dtype=np.float32)
-_COLOUR_WEIGHT = 2.0  # of each colour difference, that of luminance being 1
+_CHROMA = np.array(  # twice the blue and the red difference
+    [[-0.338, 1.0], [-0.662, -0.838], [1.0, -0.162]], dtype=np.float32
+)
+_LOW = 4  # frequencies a side that colours have
 _NO_GREY = np.zeros((_ORDER, _ORDER), dtype=np.float16)
-_NO_COLOUR = np.zeros((2, 4, 4), dtype=np.float16)
+_NO_COLOUR = np.zeros((_LOW, _LOW, 3), dtype=np.float32)
 _NEGATIVE_ZERO = 0x8000  # in half precision
 _HALF_PRECISION_DIM = 16  # embeddings of fewer numbers may be equal by chance once rounded
 
@@ -168,7 +170,7 @@ class Looks:
     Attributes:
         frequencies: (n, 16, 16) float16 of the luminance, the lowest first, weighted by the root
             of their frequency, without the mean.
-        colours: (n, 2, 4, 4) likewise of the blue and the red difference; zeros: grey.
+        colours: (n, 2, 4, 4) the lowest likewise of twice the blue and red difference; zeros: grey.
         orders: (n,) how many frequencies a side an image has; 0: it has no looks to compare.
     """
 
@@ -186,11 +188,10 @@ class Looks:
             frequencies.append(grey)
             colours.append(colour)
             orders.append(order)
-        return cls(
-            np.array(frequencies, dtype=np.float16).reshape(-1, *_NO_GREY.shape),
-            np.array(colours, dtype=np.float16).reshape(-1, *_NO_COLOUR.shape),
-            np.array(orders, dtype=np.int64),
-        )
+        stacked = np.array(frequencies, dtype=np.float16).reshape(-1, *_NO_GREY.shape)
+        low = np.array(colours, dtype=np.float32).reshape(-1, *_NO_COLOUR.shape)
+        differences = np.moveaxis(low @ _CHROMA, 3, 1) * _weights()[:_LOW, :_LOW]
+        return cls(stacked, differences.astype(np.float16), np.array(orders, dtype=np.int64))
 
     @classmethod
     def concatenated(cls, parts: Iterable[Looks]) -> Looks:
@@ -394,18 +395,16 @@ def _order(image: Values) -> int:
     return order if order >= _LEAST_ORDER else 0
 
 
-def _transform(image: Values) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """(16, 16) weighted frequencies of the luminance, and (2, 4, 4) of the colours."""
+def _transform(image: Values) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """(16, 16) weighted frequencies of the luminance, and the lowest (4, 4, 3) of the pixels."""
+    down, across = _basis(image.shape[0]), _basis(image.shape[1])
     pixels = image.astype(np.float32)
-    down, across = (_basis(side) for side in image.shape[:2])
     grey = pixels[:, :, 0] if image.shape[2] == 1 else pixels @ _LUMA
     frequencies = (down @ grey @ across.T * _weights()).astype(np.float16)
     if image.shape[2] == 1:
         return frequencies, _NO_COLOUR
-    low = _NO_COLOUR.shape[1]
-    rows = (down[:low] @ pixels.reshape(len(pixels), -1)).reshape(low, *image.shape[1:])
-    colours = np.moveaxis(across[:low] @ rows @ _CHROMA, 2, 0) * _weights()[:low, :low]
-    return frequencies, (_COLOUR_WEIGHT * colours).astype(np.float16)
+    rows = (down[:_LOW] @ pixels.reshape(len(pixels), -1)).reshape(_LOW, *image.shape[1:])
+    return frequencies, across[:_LOW] @ rows
 
 
 @lru_cache(maxsize=256)
