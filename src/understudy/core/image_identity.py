@@ -13,7 +13,7 @@ or more of the objects on black. Of 10,000 everyday photographs that had no part
 against 5,000, one pair matched: a photograph and its mirror image. Where no two records look alike,
 one pair may differ as much as one of many. Where records look alike among themselves, as drawings
 of simple shapes do, the limit is stricter; there a pair is judged by its colours as well, if these
-tell records apart: of 273 pairs of sets of 300 drawings (32 to 64 pixels) one had a pair of images
+tell records apart: of 281 pairs of sets of 300 drawings (32 to 64 pixels) one had a pair of images
 below `RATIO_IN_COLOUR`, and nearly all halved images and those of JPEG quality 90 are.
 
 Where only digests of one side are at hand, looks are cut into bands of signs of secret projections
@@ -53,7 +53,7 @@ _COMPLEXITY = 2.0  # effective number of frequencies: gradients have one
 _DENSE, _STRICTER = 0.04, 10.0  # more records than this are near others: drawings, bursts
 _TIMES_ALIKE = 3.0  # as many of a set of copies look like a record as records do among themselves
 _EXCESS = 0.25  # or of those that are left, where so many do that three times as many is too much
-_CHANCE = 4  # records more than are counted may look alike, where some do
+_CHANCE = 8  # records more than are counted may look alike, where some do
 _EQUAL = 1 - 1e-5
 _DISTINCT, _ENOUGH = 0.15, 256  # no two of so many records are that near: satellite tiles
 _SAMPLE = 512  # images that show how near unrelated ones lie
@@ -245,9 +245,8 @@ def same_looks(images: Looks, records: Looks) -> NDArray[np.bool_]:
 def _alike(records: Looks, order: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Share of records that look like another one of their own set, and the limit for one pair.
 
-    Each (2,), as `_ratios` are.
-
-    Pixels that are equal, or next to equal, say nothing: they are copies.
+    Each (2,), as `_ratios` are. Pixels that are equal, or next to equal, say nothing: they are
+    copies. Where many are near one another, chance makes the counted share too small.
     """
     rng = np.random.default_rng(0)
     sample = records.at(rng.permutation(len(records))[:_SAMPLE])
