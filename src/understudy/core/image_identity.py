@@ -309,16 +309,16 @@ def _ratios(
 def _coloured_similarities(one: Looks, other: Looks, order: int) -> NDArray[np.float32]:
     """(n,) cosines of the luminance and colours of each image and its own partner."""
     mine, theirs = one.planes(order), other.planes(order)
-    products = [
-        sum(map(_products, turned, theirs))
-        for turned in zip(*map(_orientations, mine), strict=True)
-    ]
-    energies = [sum(map(_products, planes, planes)) for planes in (mine, theirs)]
-    return np.asarray(np.max(products, axis=0) / np.sqrt(np.prod(energies, axis=0)))
+    turned = zip(*map(_orientations, mine), strict=True)
+    products = [_products(planes, theirs) for planes in turned]
+    energies = _products(mine, mine) * _products(theirs, theirs)
+    return np.asarray(np.max(products, axis=0) / np.sqrt(energies))
 
 
-def _products(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray((one * other).sum(axis=(1, 2)))
+def _products(one: Iterable[Values], other: Iterable[Values]) -> Values:
+    """(n,) scalar products over all planes."""
+    products = [(a * b).sum(axis=(1, 2)) for a, b in zip(one, other, strict=True)]
+    return np.asarray(np.sum(products, axis=0))
 
 
 def _surrounding(directions: NDArray[np.float32], sample: NDArray[np.float32]) -> Values:
