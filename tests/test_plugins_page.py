@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import Commands, commands
-from tests.plugin_packages import build, write_page
+from tests.plugin_packages import build, install, write_page
 from tests.run.samples import class_folders
 from understudy.data import open_source
 
 pytestmark = pytest.mark.slow
+
+POINTS = {"understudy.methods": {"class-means": "class_means:METHOD"}}
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,20 @@ def test_the_package_conforms(site: Path, path: str) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert re.search(r"\b2\d passed", done.stdout), done.stdout
+
+
+def test_a_method_that_makes_no_release_is_named(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a traceback, after the charge."""
+    code = (site / "class_means.py").read_text()
+    broken = re.sub(r"    return Release\(.*\)\n", "    return None\n", code)
+    install(tmp_path / "site", "broken", {"class_means": broken}, POINTS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), *sys.path]))
+    photos = class_folders(tmp_path / "photos", {"cat": 40, "dog": 40}, shape=(8, 8, 3))
+    options = f"--epsilon 1 --yes --out {tmp_path / 'out'} --ledger={tmp_path / 'ledger.db'}"
+    with commands(tmp_path) as started:
+        done = started.run("synthesize", photos, "--method", "class-means", *options.split())
+    assert done.code == 2
+    assert "the method 'class-means' gave a NoneType, no Release" in done.err
+    assert "epsilon 1 was charged before this" in done.err

@@ -346,6 +346,20 @@ def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):
     assert bound.value == pytest.approx(1.25, abs=0.01)
 
 
+def test_a_method_that_no_replay_follows_is_not_said_to_need_more_runs(monkeypatch, tmp_path):
+    """Its questions come of randomness of its own, so neither noise nor rows are looked at."""
+    rng = np.random.default_rng()
+
+    def kmeans(vault, start, *_):
+        return rng.normal(size=(len(start), 2, start.shape[1]))
+
+    monkeypatch.setattr(dp_estimators, "dp_kmeans", kmeans)
+    is_refuted, sentence, told = refuted("clustering", tmp_path, 40, **K_MEANS)
+    assert not is_refuted
+    assert told.verdicts[0].grade == "unknown"
+    assert sentence.startswith("Nothing was looked at")
+
+
 def test_cells_in_the_clear_are_caught_with_canaries_too(cells_in_the_clear, tmp_path):
     found = ready("alignment", tmp_path)
     told = audit_bench(found.bench, found.rows, "canaries", 800)

@@ -125,3 +125,10 @@ def test_a_column_of_embeddings_is_told_how_to_become_an_array(
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"embeddings=numpy.stack\(table\['vector'\]\)"):
         open_source(tmp_path / "a.parquet")
+
+
+def test_a_column_of_pixels_as_lists_is_not_taken_for_a_manifest(tmp_path: Path) -> None:
+    pixels = pa.array([np.zeros((2, 2, 3), np.uint8).tolist()] * 4)
+    pq.write_table(pa.table({"image": pixels, "label": list("abab")}), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"'image'.*pixels as images=, of shape \(n, height"):
+        open_source(tmp_path / "a.parquet")

@@ -156,6 +156,7 @@ def test_large_batches_are_written_in_pieces(
         (make(images=pictures(1), labels=LABELS - 1), "no index into its 4 classes"),
         (make(images=pictures(1).astype(float)), "expected uint8"),
         (make(embeddings=EMBEDDINGS.astype(float)), "expected float32"),
+        (make(embeddings=np.full_like(EMBEDDINGS, np.nan)), "embeddings of the release hold NaN"),
         (make(), "neither images nor embeddings"),
     ],
 )

@@ -43,6 +43,21 @@ def test_class_folders_in_an_archive_are_those_of_the_folder(tmp_path: Path, ins
     assert {path.name for path in tmp_path.iterdir()} == {"pets", "data.zip"}  # nothing unpacked
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "cp437"])
+def test_names_of_which_the_archive_does_not_say_that_they_are_utf_8(
+    tmp_path: Path, encoding: str
+) -> None:
+    class_folders(tmp_path / "pets", classes=("chien é", "cat"))
+    archive = packed(tmp_path / "pets")
+    content = archive.read_bytes().replace("é".encode(), "é".encode(encoding).ljust(2, b"!"))
+    for header in (b"PK\3\4\x14\0", b"PK\1\2\x14\3\x14\0"):  # as Info-ZIP and macOS: unmarked
+        content = content.replace(header + b"\0\x08", header + b"\0\0")
+    archive.write_bytes(content)
+    source = open_source(archive)
+    assert source.classes == ("cat", "chien é" if encoding == "utf-8" else "chien é!")
+    assert len(sound_rows(source)[0]) == 6
+
+
 def test_what_packers_leave_behind_is_passed_over_and_counted(tmp_path: Path) -> None:
     folder = class_folders(tmp_path / "pets")
     litter = ["__MACOSX/pets/cat/._0.png", "cat/.DS_Store", "dog/Thumbs.db", "cat/notes.txt"]

@@ -149,6 +149,10 @@ def test_a_private_number_that_is_planted_is_found(site: Path, tmp_path: Path, f
 def test_what_the_owner_pastes_into_the_facts_is_refused(
     site: Path, tmp_path: Path, planted: str
 ) -> None:
+    if planted[:3] in re.findall(
+        r"\b\d+\b", (site / "dp" / "release" / "privacy.json").read_text()
+    ):
+        pytest.skip("the noise came to 0: the exact count is that of the release")
     figures = json.loads((site / "dp" / "owner" / "evaluation.json").read_text())["figures"]
     value = next(one["value"] for one in figures if one["metric"] == "distance_auc")
     facts = {**FACTS, "intended_use": planted.format(site=site, value=value)}

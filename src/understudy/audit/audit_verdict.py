@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,13 @@ _TOO_LONG = 1 + 1e-9  # what float arithmetic is off by
 _LITTLE = 2.0  # times the stated epsilon: what must be within reach, for no attacker is perfect
 _COARSE = 1.3 / 0.7  # ends of an interval that leaves noise of 30 % less or more unseen
 
+_NO_REPLAY = (
+    "Nothing was looked at: given its answers, no run asks again what it asked, with the record or "
+    "without. So noise and contributions were not checked, and more --runs will not help: the "
+    "method keeps something from one run to the next, draws without the seed of the run, or goes "
+    "by private records in every run."
+)
+
 
 def evaluation_of_method(findings: MethodFindings, budget: Budget, what: str) -> Evaluation:
     """Of an audit by pairs of runs or by canaries."""
@@ -61,7 +69,11 @@ def evaluation_of_method(findings: MethodFindings, budget: Budget, what: str) ->
     if findings.questions_reveal:
         reasons.append("what is asked depends on private records without noise")
     largest_bound = max(_largest_bound(bound) for bound in findings.bounds.values())
-    return _evaluation(values, reasons, budget, findings.confidence, largest_bound, coarse)
+    evaluation = _evaluation(values, reasons, budget, findings.confidence, largest_bound, coarse)
+    if reasons or findings.noise is not None:
+        return evaluation
+    unseen = dataclasses.replace(evaluation.verdicts[0], grade="unknown", sentence=_NO_REPLAY)
+    return dataclasses.replace(evaluation, verdicts=(unseen,))
 
 
 def evaluation_of_mechanisms(

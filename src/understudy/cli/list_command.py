@@ -49,7 +49,8 @@ def backends_command(as_json: AsJson = False) -> None:
     else:
         table = _table("name", "makes", "needs", "what")
         for info in known():
-            needs = "ready" if info.available else f"pip install 'understudy[{info.extra}]'"
+            missing = f"pip install 'understudy[{info.extra}]'" if info.extra else "it to be mended"
+            needs = "ready" if info.available else missing
             table.add_row(info.name, info.kind, needs, info.what)
         _console.print(table)
 

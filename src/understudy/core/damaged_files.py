@@ -20,6 +20,15 @@ ZIP_DAMAGE = (
 )
 """What ``zipfile`` raises on archives that are damaged, or say that they are encrypted."""
 
+
+def zip_to_read(file: Any) -> zipfile.ZipFile:
+    """A zip archive to read. Info-ZIP and macOS store names as UTF-8 without saying so."""
+    try:
+        return zipfile.ZipFile(file, metadata_encoding="utf-8")
+    except UnicodeDecodeError:
+        return zipfile.ZipFile(file)
+
+
 NO_LITERAL = (SyntaxError, TokenError, RecursionError)
 """What NumPy's reader of headers, a parser of Python's literals, raises besides."""
 

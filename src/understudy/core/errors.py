@@ -94,12 +94,13 @@ class BackendError(InputError):
 
 
 class MissingExtra(BackendError):
-    """A package that a backend needs is not installed."""
+    """A package that a backend needs is not installed, or cannot be loaded by its ``fault``."""
 
-    def __init__(self, what: str, extra: str) -> None:
+    def __init__(self, what: str, extra: str, fault: object = None) -> None:
         self.extra = extra
+        missing = f"is not installed: pip install 'understudy[{extra}]'"
         super().__init__(
-            f"{what} needs a package that is not installed: pip install 'understudy[{extra}]'"
+            f"{what} needs a package that {f'cannot be loaded: {fault}' if fault else missing}"
         )
 
 
@@ -109,7 +110,8 @@ def packages_for(what: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise MissingExtra(what, extra) from error
+        fault = None if isinstance(error, ModuleNotFoundError) else error
+        raise MissingExtra(what, extra, fault) from error
 
 
 class HubUnreachable(BackendError):

@@ -10,9 +10,11 @@ images, small objects on black), each against 243 to 5,000 unrelated ones of its
 the nearest unrelated pair was 0.03 (objects on black), and 0.18 or more elsewhere; of re-encoded
 and halved images it was below 0.01 for nearly all photographs, and below `RATIO_OF_MANY` for half
 or more of the objects on black. Of 10,000 everyday photographs that had no part in this, 5,000
-against 5,000, one pair matched: a photograph and its mirror image. Where records look alike among
-themselves, as drawings of simple shapes do, the limits are stricter, and where no two do, one pair
-may differ as much as one of many.
+against 5,000, one pair matched: a photograph and its mirror image. Where no two records look alike,
+one pair may differ as much as one of many. Where records look alike among themselves, as drawings
+of simple shapes do, the limit is stricter; there a pair is judged by its colours as well, if these
+tell records apart: of 281 pairs of sets of 300 drawings (32 to 64 pixels) one had a pair of images
+below `RATIO_IN_COLOUR`, and nearly all halved images and those of JPEG quality 90 are.
 
 Where only digests of one side are at hand, looks are cut into bands of signs of secret projections
 (Charikar 2002), and each band is a keyed digest.
@@ -36,6 +38,9 @@ from understudy.core.ports import Source
 RATIO = 0.0125
 """Dissimilarity of one pair, over that of the images around it, up to which it is one image."""
 
+RATIO_IN_COLOUR = 0.01
+"""The same with colours, where these tell records apart that look alike in grey."""
+
 RATIO_OF_MANY = 0.05
 """The same where many images of a set have a partner: unrelated small objects have 0.2 %."""
 
@@ -45,8 +50,10 @@ _LEAST_ORDER = 8  # fewer say too little: images below 12 pixels a side are comp
 _USED = 0.7  # of the frequencies that a side of so many pixels can hold; halving blurs the others
 _CONTRAST = 0.05  # grey levels: images below are flat, and equal one another
 _COMPLEXITY = 2.0  # effective number of frequencies: gradients have one
-_FEW_ALIKE, _STRICTER = 0.03, 10.0  # where more records than this look alike: drawings, bursts
+_DENSE, _STRICTER = 0.04, 10.0  # more records than this are near others: drawings, bursts
 _TIMES_ALIKE = 3.0  # as many of a set of copies look like a record as records do among themselves
+_EXCESS = 0.25  # or of those that are left, where so many do that three times as many is too much
+_CHANCE = 8  # records more than are counted may look alike, where some do
 _EQUAL = 1 - 1e-5
 _DISTINCT, _ENOUGH = 0.15, 256  # no two of so many records are that near: satellite tiles
 _SAMPLE = 512  # images that show how near unrelated ones lie
@@ -62,6 +69,12 @@ BAND_BYTES = 4
 """Of each of them; three that are equal by chance are one in 2^96."""
 _BAND_BITS = 48
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+_CHROMA = np.array(  # twice the blue and the red difference
+    [[-0.338, 1.0], [-0.662, -0.838], [1.0, -0.162]], dtype=np.float32
+)
+_LOW = 4  # frequencies a side that colours have
+_NO_GREY = np.zeros((_ORDER, _ORDER), dtype=np.float16)
+_NO_COLOUR = np.zeros((_LOW, _LOW, 3), dtype=np.float32)
 _NEGATIVE_ZERO = 0x8000  # in half precision
 _HALF_PRECISION_DIM = 16  # embeddings of fewer numbers may be equal by chance once rounded
 
@@ -157,38 +170,48 @@ class Looks:
     Attributes:
         frequencies: (n, 16, 16) float16 of the luminance, the lowest first, weighted by the root
             of their frequency, without the mean.
+        colours: (n, 2, 4, 4) the lowest likewise of twice the blue and red difference; zeros: grey.
         orders: (n,) how many frequencies a side an image has; 0: it has no looks to compare.
     """
 
     frequencies: NDArray[np.float16]
+    colours: NDArray[np.float16]
     orders: NDArray[np.int64]
 
     @classmethod
     def of(cls, images: Iterable[Values]) -> Looks:
         """The looks of images of any sizes; embeddings have none."""
-        frequencies, orders = [], []
+        frequencies, colours, orders = [], [], []
         for image in images:
             order = 0 if image.ndim == 1 else _order(image)
-            values = _transform(image) if order else np.zeros((_ORDER, _ORDER), dtype=np.float16)
-            frequencies.append(values)
+            grey, colour = _transform(image) if order else (_NO_GREY, _NO_COLOUR)
+            frequencies.append(grey)
+            colours.append(colour)
             orders.append(order)
-        shape = (len(orders), _ORDER, _ORDER)
-        stacked = np.stack(frequencies) if frequencies else np.zeros(shape, dtype=np.float16)
-        return cls(stacked, np.array(orders, dtype=np.int64))
+        stacked = np.array(frequencies, dtype=np.float16).reshape(-1, *_NO_GREY.shape)
+        low = np.array(colours, dtype=np.float32).reshape(-1, *_NO_COLOUR.shape)
+        differences = np.moveaxis(low @ _CHROMA, 3, 1) * _weights()[:_LOW, :_LOW]
+        return cls(stacked, differences.astype(np.float16), np.array(orders, dtype=np.int64))
 
     @classmethod
     def concatenated(cls, parts: Iterable[Looks]) -> Looks:
         """Those of one or more sets of images together."""
         several = list(parts)
         frequencies = np.concatenate([one.frequencies for one in several])
-        return cls(frequencies, np.concatenate([one.orders for one in several]))
+        colours = np.concatenate([one.colours for one in several])
+        return cls(frequencies, colours, np.concatenate([one.orders for one in several]))
 
     def __len__(self) -> int:
         return len(self.orders)
 
     def at(self, rows: NDArray[Any]) -> Looks:
         """Those of some of the images."""
-        return Looks(self.frequencies[rows], self.orders[rows])
+        return Looks(self.frequencies[rows], self.colours[rows], self.orders[rows])
+
+    def planes(self, order: int) -> list[NDArray[np.float32]]:
+        """(n, order, order) of the luminance, and (n, 4, 4) of each colour difference."""
+        blue, red = np.moveaxis(self.colours.astype(np.float32), 1, 0)
+        return [self.frequencies[:, :order, :order].astype(np.float32), blue, red]
 
     def directions(self, order: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """(n, order, order) of length 1 each, and which are neither flat nor a gradient."""
@@ -202,34 +225,38 @@ class Looks:
 
 def same_looks(images: Looks, records: Looks) -> NDArray[np.bool_]:
     """Which images look the same as one of the records, mirrored or turned or not: (n,)."""
-    single, many = (np.zeros(len(images), dtype=np.bool_) for _ in range(2))
-    alike = 0.0
+    single, many = (np.zeros((2, len(images)), dtype=np.bool_) for _ in range(2))
+    alike = np.zeros(2)
     for order in sorted({*images.orders.tolist(), *records.orders.tolist()} - {0}):
         # Pairs of which the smaller image has so many frequencies: each pair once.
         for mine, theirs in _pairs(images.orders, records.orders, order):
             rows, others = np.flatnonzero(mine), records.at(np.flatnonzero(theirs))
             ratios = _ratios(images.at(rows), others, order)
-            share, limit = _alike(others, order)
-            alike = max(alike, share)
-            single[rows] |= ratios <= limit
-            many[rows] |= ratios <= RATIO_OF_MANY
-    enough = max(_MANY, max(_MANY_SHARE, _TIMES_ALIKE * alike) * len(images))
-    return np.asarray(single | many) if many.sum() >= enough else single
+            shares, limits = _alike(others, order)
+            alike = np.maximum(alike, shares)
+            single[:, rows] |= ratios <= limits[:, None]
+            many[:, rows] |= ratios <= RATIO_OF_MANY
+    usual = np.minimum(_TIMES_ALIKE * alike, alike + _EXCESS * (1 - alike))
+    enough = np.maximum(_MANY, np.maximum(_MANY_SHARE, usual) * len(images))
+    many[many.sum(axis=1) < enough] = False
+    return np.asarray((single | many).any(axis=0))
 
 
-def _alike(records: Looks, order: int) -> tuple[float, float]:
+def _alike(records: Looks, order: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Share of records that look like another one of their own set, and the limit for one pair.
 
-    Pixels that are equal, or next to equal, say nothing: they are copies.
+    Each (2,), as `_ratios` are. Pixels that are equal, or next to equal, say nothing: they are
+    copies. Where many are near one another, chance makes the counted share too small.
     """
     rng = np.random.default_rng(0)
     sample = records.at(rng.permutation(len(records))[:_SAMPLE])
     ratios = _ratios(sample, records, order, below=_EQUAL, near=_DISTINCT)
-    share = float((ratios <= RATIO_OF_MANY).mean())
-    if share > _FEW_ALIKE:
-        return share, RATIO / _STRICTER
-    distinct = len(sample) >= _ENOUGH and not (ratios <= _DISTINCT).any()
-    return share, RATIO_OF_MANY if distinct else RATIO
+    shares, near = ((ratios <= limit).mean(axis=1) for limit in (RATIO_OF_MANY, _DISTINCT))
+    if not near.any():
+        return shares, np.full(2, RATIO_OF_MANY if len(sample) >= _ENOUGH else RATIO)
+    dense = near > np.maximum(_DENSE, [0, near[0] / 2])  # else colours tell most of them apart
+    limits = np.where(dense, RATIO / _STRICTER, [RATIO, RATIO_IN_COLOUR])
+    return shares + dense * _CHANCE / len(sample), limits
 
 
 def _pairs(
@@ -243,11 +270,14 @@ def _pairs(
 def _ratios(
     images: Looks, records: Looks, order: int, *, below: float = 2.0, near: float = RATIO_OF_MANY
 ) -> NDArray[np.float64]:
-    """(n,) dissimilarity to the nearest record over that of what surrounds the two."""
+    """(2, n) dissimilarity to the nearest record over that of what surrounds the two.
+
+    First of the luminance alone, then of the same pair with its colours.
+    """
     own, clear = images.directions(order)
     other, usable = records.directions(order)
     rows, other = np.flatnonzero(clear), other[usable]
-    ratios = np.full(len(images), np.inf)
+    ratios = np.full((2, len(images)), np.inf)
     if not len(rows) or not len(other):
         return ratios
     own = own[rows]
@@ -269,8 +299,26 @@ def _ratios(
         around = np.maximum(
             _surrounding(own[close], samples[0]), _surrounding(other[nearest[close]], samples[1])
         )
-        ratios[rows[close]] = (1 - best[close]) / np.maximum(1 - around, 1e-9)
+        pairs = images.at(rows[close]), records.at(np.flatnonzero(usable)[nearest[close]])
+        coloured = _coloured_similarities(*pairs, order)
+        different = 1 - np.stack([best[close], coloured])
+        ratios[:, rows[close]] = different / np.maximum(1 - around, 1e-9)
     return ratios
+
+
+def _coloured_similarities(one: Looks, other: Looks, order: int) -> NDArray[np.float32]:
+    """(n,) cosines of the luminance and colours of each image and its own partner."""
+    mine, theirs = one.planes(order), other.planes(order)
+    turned = zip(*map(_orientations, mine), strict=True)
+    products = [_products(planes, theirs) for planes in turned]
+    energies = _products(mine, mine) * _products(theirs, theirs)
+    return np.asarray(np.max(products, axis=0) / np.sqrt(energies))
+
+
+def _products(one: Iterable[Values], other: Iterable[Values]) -> Values:
+    """(n,) scalar products over all planes."""
+    products = [(a * b).sum(axis=(1, 2)) for a, b in zip(one, other, strict=True)]
+    return np.asarray(np.sum(products, axis=0))
 
 
 def _surrounding(directions: NDArray[np.float32], sample: NDArray[np.float32]) -> Values:
@@ -346,12 +394,16 @@ def _order(image: Values) -> int:
     return order if order >= _LEAST_ORDER else 0
 
 
-def _transform(image: Values) -> NDArray[np.float16]:
-    """(16, 16) weighted frequencies of the luminance."""
-    grey = image[:, :, 0] if image.shape[2] == 1 else image @ _LUMA
-    down, across = (_basis(side) for side in image.shape[:2])
-    values = (down @ grey.astype(np.float32) @ across.T) * _weights()
-    return values.astype(np.float16)
+def _transform(image: Values) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """(16, 16) weighted frequencies of the luminance, and the lowest (4, 4, 3) of the pixels."""
+    down, across = _basis(image.shape[0]), _basis(image.shape[1])
+    pixels = image.astype(np.float32)
+    grey = pixels[:, :, 0] if image.shape[2] == 1 else pixels @ _LUMA
+    frequencies = (down @ grey @ across.T * _weights()).astype(np.float16)
+    if image.shape[2] == 1:
+        return frequencies, _NO_COLOUR
+    rows = (down[:_LOW] @ pixels.reshape(len(pixels), -1)).reshape(_LOW, *image.shape[1:])
+    return frequencies, across[:_LOW] @ rows
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from understudy.core.damaged_files import ZIP_DAMAGE
+from understudy.core.damaged_files import ZIP_DAMAGE, zip_to_read
 from understudy.core.errors import SourceError
 
 _LARGE = 1 << 28  # bytes below which no archive is called a bomb
@@ -17,7 +17,7 @@ _MOST_RATIO = 200  # deflate reaches 1,032; images and tables stay far below
 def require_safe(archive: Any, path: Path) -> None:
     """Refuse an archive as `safe_members` does; a stream is left at its start."""
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with zip_to_read(archive) as opened:
             safe_members(opened, path)
     except ZIP_DAMAGE as error:
         raise SourceError(f"is no zip archive, or is damaged: {error}", path) from error

@@ -128,8 +128,9 @@ def image_columns(schema: pa.Schema, options: Options, location: object) -> Imag
     image = _image_column(schema)
     if image is None:
         hint = "".join(
-            f". Embeddings, such as {name!r}, are read as an array: numpy.savez('data.npz', "
-            f"embeddings=numpy.stack(table[{name!r}]), labels=table[...])"
+            f". Numbers, such as {name!r}, are read as an array: numpy.savez('data.npz', "
+            f"embeddings=numpy.stack(table[{name!r}]), labels=table[...]); pixels as "
+            "images=, of shape (n, height, width, channels)"
             for name in _number_lists(schema)[:1]
         )
         raise SourceError(
@@ -165,14 +166,18 @@ def _image_column(schema: pa.Schema) -> str | None:
 
 
 def _number_lists(schema: pa.Schema) -> list[str]:
-    types = pa.types
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     return [
         field.name
         for field in schema
-        if any(is_kind(field.type) for is_kind in lists)
-        and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
+        if (number := _innermost(field.type)) != field.type
+        and (pa.types.is_floating(number) or pa.types.is_integer(number))
     ]
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return _innermost(kind.value_type) if any(is_kind(kind) for is_kind in lists) else kind
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

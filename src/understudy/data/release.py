@@ -214,6 +214,8 @@ def _check(release: Release, batch: SyntheticBatch) -> None:
                 f"{name} of the release: expected {dtype.__name__} {(rows, *shape)}, "
                 f"got {description}"
             )
+        if not np.isfinite(values).all():
+            raise RunError(f"{name} of the release hold NaN or infinite numbers")
     if release.captioned:
         check_captions(batch.captions, rows)
 

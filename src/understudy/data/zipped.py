@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from understudy.core.damaged_files import ZIP_DAMAGE
+from understudy.core.damaged_files import ZIP_DAMAGE, zip_to_read
 from understudy.core.errors import InputError, SourceError
 from understudy.data.archives import is_link, safe_members
 from understudy.data.encoded_images import Options, Record, RecordSource
@@ -165,7 +165,7 @@ class _Archive:
     def open(cls, path: Path, options: Options) -> _Archive:
         """The archive's files, of the half that was asked for."""
         try:
-            with zipfile.ZipFile(path) as archive:
+            with zip_to_read(path) as archive:
                 members = {info.filename: info for info in safe_members(archive, path)}
         except ZIP_DAMAGE as error:
             raise SourceError(f"is no zip archive, or is damaged: {error}", path) from error
@@ -227,7 +227,7 @@ class _Archive:
     def opened(self) -> Iterator[zipfile.ZipFile]:
         """The archive, to read its members."""
         try:
-            with zipfile.ZipFile(self.path) as archive:
+            with zip_to_read(self.path) as archive:
                 yield archive
         except ZIP_DAMAGE as error:
             raise SourceError(f"cannot be read as a zip archive: {error}", self.path) from error

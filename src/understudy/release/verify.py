@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from understudy.core.damaged_files import ZIP_DAMAGE
+from understudy.core.damaged_files import ZIP_DAMAGE, zip_to_read
 from understudy.core.errors import InputError, MissingExtra, RunError, count_words
 from understudy.core.files import files_below
 from understudy.core.types import Receipt
@@ -177,7 +176,7 @@ def _unpacked(file: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory() as place:
         try:
-            with zipfile.ZipFile(file) as archive:
+            with zip_to_read(file) as archive:
                 members = archive.infolist()
                 size = sum(one.file_size for one in members)
                 if size > _UNPACKED_BYTES or len(members) > _UNPACKED_FILES:

@@ -259,9 +259,13 @@ class Session:
                 report_fit=partial(_report_fit, self.fits, self.events),
             )
             try:
-                return prepared.method.run(materials, prepared.params)
+                release = prepared.method.run(materials, prepared.params)
             finally:
                 vault.close()  # what is sampled from now on is post-processing
+        if not isinstance(release, Release):
+            kind = type(release).__name__
+            raise RunError(f"the method {prepared.method.name!r} gave a {kind}, no Release")
+        return release
 
     def _note_charge(self) -> None:
         self.folder.begun = True
