@@ -259,13 +259,11 @@ def procedural_name(name: str | None, context: Context) -> str | None:
     An encoder whose numbers come in order of importance says itself which of them matter, and those
     of blocks that a decoder matches (`MatchingDecoder`) are taken as they are. Where images are
     decoded from latents on a grid, their lines and patches come from public images, so these are of
-    every family that is drawn; and so are those that a network learns from first.
+    every family that is drawn.
     """
     if name != PROCEDURAL:
         return name
     encoder = context.encoder
-    if context.denoiser is not None:
-        return f"procedural:{ALL_FAMILIES}?channels={context.shape[2]}"
     if encoder is None or encoder.ordered:
         return None
     if isinstance(encoder, BlockEncoder) and isinstance(context.decoder, MatchingDecoder):
