@@ -204,6 +204,18 @@ def test_sqlalchemy_comes_with_the_server_alone(repository: Path, tmp_path: Path
     assert "understudy[server]" in ended.stderr
 
 
+@pytest.mark.parametrize("call", ["verify", "report", "resample", "evaluate", "evidence"])
+def test_what_is_no_folder_is_refused_in_a_sentence(call: str, tmp_path: Path) -> None:
+    options = {
+        "resample": {"count": 1},
+        "evaluate": {"real": tmp_path},
+        "evidence": {"to": tmp_path / "pack"},
+    }
+    given = np.zeros(3)  # was a TypeError
+    with pytest.raises(ConfigError, match="named by its folder, .* found ndarray"):
+        getattr(understudy, call)(given, **options.get(call, {}))
+
+
 def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: Path) -> None:
     assert repr(result) == f"<Result {result.folder}: 8 samples, epsilon 1>"
     assert understudy.verify(result).sound

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote
 
-from understudy.core.errors import RunError
+from understudy.core.errors import ConfigError, RunError
 
 ReleaseFormat = Literal["png", "parquet", "npz"]
 """How the images of a release are written; the last as DPImageBench's ``gen/gen.npz``."""
@@ -91,6 +91,20 @@ def folder_name(name: str) -> str:
 def home_path(path: os.PathLike[str] | str) -> Path:
     """A path with the home folder for a ``~``; that of a user whom nobody knows stays as it is."""
     return Path(os.path.expanduser(path))
+
+
+def folder_of(folder: object) -> Path:
+    """The folder of a run or a release that was named in Python.
+
+    Raises:
+        ConfigError: It is something else, such as an array.
+    """
+    if isinstance(folder, str | os.PathLike):
+        return Path(folder)
+    raise ConfigError(
+        "a run or a release is named by its folder, or by the result that a run returned, found "
+        f"{type(folder).__name__}"
+    )
 
 
 def read_bounded(path: Path, most: int = 1 << 27) -> bytes:
