@@ -198,6 +198,7 @@ def test_names_of_classes_are_escaped_wherever_they_are_shown(make, tmp_path, ca
 
 def test_class_names_that_look_like_persons_are_flagged(tmp_path):
     persons = ["ann-smith", "Smith, John", "Dr Weber", "ann@example.org", "JohnDoe", "SMITH^JOHN"]
+    persons += ["patient_007", "Subject 3", "case-12"]
     things = [
         *("golden retriever", "jack russell", "king charles spaniel", "new york", "T-shirt/top"),
         *(
@@ -209,6 +210,7 @@ def test_class_names_that_look_like_persons_are_flagged(tmp_path):
             "cat",
         ),
         *("Ankle boot", "sea lion", "blue jean", "victoria falls", "Iris setosa", "monk fish"),
+        *("patient", "case", "person sitting", "stage 2", "bookcase 3"),
     ]
     assert like_persons([*persons, *things]) == tuple(persons)
     assert like_persons(["maria", "john", "peter"]) == ("maria", "john", "peter")
