@@ -61,6 +61,14 @@ def test_it_has_the_option_that_its_message_asks_for(source):
     assert called(*words, "--skip-bad").exit_code == 0
 
 
+def test_what_is_refused_is_refused_before_the_mechanisms_are_drawn(source):
+    """Draws of half a minute came first."""
+    words = ["audit", str(source), "--mechanisms", "--runs", "2", "--progress", "plain"]
+    done = CliRunner().invoke(app, words)
+    assert "runs must be 40 or more" in str(done.exception)
+    assert "drawing" not in done.output
+
+
 @pytest.mark.slow
 def test_mechanisms_need_no_source():
     done = called("--mechanisms", "--runs", 4000, "--confidence", 1 - 1e-6)

@@ -71,13 +71,13 @@ def audit_command(
     with reporting(progress) as events:
         from understudy.audit import audit as audits
 
-        if mechanisms:
-            draws = audits.DRAWS if runs is None or source is not None else runs
-            evaluations.append(audits.audit_mechanisms(draws=draws, **claim, progress=events))
-        if source is not None:
+        if source is not None:  # first, for it may be refused
             given |= {**claim, "settings": parse_settings(set_ or [])}
             given |= {"how": how, "runs": runs, "rows": rows}
             evaluations.append(audits.audit(source, **given, progress=events))
+        if mechanisms:
+            draws = audits.DRAWS if runs is None or source is not None else runs
+            evaluations.append(audits.audit_mechanisms(draws=draws, **claim, progress=events))
     for evaluation in evaluations:
         _show(evaluation)
     if out is not None:
