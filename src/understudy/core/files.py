@@ -185,15 +185,21 @@ def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def lock_of(path: Path) -> Iterator[None]:
+def lock_of(path: Path, busy: str = "") -> Iterator[None]:
     """Hold the lock of a file, made where there is none, or of a folder: others wait for it.
 
     A process that ends lets go of it.
+
+    Raises:
+        RunError: Another holds it, in the words of ``busy``; where there are none, it is waited for.
     """
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, how, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError as error:
+            raise RunError(busy) from error
         yield
     finally:
         os.close(descriptor)
