@@ -204,6 +204,27 @@ def test_sqlalchemy_comes_with_the_server_alone(repository: Path, tmp_path: Path
     assert "understudy[server]" in ended.stderr
 
 
+def test_a_library_that_memory_does_not_suffice_for_is_a_sentence(tmp_path: Path) -> None:
+    """OpenDP's, under 600 MB of memory, was a traceback."""
+    (tmp_path / "opendp").mkdir()
+    (tmp_path / "opendp" / "__init__.py").write_text(
+        "raise Exception('Unable to load it', 'a path', OSError('failed to map segment'))"
+    )
+    rows = tmp_path / "rows.npz"
+    np.savez(rows, embeddings=np.eye(8, dtype=np.float32), labels=np.arange(8) % 2)
+    words = ["synthesize", str(rows), "--epsilon", "1", "--out", str(tmp_path / "out"), "--yes"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "understudy", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+    )
+    assert ended.returncode == 1
+    assert "Unable to load it: failed to map segment. The memory may be full" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("call", ["verify", "report", "resample", "evaluate", "evidence"])
 def test_what_is_no_folder_is_refused_in_a_sentence(call: str, tmp_path: Path) -> None:
     options = {

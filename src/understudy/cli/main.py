@@ -72,6 +72,8 @@ def main() -> None:
         from understudy.core.entry_points import failure_of_others  # which most ends do without
 
         failure = failure_of_others(error)
+        if reasons := [one for one in error.args if isinstance(one, OSError)]:  # of OpenDP, say
+            failure = f"{error.args[0]}: {reasons[0]}. The memory may be full"
         if not failure:
             raise
         _say(f"understudy: {failure}")
