@@ -80,6 +80,8 @@ class Header:
     colourless: bool = False
     # whether a window leaves hardly a pixel between black and white, or all of one grey; likewise
     clipped: bool = False
+    # (centre, width) by which a DICOM file is shown, as it says itself
+    own_window: tuple[float, float] | None = None
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
