@@ -212,13 +212,17 @@ def test_a_library_that_memory_does_not_suffice_for_is_a_sentence(tmp_path: Path
     )
     rows = tmp_path / "rows.npz"
     np.savez(rows, embeddings=np.eye(8, dtype=np.float32), labels=np.arange(8) % 2)
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     words = ["synthesize", str(rows), "--epsilon", "1", "--out", str(tmp_path / "out"), "--yes"]
     ended = subprocess.run(
         [sys.executable, "-m", "understudy", *words],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        },
     )
     assert ended.returncode == 1
     assert "Unable to load it: failed to map segment. The memory may be full" in ended.stderr
@@ -233,7 +237,7 @@ def test_what_is_no_folder_is_refused_in_a_sentence(call: str, tmp_path: Path) -
         "evidence": {"to": tmp_path / "pack"},
     }
     given = np.zeros(3)  # was a TypeError
-    with pytest.raises(ConfigError, match="named by its folder, .* found ndarray"):
+    with pytest.raises(ConfigError, match=r"named by its folder, .* found ndarray"):
         getattr(understudy, call)(given, **options.get(call, {}))
 
 

@@ -191,7 +191,7 @@ def lock_of(path: Path, busy: str = "") -> Iterator[None]:
     A process that ends lets go of it.
 
     Raises:
-        RunError: Another holds it, in the words of ``busy``; where there are none, it is waited for.
+        RunError: Another holds it, in the words of ``busy``; without any it is waited for.
     """
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, how, 0o600)
