@@ -219,10 +219,7 @@ def test_a_library_that_memory_does_not_suffice_for_is_a_sentence(tmp_path: Path
         capture_output=True,
         text=True,
         check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-        },
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert ended.returncode == 1
     assert "Unable to load it: failed to map segment. The memory may be full" in ended.stderr

@@ -223,8 +223,9 @@ def _shown(
 def _own_window(image: FileDataset) -> tuple[float, float] | None:
     """The first window that a file names, where it names one and no table."""
     centre, width = (_first(image.get(name)) for name in ("WindowCenter", "WindowWidth"))
-    is_shown_by_it = not (image.get("VOILUTSequence") or centre is None or width is None)
-    return (centre, width) if is_shown_by_it else None
+    if image.get("VOILUTSequence") or centre is None or width is None:
+        return None
+    return centre, width
 
 
 def _by_table(image: FileDataset, values: NDArray[np.float64]) -> NDArray[np.uint8]:

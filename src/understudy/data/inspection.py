@@ -83,20 +83,18 @@ class Inspection:
             self.sizes[source.shape[0], source.shape[1]] = row
 
     def window_words(self, share: float) -> Iterator[tuple[str, int]]:
-        """What is said of intensity windows, and of how many records; ``share`` as `clipped_words`."""
+        """What is said of intensity windows, and of how many records; see `clipped_words`."""
         for words in clipped_words(self.clipped, self.classes.total(), share):
             yield words, self.clipped
         if self.windows:
             [((centre, width), count)] = self.windows.most_common(1)
             several = count_words(len(self.windows), "window", "windows")
-            yield (
-                (
-                    f"files are shown by {several} of their own, most often {centre:g},{width:g} "
-                    f"({count:,} of {self.classes.total():,}), which counts as inferred. Declare one "
-                    f"for all, such as '?window={centre:g},{width:g}' after the name of the dataset"
-                ),
-                self.windows.total(),
+            words = (
+                f"files are shown by {several} of their own, most often {centre:g},{width:g} "
+                f"({count:,} of {self.classes.total():,}), which counts as inferred. Declare one "
+                f"for all, such as '?window={centre:g},{width:g}' after the name of the dataset"
             )
+            yield words, self.windows.total()
 
     def _count_unit(self, unit: str, label: str) -> None:
         self.units.add(unit)

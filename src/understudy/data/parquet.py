@@ -108,12 +108,12 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
 
 
 def _require_like(
-    first: pa.Schema, schema: pa.Schema, columns: ImageColumns, path: Path, beside: Path
+    first: pa.Schema, schema: pa.Schema, columns: ImageColumns, path: Path, neighbour: Path
 ) -> None:
     """Refuse a file that lacks a column, or whose labels are of another kind."""
     if missing := [name for name in columns.columns if name not in schema.names]:
         raise SourceError(
-            f"has no column {missing[0]!r}, which {beside.name} beside it has; its columns are: "
+            f"has no column {missing[0]!r}, which {neighbour.name} beside it has; its columns are: "
             f"{', '.join(schema.names)}. Files of one dataset have the same columns: name the file "
             "that is meant",
             path,
@@ -123,7 +123,7 @@ def _require_like(
         if kinds[0] != kinds[1] and set(kinds) != {"whole", "real"}:  # 1 and 1.0 are one class
             raise SourceError(
                 f"its column {columns.label!r} is of the kind {kinds[1]!r}, and that of "
-                f"{beside.name} beside it {kinds[0]!r}: a class would come twice, by two names. "
+                f"{neighbour.name} beside it {kinds[0]!r}: a class would come twice, by two names. "
                 "Write labels of one kind into both, or name the file that is meant",
                 path,
             )
