@@ -9,7 +9,7 @@ from benchmarks.benches import clouds
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import SourceError
+from understudy.core.errors import ConfigError, SourceError
 from understudy.privacy import queries
 
 SURE = ("--confidence", 1 - 1e-6)
@@ -59,6 +59,13 @@ def test_it_has_the_option_that_its_message_asks_for(source):
     with pytest.raises(SourceError, match="pass --skip-bad"):
         called(*words)
     assert called(*words, "--skip-bad").exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["nowhere/audit.json", "."])
+def test_a_file_that_cannot_be_written_is_refused_before_the_runs(source, tmp_path, place):
+    """Found after them, it ended in 1: as a promise that is refuted does."""
+    with pytest.raises(ConfigError, match="there is no folder|is a folder"):
+        called(source, "--how", "canaries", "--runs", 20, *SURE, "--out", tmp_path / place)
 
 
 @pytest.mark.slow

@@ -70,7 +70,10 @@ def audit_command(
     evaluations = []
     with reporting(progress) as events:
         from understudy.audit import audit as audits
+        from understudy.run.report import require_folder
 
+        if out is not None:
+            require_folder(out)
         if mechanisms:
             draws = audits.DRAWS if runs is None or source is not None else runs
             evaluations.append(audits.audit_mechanisms(draws=draws, **claim, progress=events))
