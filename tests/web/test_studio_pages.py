@@ -252,6 +252,32 @@ def test_what_is_copied_as_python_or_as_a_recipe_runs(
         shutil.rmtree(site.root / name)
 
 
+def test_an_audit_is_of_the_run_as_it_was_asked_for(story: Story) -> None:
+    """It was of the method alone: of images instead of persons, at the usual delta."""
+    site, token = story
+    run = site.root / "persons"
+    shutil.copytree(site.root / "run 1", run)
+    path = run / "owner" / "run.json"
+    content = json.loads(path.read_text())
+    places = {"candidates": str(site.root / "photos"), "decoder": "embedded:dct"}
+    whose = {"unit": "patient", "unit_rows": 3, "adjacency": "replace-one"}
+    content["settings"] |= {**places, **whose, "classes": ["a,b", "c"], "settings": {"clusters": 2}}
+    path.write_text(json.dumps(content))
+    asked = {"run": "data/persons", "action": "audit", "real": "data/photos"}
+    assert site.post("/result/do", token, **asked).status_code == 303
+    words = site.studio.jobs.all()[-1].words
+    assert words[:2] == ("audit", str(site.root / "photos"))
+    assert {
+        *(f"--{name.replace('_', '-')}={value}" for name, value in (places | whose).items()),
+        *("--epsilon=2.0", "--delta=1e-05", "--encoder=embedded:dct", "--size=8", "--channels=1"),
+        *("--skip-bad", "--set=clusters=2", '--classes="a,b",c', f"--out={run}/owner/audit.json"),
+    } <= set(words)
+    for outside in ({"candidates": "/etc"}, {"encoder": "hf:a/b"}, {"encoder": "onnx:/etc/a.onnx"}):
+        path.write_text(json.dumps(content | {"settings": content["settings"] | outside}))
+        assert site.post("/result/do", token, **asked).status_code in (400, 404), outside
+    shutil.rmtree(run)
+
+
 def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) -> None:
     site, _ = story
     method = {"source": "data/photos", "skip_bad": "on", "method": "clustering"}
