@@ -65,7 +65,7 @@ def test_it_has_the_option_that_its_message_asks_for(source):
 @pytest.mark.parametrize("place", ["nowhere/audit.json", "."])
 def test_a_file_that_cannot_be_written_is_refused_before_the_runs(source, tmp_path, place):
     """Found after them, it ended in 1: as a promise that is refuted does."""
-    with pytest.raises(ConfigError, match="there is no folder|is a folder"):
+    with pytest.raises(ConfigError, match=r"there is no folder|is a folder"):
         called(source, "--how", "canaries", "--runs", 20, *SURE, "--out", tmp_path / place)
 
 
