@@ -804,3 +804,21 @@ def test_strings_can_be_named_in_templates() -> None:
                 yield from keys(value)
 
     assert not [name for name in keys(strings()) if hasattr(dict, name)]
+
+
+def test_a_folder_that_is_called_as_an_option_stays_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command, copied, was of another epsilon and no dataset; and its page failed."""
+    monkeypatch.chdir(tmp_path)
+    words = ["synthesize", f"{tmp_path}/--epsilon=9", f"--public={tmp_path}/-p", "--epsilon=1"]
+    line = command_line_of(words)
+    assert line == "understudy synthesize ./--epsilon=9 --public=-p --epsilon=1"
+    assert "'./--epsilon=9'" in copy_texts(line)["python"]
+
+
+def test_a_run_that_goes_on_and_waits_has_no_empty_state(story: Story) -> None:
+    site, token = story
+    assert site.post("/runs/resume", token, run="data/run 1").status_code == 303
+    assert "<p>, " not in site.get("/run", run="data/run 1").text
+    site.post("/runs/cancel", token, run="data/run 1")
