@@ -275,6 +275,8 @@ def test_an_audit_is_of_the_run_as_it_was_asked_for(story: Story) -> None:
     for outside in ({"candidates": "/etc"}, {"encoder": "hf:a/b"}, {"encoder": "onnx:/etc/a.onnx"}):
         path.write_text(json.dumps(content | {"settings": content["settings"] | outside}))
         assert site.post("/result/do", token, **asked).status_code in (400, 404), outside
+    path.write_text("{}")
+    assert site.post("/result/do", token, **asked).status_code == 400
     shutil.rmtree(run)
 
 

@@ -25,6 +25,7 @@ from understudy.core.option import list_of_names
 from understudy.core.roles import ROLES
 from understudy.data.reading_options import split_name
 from understudy.release.outputs import RunPaths, read_json, release_folder
+from understudy.release.run_file import read_run_file
 from understudy.release.verify import verify
 from understudy.report import read_record
 from understudy.report.images import gallery, nearest_pairs
@@ -161,14 +162,15 @@ class ResultPages(StudioPages):
             real = self.studio.roots.source(needed(form, "real"))[1]
             receipt = read_record(read_json(path / "release" / "privacy.json")).receipt
             claim = [f"--epsilon={receipt.epsilon}", f"--delta={receipt.delta}"]
-            out = f"--out={path / 'owner' / 'audit.json'}"
-            return action, [action, real, *claim, *self._run_words(path), out, progress]
+            words = [action, real, *claim, *self._run_words(path)]
+            return action, [*words, f"--out={path / 'owner' / 'audit.json'}", progress]
         raise ConfigError("this page knows resample, train, evaluate and audit")
 
     def _run_words(self, path: Path) -> list[str]:
         """The options of a run that an audit of it takes as well."""
-        settings, usual = read_json(RunPaths(path).record)["settings"], option_defaults()
-        values = {SETTING + name: str(value) for name, value in settings["settings"].items()}
+        settings, usual = read_run_file(RunPaths(path).record).settings, option_defaults()
+        given = settings.get("settings", {}).items()
+        values = {SETTING + name: str(value) for name, value in given}
         for name in AUDITED:
             value = settings.get(name)
             if value is None or value == usual.get(name):
