@@ -353,4 +353,4 @@ def test_a_port_that_there_is_not_is_refused(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, [*command.split(), "--port", "99999"])
     assert done.exit_code == 2
-    assert "0<=x<=65535" in done.output
+    assert "less than or equal to 65535" in done.output
