@@ -347,3 +347,12 @@ def test_a_home_folder_of_nobody_is_a_name_like_another(tmp_path, scans):
     assert str(make_config(options).output.out) == "~nosuch/here"
     with pytest.raises(SourceError, match="~nosuch/here: there is no such file"):
         dry_run(make_config(options | {"source": "~nosuch/here"}))
+
+
+@pytest.mark.parametrize("command", ["web", "device web", "serve"])
+def test_a_port_that_there_is_not_is_refused(command, tmp_path, monkeypatch):
+    """It ended in a traceback of the socket's."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [*command.split(), "--port", "99999"])
+    assert done.exit_code == 2
+    assert "less than or equal to 65535" in done.output

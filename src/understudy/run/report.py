@@ -322,6 +322,8 @@ def require_folder(path: Path) -> None:
     """Refuse a file that cannot be written, before minutes are spent on what it is to hold."""
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a file in it")
 
 
 def _write(path: Path, text: str) -> Path:
