@@ -199,6 +199,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         raise RunStopped(f"the memory is full. {stands()}") from error
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+        problem = failure_of_others(error) or problem
         raise RunStopped(f"{problem}. {stands()}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
@@ -220,7 +221,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
                 error.add_note(stands())
             raise
         raise RunStopped(f"{error}. {stands(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
             problem = f"the memory is full ({error})"
             raise RunStopped(f"{problem}. {stands()}") from error
