@@ -302,6 +302,16 @@ def test_who_interrupts_a_run_that_opens_hears_that_nothing_was_charged(command,
     assert stopped.value.__notes__ == ["Nothing was charged, and no folder was begun"]
 
 
+@pytest.mark.parametrize("place", ["understudy.data.open_source.open_class_folders", DECODE])
+def test_a_runtime_that_is_short_of_memory_before_the_charge_says_so(go, tmp_path, place):
+    """By oneDNN's words the first ended in a traceback, and the second blamed the decoder."""
+    short = RuntimeError("could not create a primitive")
+    said = r"the memory is full \(could not create a primitive\)\. Nothing was charged"
+    with killed_at(place, short), pytest.raises(RunStopped, match=said):
+        go()
+    assert charges(tmp_path) == []
+
+
 @pytest.mark.slow
 def test_a_full_disk_ends_the_command_with_a_message(scans, tmp_path):
     """The system refuses files above 400,000 bytes, so the release cannot be written."""
