@@ -169,7 +169,7 @@ def _load(family: str) -> Backend:
 def _listed(family: str) -> list[BackendInfo]:
     backend = _load(family)
     try:
-        models = list(backend.models())
+        models: list[Any] = list(backend.models())
         if strays := [one for one in models if not isinstance(one, BackendInfo)]:
             raise TypeError(f"{strays[0]!r} is no BackendInfo")
     except Exception as error:  # whatever a plug-in raises
@@ -230,11 +230,11 @@ def _require_words(name: str, model: object) -> None:
             )
 
 
-def _check_shape(shape: Shape, name: str) -> None:
+def _check_shape(shape: Any, name: str) -> None:
     sides = shape if isinstance(shape, Sequence) else ()
     if (
         len(sides) != 3
-        or not all(isinstance(side, Integral) and side > 0 for side in sides)
+        or not all(isinstance(side, Integral) and int(side) > 0 for side in sides)
         or sides[2] not in (1, 3)
     ):
         raise BackendError(

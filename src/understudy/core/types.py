@@ -56,6 +56,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Raises TypeError where the source's code is still to blame, which others would be."""
+        column: Any
         for column, kinds in ((self.labels, "iu"), (self.units, "U")):
             right = isinstance(column, np.ndarray) and column.shape == (len(self.values),)
             left_out = column is None and kinds == "U"

@@ -190,14 +190,14 @@ def _open_plugin(options: Options) -> Source | None:
     return source
 
 
-def _misstated(source: Source) -> str:
+def _misstated(source: Any) -> str:
     """The first of a source's attributes that no dataset can have; empty: none."""
     shape, classes = source.shape, source.classes
     right = {
         "kind": source.kind in ("images", "embeddings"),
         "shape": isinstance(shape, Sequence)
         and len(shape) == (3 if source.kind == "images" else 1)
-        and all(isinstance(side, Integral) and side > 0 for side in shape),
+        and all(isinstance(side, Integral) and int(side) > 0 for side in shape),
         "classes": isinstance(classes, (tuple, list))
         and all(isinstance(name, str) for name in classes)
         and len(set(classes)) == len(classes) > 0,

@@ -208,8 +208,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         raise RunStopped(f"the memory is full. {stands()}") from error
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        problem = failure_of_others(error) or problem
-        raise RunStopped(f"{problem}. {stands()}") from error
+        raise RunStopped(f"{failure_of_others(error) or problem}. {stands()}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
         if isinstance(error, CommitInDoubt) and not charged:
