@@ -44,7 +44,7 @@ _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 # What Pillow's readers raise on damaged bytes, as its own documentation and fuzzing show.
 _DAMAGE = (
     *(OSError, SyntaxError, ValueError, TypeError, LookupError, AttributeError, OverflowError),
-    *(EOFError, MemoryError, RuntimeError, struct.error, zlib.error),
+    *(EOFError, RuntimeError, struct.error, zlib.error),
     *(Image.DecompressionBombError, Image.DecompressionBombWarning),
 )
 
@@ -363,6 +363,8 @@ def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
 
 
 def _reason(error: BaseException) -> str:
+    if "out of memory" in str(error):  # Pillow's word of this machine, as an OSError
+        raise MemoryError from error
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         return f"has over {MAX_PIXELS:,} pixels (decompression bomb?)"
     if isinstance(error, UnidentifiedImageError):
