@@ -72,7 +72,8 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         failure = _failure_of_others(error)
-        if reasons := [one for one in error.args if isinstance(one, OSError)]:  # of OpenDP, say
+        reasons = [one for one in error.args if isinstance(one, OSError)]  # as of OpenDP's import
+        if reasons and not failure:
             failure = f"{error.args[0]}: {reasons[0]}. The memory may be full"
         if not failure:
             raise
