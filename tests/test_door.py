@@ -204,6 +204,40 @@ def test_sqlalchemy_comes_with_the_server_alone(repository: Path, tmp_path: Path
     assert "understudy[server]" in ended.stderr
 
 
+def test_a_library_that_memory_does_not_suffice_for_is_a_sentence(tmp_path: Path) -> None:
+    """OpenDP's, under 600 MB of memory, was a traceback."""
+    (tmp_path / "opendp").mkdir()
+    (tmp_path / "opendp" / "__init__.py").write_text(
+        "raise Exception('Unable to load it', 'a path', OSError('failed to map segment'))"
+    )
+    rows = tmp_path / "rows.npz"
+    np.savez(rows, embeddings=np.eye(8, dtype=np.float32), labels=np.arange(8) % 2)
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    words = ["synthesize", str(rows), "--epsilon", "1", "--out", str(tmp_path / "out"), "--yes"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "understudy", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert ended.returncode == 1
+    assert "Unable to load it: failed to map segment. The memory may be full" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("call", ["verify", "report", "resample", "evaluate", "evidence"])
+def test_what_is_no_folder_is_refused_in_a_sentence(call: str, tmp_path: Path) -> None:
+    options = {
+        "resample": {"count": 1},
+        "evaluate": {"real": tmp_path},
+        "evidence": {"to": tmp_path / "pack"},
+    }
+    given = np.zeros(3)  # was a TypeError
+    with pytest.raises(ConfigError, match=r"named by its folder, .* found ndarray"):
+        getattr(understudy, call)(given, **options.get(call, {}))
+
+
 def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: Path) -> None:
     assert repr(result) == f"<Result {result.folder}: 8 samples, epsilon 1>"
     assert understudy.verify(result).sound

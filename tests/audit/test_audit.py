@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.benches import clouds, ready, squares
+from tests.methods.shapes_world import file_of_stripes, folder_of_shapes
 
 from understudy.audit import bench
 from understudy.audit.audit import audit, audit_bench, audit_mechanisms
@@ -50,6 +51,42 @@ def test_where_little_could_be_found_nothing_is_called_good(source, how, runs):
     within = found.find("epsilon, largest bound within reach").value
     assert within < 2
     assert f"{within:.3g} at most" in verdict.sentence
+
+
+@pytest.mark.slow
+def test_samples_may_be_of_another_size_than_the_records():
+    """Evolution's are as large as its generator draws: its audit ended in a traceback."""
+    found = squares(1.0)
+    rows = replace(found.rows, values=found.rows.values.repeat(2, axis=1).repeat(2, axis=2))
+    context = replace(found.bench.context, shape=rows.shape)
+    told = audit_bench(replace(found.bench, context=context), rows, "pairs", 40, SURE)
+    assert told.verdicts[0].grade != "poor"
+    assert told.find("epsilon, lower bound", measured="evolution, pairs, black box").value >= 0
+
+
+@pytest.mark.parametrize("how", [pytest.param("pairs", marks=pytest.mark.slow), "canaries"])
+def test_a_method_that_stops_early_is_audited_for_what_it_asked(how, tmp_path, one_thread):
+    """Twenty records are too few for labelling to go on; that ended the audit, whatever the run."""
+    pytest.importorskip("torch")
+    private = folder_of_shapes(tmp_path / "private", (12, 8), 1)
+    public = str(folder_of_shapes(tmp_path / "public", (150, 150), 2))
+    contrast = str(file_of_stripes(tmp_path / "contrast.npz"))  # and no 2,000 drawings
+    models = {"encoder": "embedded:dct", "public": public, "contrast": contrast}
+    found = audit(private, how=how, runs=40, confidence=SURE, method="labelling", **models)
+    assert found.verdicts[0].grade == "unknown"
+    runs = 40 if how == "pairs" else 1
+    assert f"did not suit the records: {runs}." in found.verdicts[0].sentence
+    assert found.find("longest contribution over stated sensitivity").value == pytest.approx(
+        1, abs=1e-4
+    )
+
+
+def test_the_contrast_that_is_named_is_held_against(tmp_path, one_thread):
+    """An audit took the option, and ran another method than the one that it was about."""
+    public = str(folder_of_shapes(tmp_path / "public", (150, 150), 2))
+    models = {"encoder": "embedded:dct", "public": public, "contrast": public}
+    with pytest.raises(ConfigError, match="look like those that they are held against"):
+        audit(public, how="canaries", runs=20, method="labelling", **models)
 
 
 def test_what_is_within_reach_goes_by_the_runs_and_not_by_what_was_found():

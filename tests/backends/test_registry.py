@@ -111,7 +111,10 @@ def test_a_plugin_that_takes_no_such_call_is_named(
     assert "of the package toy_plugin (toy_plugin:backend)" in str(refusal.value)
 
 
-@pytest.mark.parametrize("stated", ["nan, 'none', 1", "-1.0, 'none', 1", "1.0, 'none', 0"])
+STATED = ["nan, 'none', 1", "-1.0, 'none', 1", "1.0, 'none', 0", "'7', 'none', 1"]
+
+
+@pytest.mark.parametrize("stated", STATED)
 def test_an_encoder_without_a_size_or_with_a_bound_that_is_none_is_refused(
     site: Path, stated: str
 ) -> None:
@@ -119,6 +122,34 @@ def test_an_encoder_without_a_size_or_with_a_bound_that_is_none_is_refused(
     install(site, "toy", "toy_plugin", code)
     with pytest.raises(BackendError, match="an encoder has a whole number of dimensions"):
         load_encoder("toy:mean", shape=(2, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ('1.0, "none"', "1.0, None", "toy:mean states None as its licence"),
+        ("self.name, self.scale = name", "self.name, self.scale = None", "None as its name"),
+        ('return "no decoder"', "return Flat((2, 2, '1'))", r"found \(2, 2, '1'\)"),
+        ('return "no decoder"', "return Flat(None)", "found None"),
+    ],
+)
+def test_what_a_card_could_not_state_is_refused_before_a_run(
+    site: Path, right: str, wrong: str, words: str
+) -> None:
+    """A licence of None made a release that `verify` refused, a name of None a traceback after
+    the charge."""
+    flat = """
+class Flat:
+    name, licence, dim, stochastic = "toy:flat", "none", 1, False
+    def __init__(self, shape):
+        self.shape = shape
+    def decode(self, embeddings, *, seeds):
+        return None
+"""
+    install(site, "toy", "toy_plugin", flat + PLUGIN.replace(right, wrong, 1))
+    load = load_decoder if "Flat" in wrong else load_encoder
+    with pytest.raises(BackendError, match=words):
+        load("toy:mean", shape=(2, 2, 1))
 
 
 def test_a_backend_implements_only_the_ports_it_has(site: Path) -> None:
@@ -130,14 +161,29 @@ def test_a_backend_implements_only_the_ports_it_has(site: Path) -> None:
         load_model(Generator, "small:mean")
 
 
-def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path) -> None:
-    install(site, "broken", "broken_plugin", "raise RuntimeError('no such chip')")
-    with pytest.raises(BackendError, match=r"broken_plugin:backend.*RuntimeError: no such chip"):
+@pytest.mark.parametrize("error", ["RuntimeError", "SystemExit"])
+def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path, error: str) -> None:
+    install(site, "broken", "broken_plugin", f"raise {error}('no such chip')")
+    with pytest.raises(BackendError, match=rf"broken_plugin:backend.*{error}: no such chip"):
         load_encoder("broken:x", shape=(2, 2, 1))
     listed = {info.name: info for info in backends()}
     assert not listed["broken:"].available
     assert "no such chip" in listed["broken:"].what
     assert "embedded:dct" in listed
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [("3", "'int' object is not iterable"), ("[3]", "3 is no BackendInfo"), ("1 / 0", "division")],
+)
+def test_a_backend_whose_list_is_none_leaves_the_others_in_it(
+    site: Path, listed: str, words: str
+) -> None:
+    code = f"class Odd:\n    def models(self):\n        return {listed}\n\nbackend = Odd()\n"
+    install(site, "odd", "toy_plugin", code)
+    lines = {info.name: info for info in backends()}
+    assert words in lines["odd:"].what
+    assert "embedded:dct" in lines
 
 
 def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:

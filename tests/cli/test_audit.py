@@ -6,10 +6,11 @@ import re
 import numpy as np
 import pytest
 from benchmarks.benches import clouds
+from PIL import Image
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
-from understudy.core.errors import SourceError
+from understudy.core.errors import ConfigError, SourceError
 from understudy.privacy import queries
 
 SURE = ("--confidence", 1 - 1e-6)
@@ -59,6 +60,35 @@ def test_it_has_the_option_that_its_message_asks_for(source):
     with pytest.raises(SourceError, match="pass --skip-bad"):
         called(*words)
     assert called(*words, "--skip-bad").exit_code == 0
+
+
+def test_what_is_refused_is_refused_before_the_mechanisms_are_drawn(source):
+    """Draws of half a minute came first."""
+    words = ["audit", str(source), "--mechanisms", "--runs", "2", "--progress", "plain"]
+    done = CliRunner().invoke(app, words)
+    assert "runs must be 40 or more" in str(done.exception)
+    assert "drawing" not in done.output
+
+
+@pytest.mark.parametrize("place", ["nowhere/audit.json", "."])
+def test_a_file_that_cannot_be_written_is_refused_before_the_runs(source, tmp_path, place):
+    """Found after them, it ended in 1: as a promise that is refuted does."""
+    with pytest.raises(ConfigError, match=r"there is no folder|is a folder"):
+        called(source, "--how", "canaries", "--runs", 20, *SURE, "--out", tmp_path / place)
+
+
+def test_the_unit_may_be_a_folder(tmp_path):
+    """A run whose persons are folders could not be audited for them."""
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        place = tmp_path / "photos" / "ab"[number % 2] / f"p{number // 4}"
+        place.mkdir(parents=True, exist_ok=True)
+        image = rng.integers(0, 255, (16, 16), dtype=np.uint8)
+        Image.fromarray(image).save(place / f"{number}.png")
+    words = tmp_path / "photos", "--unit-from", "folder", "--encoder", "embedded:dct"
+    done = called(*words, "--how", "canaries", "--runs", 20, *SURE)
+    assert done.exit_code == 0
+    assert "longest contribution" in done.output
 
 
 @pytest.mark.slow

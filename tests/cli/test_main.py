@@ -428,15 +428,18 @@ class Scans:
 """
 
 
-def test_a_source_of_others_that_fails_is_named_by_any_command(tmp_path: Path) -> None:
-    """It ended `check` in a traceback, which looked like a fault of this program."""
-    install(tmp_path, "somebodys-scans", {"scans": SCANS}, {SOURCES: {"scans": "scans:Scans"}})
+@pytest.mark.parametrize("error", ["ZeroDivisionError", "OSError", "SystemExit"])
+def test_a_source_of_others_that_fails_is_named_by_any_command(tmp_path: Path, error: str) -> None:
+    """It ended `check` in a traceback, which looked like a fault of this program, or in silence."""
+    code = SCANS.replace("ZeroDivisionError", error)
+    install(tmp_path, "somebodys-scans", {"scans": code}, {SOURCES: {"scans": "scans:Scans"}})
     words = [sys.executable, "-c", WHOLE, "check", "scans:archive"]
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path}
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, env=env, check=False)
     assert ended.returncode == 1
-    said = r"understudy: the plug-in somebodys-scans \(.*scans.py, line \d+\) failed: ZeroDivision"
+    said = r"understudy: the plug-in somebodys-scans \(.*scans.py, line \d+\) failed: "
+    said += f"{error}: no such scan"
     assert re.search(said, ended.stderr)
     assert "Traceback" not in ended.stderr
 

@@ -198,6 +198,7 @@ def test_names_of_classes_are_escaped_wherever_they_are_shown(make, tmp_path, ca
 
 def test_class_names_that_look_like_persons_are_flagged(tmp_path):
     persons = ["ann-smith", "Smith, John", "Dr Weber", "ann@example.org", "JohnDoe", "SMITH^JOHN"]
+    persons += ["patient_007", "Subject 3", "case-12"]
     things = [
         *("golden retriever", "jack russell", "king charles spaniel", "new york", "T-shirt/top"),
         *(
@@ -209,6 +210,7 @@ def test_class_names_that_look_like_persons_are_flagged(tmp_path):
             "cat",
         ),
         *("Ankle boot", "sea lion", "blue jean", "victoria falls", "Iris setosa", "monk fish"),
+        *("patient", "case", "person sitting", "stage 2", "bookcase 3"),
     ]
     assert like_persons([*persons, *things]) == tuple(persons)
     assert like_persons(["maria", "john", "peter"]) == ("maria", "john", "peter")
@@ -345,3 +347,12 @@ def test_a_home_folder_of_nobody_is_a_name_like_another(tmp_path, scans):
     assert str(make_config(options).output.out) == "~nosuch/here"
     with pytest.raises(SourceError, match="~nosuch/here: there is no such file"):
         dry_run(make_config(options | {"source": "~nosuch/here"}))
+
+
+@pytest.mark.parametrize("command", ["web", "device web", "serve"])
+def test_a_port_that_there_is_not_is_refused(command, tmp_path, monkeypatch):
+    """It ended in a traceback of the socket's."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [*command.split(), "--port", "99999"])
+    assert done.exit_code == 2
+    assert "less than or equal to 65535" in done.output

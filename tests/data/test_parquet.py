@@ -116,6 +116,17 @@ def test_a_file_without_the_columns_of_the_first_one_is_named(tmp_path: Path) ->
         open_source(tmp_path)
 
 
+def test_files_whose_labels_are_of_two_kinds_are_refused(tmp_path: Path) -> None:
+    """They became more classes without a word: those of the text, and those of the numbers."""
+    write(tmp_path / "a.parquet", label=list("abbaab"))
+    write(tmp_path / "b.parquet", label=[0, 1, 1, 0, 0, 1])
+    with pytest.raises(SourceError, match=r"b\.parquet: its column 'label' .*'whole'.*'text'"):
+        open_source(tmp_path)
+    write(tmp_path / "a.parquet", label=[0.0, 1.0, 1.0, 0.0, 0.0, 1.0])
+    assert len(open_source(tmp_path, label="none")) == 12
+    assert open_source(tmp_path / "b.parquet").classes == ("0", "1")
+
+
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float16(), 2)])
 def test_a_column_of_embeddings_is_told_how_to_become_an_array(
     tmp_path: Path, kind: pa.DataType

@@ -275,3 +275,18 @@ def test_damaged_bytes_give_an_image_or_a_reason(
         return
     assert pixels.dtype == np.uint8
     assert pixels.shape[2] in (1, 3)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
+def test_short_memory_is_no_fault_of_an_image(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A sound image was "damaged or cut short", and --skip-bad left it out."""
+
+    def short(*_: object) -> None:
+        raise error
+
+    data = encode(picture(5, 12, 12), "PNG")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load_prepare", short)
+    with pytest.raises(MemoryError):
+        decode(data)

@@ -74,6 +74,43 @@ def test_an_installed_prefix_opens(register, monkeypatch):
         open_source("stripes:nothing")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kind", "sounds"),
+        ("shape", None),
+        ("shape", (4, 4)),
+        ("classes", "ab"),
+        ("classes", ("a", "a")),
+        ("classes", (0, 1)),
+        ("classes", ()),
+        ("has_units", None),
+        ("skipped", None),
+    ],
+)
+def test_a_dataset_that_misstates_itself_is_refused_as_it_is_opened(
+    register, monkeypatch, key, value
+):
+    """Four of these were charged for, and could then neither be written nor resumed."""
+
+    def opener(name, size, *, split, unit):
+        source = Stripes(name, size, split)
+        setattr(source, key, value)
+        return source
+
+    register(f"{__name__}:opener")
+    module = ModuleType(__name__)
+    module.opener = opener
+    monkeypatch.setitem(sys.modules, __name__, module)
+    with pytest.raises(SourceError, match=rf"opener gave a dataset with .* as its {key}"):
+        open_source("stripes:some")
+
+
+def test_a_batch_without_labels_is_its_readers_fault():
+    with pytest.raises(TypeError, match="labels of a batch"):
+        Batch(np.zeros((2, 3)), None)
+
+
 def test_a_plugin_that_does_not_import_is_named(register):
     register("other.no_such_module:opener")
     with pytest.raises(SourceError, match=r"other\.no_such_module.*cannot be loaded"):

@@ -1,6 +1,7 @@
 """Manifests as spreadsheets write them."""
 
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,14 @@ def test_an_excel_workbook(folder: Path) -> None:
     assert labels.tolist() == [1, 0]
     assert units_of(source) == ["17", "18"]
     assert len(open_source(folder / "list.xlsx")) == 2
+
+
+def test_a_date_of_a_workbook_is_the_class_that_a_csv_has(folder: Path) -> None:
+    """It was 2024-01-01 00:00:00: a workbook stores a day as its midnight."""
+    days: list[list[object]] = [["path", "label"], ["a.png", datetime(2024, 1, 1)]]
+    workbook(folder / "list.xlsx", [*days, ["b.png", datetime(2024, 3, 1, 12, 30)]])
+    classes = open_source(folder / "list.xlsx").classes
+    assert classes == ("2024-01-01", "2024-03-01 12:30:00")
 
 
 def test_a_stray_cell_at_the_far_end_of_a_workbook_makes_no_row_longer(folder: Path) -> None:

@@ -167,6 +167,26 @@ def test_a_window_that_spoils_the_images_of_one_class_is_said(tmp_path: Path) ->
     assert problem.message.startswith("20 of 60 images are black")
 
 
+def test_the_windows_of_the_files_are_named_to_choose_one_of(tmp_path: Path) -> None:
+    """A run said that a window is to be declared, and nothing said which."""
+    pytest.importorskip("pydicom")
+    from tests.data.dicom_files import dicom, saved
+
+    rng = np.random.default_rng(0)
+    for at in range(12):
+        window = {"WindowCenter": [40, -600], "WindowWidth": [400, 1500]}
+        if at % 3 == 0:
+            window = {"WindowCenter": 50, "WindowWidth": 350}
+        image = dicom(rng.integers(0, 200, (16, 16), dtype=np.uint16), **window)
+        saved(image, tmp_path / "scans" / f"class {at % 2}" / f"{at}.dcm")
+    (problem,) = (one for one in checked(tmp_path / "scans").problems if one.kind == "window")
+    assert (problem.blocking, problem.count) == (False, 12)
+    said = "2 windows of their own, most often 40,400 (8 of 12)"
+    assert said in problem.message
+    assert "'?window=40,400'" in problem.message
+    assert "window" not in kinds(checked(f"{tmp_path / 'scans'}?window=40,400"))
+
+
 @pytest.mark.parametrize("lowest", [0, 30_000])
 def test_a_window_that_is_far_too_wide_is_said(tmp_path: Path, lowest: int) -> None:
     """Scans of 12 bits by the window of 16 were nearly black, or of one grey, and unsaid."""

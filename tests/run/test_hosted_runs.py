@@ -282,6 +282,11 @@ def test_a_plan_of_calls_stands_before_the_first(server: StubServer, site: Site)
         site.run(roles(server), max_cost=3.0)
     assert not server.log
     assert not site.out.exists()
+    asked = {"encoder": hosted(server, "&images=true")}  # for the length of its embeddings
+    with pytest.raises(ConfigError, match=r"is 30\. Sent so far: 1 requests, .*Ask for less"):
+        site.run(models | asked, max_calls=30)
+    assert len(server.log) == 1
+    server.log.clear()
     site.run(models | {"encoder": LOCAL}, max_calls=36)
     assert server.count("/images/generations") == calls["generator"]
     assert server.count("/chat/completions") == calls["writer"]

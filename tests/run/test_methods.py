@@ -1,14 +1,17 @@
 """Methods of this package and of others, found by the names that they register."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from tests.plugin_packages import install
+from tests.run.samples import embeddings
 
+import understudy
 from understudy.core.entry_points import BUILT_IN, METHODS
 from understudy.core.errors import ConfigError
-from understudy.run.methods import method, methods
+from understudy.run.methods import broken_methods, method, methods
 
 MODULE = """
 from dataclasses import replace
@@ -65,3 +68,10 @@ def test_what_is_no_method_is_named(site: Path, name: str, value: str, message: 
     register(site, name, value)
     with pytest.raises(ConfigError, match=message):
         method(name)
+    assert list(methods()) == sorted(BUILT_IN[METHODS])  # the others work
+    (fault,) = broken_methods()
+    assert re.search(message, fault)
+    source = embeddings(site / "vectors.npz")
+    plan = understudy.plan(source, epsilon=1.0, progress="none")
+    assert fault in [fact.value for fact in plan.facts]
+    assert plan.plan is not None

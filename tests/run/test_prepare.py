@@ -142,6 +142,13 @@ def test_shapes_of_images_must_agree_without_size(tmp_path):
     assert prepared(mixed, tmp_path, size=8).source.shape == (8, 8, 1)
 
 
+def test_other_images_get_the_channels_of_the_private_ones(images, tmp_path):
+    """A dry run passed, and the run refused colours before its charge."""
+    colour = class_folders(tmp_path / "colour", {"cat": 4, "dog": 4}, (16, 16, 3))
+    ready = prepared(images, tmp_path, public=str(colour), test=str(colour), size=16)
+    assert ready.source.shape == ready.public.shape == ready.test.shape == (16, 16, 1)
+
+
 @pytest.mark.slow
 def test_public_images_suit_what_is_made_of_them(images, tmp_path):
     """All drawings where a decoder makes images of a grid, leaves where features are released."""

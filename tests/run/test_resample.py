@@ -77,6 +77,10 @@ def test_classes_are_as_large_as_asked(site: Path) -> None:
     more = resample(site / "out", per_class=70, out=site / "more", **SILENT)
     assert np.bincount(rows(more)[1]).tolist() == [70, 70, 70]
     assert more.release == site / "more" / "release"
+    count: Any = np.int64(5)  # was a TypeError
+    assert len(rows(resample(site / "out", per_class=count, out=site / "numpy", **SILENT))[1]) == 15
+    with pytest.raises(ConfigError, match=r"a whole number of them, found 2\.5"):
+        resample(site / "out", per_class=2.5, **SILENT)  # type: ignore[arg-type]
 
 
 def test_its_guarantee_is_that_of_the_run(site: Path) -> None:

@@ -204,17 +204,23 @@ def test_an_error_on_the_way_says_what_was_charged(go, tmp_path, error):
     assert charges(tmp_path) == paid
 
 
-def test_a_plug_in_that_fails_as_it_samples_is_named_and_the_run_goes_on(go, tmp_path, monkeypatch):
-    """It ended in a traceback, of which the last line said what was charged."""
+@pytest.mark.parametrize("error", [ValueError, OSError, SystemExit])
+def test_a_plug_in_that_fails_as_it_samples_is_named_and_the_run_goes_on(
+    go, tmp_path, monkeypatch, error
+):
+    """It ended in a traceback, or blamed the folder of the release, or said nothing at all."""
     points = {BACKENDS: {"painter": "painter:backend"}}
-    install(tmp_path / "site", "somebodys-painter", {"painter": PAINTER}, points)
+    painter = PAINTER.replace("ValueError", error.__name__)
+    install(tmp_path / "site", "somebodys-painter", {"painter": painter}, points)
     monkeypatch.syspath_prepend(tmp_path / "site")
-    said = r"the plug-in somebodys-painter \(.*painter.py, line \d+\) failed: ValueError: no paint"
+    monkeypatch.delitem(sys.modules, "painter", raising=False)
+    said = r"the plug-in somebodys-painter \(.*painter.py, line \d+\) failed: "
+    said += f"{error.__name__}: no paint"
     said += r"\. epsilon 8 was charged before this, once and for good: --resume goes on with"
     monkeypatch.setenv("NO_PAINT", "1")
     with pytest.raises(RunStopped, match=said) as stopped:
         go(decoder="painter:")
-    assert isinstance(stopped.value.__cause__, ValueError)
+    assert isinstance(stopped.value.__cause__, error)
     paid = charges(tmp_path)
     monkeypatch.delenv("NO_PAINT")
     go(decoder="painter:", resume=True)
@@ -294,6 +300,16 @@ def test_who_interrupts_a_run_that_opens_hears_that_nothing_was_charged(command,
     with killed_at(opening, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt) as stopped:
         getattr(understudy, command)(scans, out=tmp_path / "out", progress="none", **options)
     assert stopped.value.__notes__ == ["Nothing was charged, and no folder was begun"]
+
+
+@pytest.mark.parametrize("place", ["understudy.data.open_source.open_class_folders", DECODE])
+def test_a_runtime_that_is_short_of_memory_before_the_charge_says_so(go, tmp_path, place):
+    """By oneDNN's words the first ended in a traceback, and the second blamed the decoder."""
+    short = RuntimeError("could not create a primitive")
+    said = r"the memory is full \(could not create a primitive\)\. Nothing was charged"
+    with killed_at(place, short), pytest.raises(RunStopped, match=said):
+        go()
+    assert charges(tmp_path) == []
 
 
 @pytest.mark.slow

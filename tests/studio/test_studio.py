@@ -16,10 +16,12 @@ from safetensors.torch import load_file  # noqa: E402
 from tests.studio.tiny_studio import PLAN, train_tiny_studio  # noqa: E402
 
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
-from understudy.core.errors import BackendError, ConfigError  # noqa: E402
+from understudy.core.errors import BackendError, ConfigError, RunError  # noqa: E402
+from understudy.core.files import lock_of  # noqa: E402
 from understudy.studio.corpus import CorpusRow, read_corpus, write_corpus  # noqa: E402
 from understudy.studio.plan import STAGES  # noqa: E402
 from understudy.studio.stages import save_network, train_stage  # noqa: E402
+from understudy.studio.train import Order, make_studio  # noqa: E402
 
 
 def rows(count: int, *, edges: bool = True) -> Iterator[CorpusRow]:
@@ -142,6 +144,21 @@ def test_a_stage_that_is_killed_while_it_is_written_is_not_done(tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         save_network(Killed(2, 2), tmp_path / "vae")
     assert not (tmp_path / "vae" / "config.json").exists()
+
+
+def test_a_folder_that_learned_from_other_pictures_is_refused(
+    tiny_studio: Path, tmp_path: Path
+) -> None:
+    """It said that all was trained, and nothing of them was read."""
+    assert train_tiny_studio(tiny_studio)
+    captions = tmp_path / "captions.csv"
+    with pytest.raises(ConfigError, match=r"learns from the playhouse, .*captions\.csv is asked"):
+        train_tiny_studio(tiny_studio, data=tmp_path, captions=captions)
+
+
+def test_two_trainings_of_one_folder_are_not_at_work_at_once(tmp_path: Path) -> None:
+    with lock_of(tmp_path), pytest.raises(RunError, match="another training is at work"):
+        make_studio(Order(tmp_path, scale=0.001, count=64), progress="none")
 
 
 def test_a_studio_is_made_in_the_hubs_formats(tiny_studio: Path) -> None:

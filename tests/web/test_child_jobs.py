@@ -68,6 +68,17 @@ def test_a_job_that_was_begun_and_died_stays_where_it_is(tmp_path: Path) -> None
     assert not (tmp_path / "jobs" / job.id / "process").exists()
 
 
+@pytest.mark.parametrize(("said", "state"), [("audit (owner only)", "finished"), ("", "failed")])
+def test_an_audit_that_refutes_a_promise_worked(tmp_path: Path, said: str, state: str) -> None:
+    """Its end is 1, and the page called the verdict a failure of the command."""
+    jobs = ChildJobs(tmp_path / "jobs")
+    folder = tmp_path / "jobs" / jobs.ask("audit", ["audit", "photos"]).id
+    for name, text in {"begun": "", "out": said, "err": "", "end.json": '{"code": 1}'}.items():
+        (folder / name).write_text(text)
+    (job,) = jobs.all()
+    assert jobs.report(job).state == state
+
+
 def test_what_was_killed_and_spends_nothing_begins_anew_with_the_next_studio(
     tmp_path: Path,
 ) -> None:

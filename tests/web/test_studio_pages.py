@@ -252,6 +252,34 @@ def test_what_is_copied_as_python_or_as_a_recipe_runs(
         shutil.rmtree(site.root / name)
 
 
+def test_an_audit_is_of_the_run_as_it_was_asked_for(story: Story) -> None:
+    """It was of the method alone: of images instead of persons, at the usual delta."""
+    site, token = story
+    run = site.root / "persons"
+    shutil.copytree(site.root / "run 1", run)
+    path = run / "owner" / "run.json"
+    content = json.loads(path.read_text())
+    places = {"candidates": str(site.root / "photos"), "decoder": "embedded:dct"}
+    whose = {"unit": "patient", "unit_rows": 3, "adjacency": "replace-one"}
+    content["settings"] |= {**places, **whose, "classes": ["a,b", "c"], "settings": {"clusters": 2}}
+    path.write_text(json.dumps(content))
+    asked = {"run": "data/persons", "action": "audit", "real": "data/photos"}
+    assert site.post("/result/do", token, **asked).status_code == 303
+    words = site.studio.jobs.all()[-1].words
+    assert words[:2] == ("audit", str(site.root / "photos"))
+    assert {
+        *(f"--{name.replace('_', '-')}={value}" for name, value in (places | whose).items()),
+        *("--epsilon=2.0", "--delta=1e-05", "--encoder=embedded:dct", "--size=8", "--channels=1"),
+        *("--skip-bad", "--set=clusters=2", '--classes="a,b",c', f"--out={run}/owner/audit.json"),
+    } <= set(words)
+    for outside in ({"candidates": "/etc"}, {"encoder": "hf:a/b"}, {"encoder": "onnx:/etc/a.onnx"}):
+        path.write_text(json.dumps(content | {"settings": content["settings"] | outside}))
+        assert site.post("/result/do", token, **asked).status_code in (400, 404), outside
+    path.write_text("{}")
+    assert site.post("/result/do", token, **asked).status_code == 400
+    shutil.rmtree(run)
+
+
 def test_a_method_stands_with_what_a_class_can_carry_and_its_time(story: Story) -> None:
     site, _ = story
     method = {"source": "data/photos", "skip_bad": "on", "method": "clustering"}
@@ -778,3 +806,21 @@ def test_strings_can_be_named_in_templates() -> None:
                 yield from keys(value)
 
     assert not [name for name in keys(strings()) if hasattr(dict, name)]
+
+
+def test_a_folder_that_is_called_as_an_option_stays_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command, copied, was of another epsilon and no dataset; and its page failed."""
+    monkeypatch.chdir(tmp_path)
+    words = ["synthesize", f"{tmp_path}/--epsilon=9", f"--public={tmp_path}/-p", "--epsilon=1"]
+    line = command_line_of(words)
+    assert line == "understudy synthesize ./--epsilon=9 --public=-p --epsilon=1"
+    assert "'./--epsilon=9'" in copy_texts(line)["python"]
+
+
+def test_a_run_that_goes_on_and_waits_has_no_empty_state(story: Story) -> None:
+    site, token = story
+    assert site.post("/runs/resume", token, run="data/run 1").status_code == 303
+    assert "<p>, " not in site.get("/run", run="data/run 1").text
+    site.post("/runs/cancel", token, run="data/run 1")

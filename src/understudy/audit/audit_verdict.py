@@ -42,6 +42,11 @@ _NO_REPLAY = (
     "by private records in every run."
 )
 
+_STOPPED = (
+    "Runs that stopped early, for the method did not suit the records: {}. What it asks after "
+    "that was not tried in them: take more --rows."
+)
+
 
 def evaluation_of_method(findings: MethodFindings, budget: Budget, what: str) -> Evaluation:
     """Of an audit by pairs of runs or by canaries."""
@@ -70,10 +75,13 @@ def evaluation_of_method(findings: MethodFindings, budget: Budget, what: str) ->
         reasons.append("what is asked depends on private records without noise")
     largest_bound = max(_largest_bound(bound) for bound in findings.bounds.values())
     evaluation = _evaluation(values, reasons, budget, findings.confidence, largest_bound, coarse)
-    if reasons or findings.noise is not None:
-        return evaluation
-    unseen = dataclasses.replace(evaluation.verdicts[0], grade="unknown", sentence=_NO_REPLAY)
-    return dataclasses.replace(evaluation, verdicts=(unseen,))
+    (verdict,) = evaluation.verdicts
+    if findings.noise is None and not reasons:
+        verdict = dataclasses.replace(verdict, grade="unknown", sentence=_NO_REPLAY)
+    if findings.stopped_runs:
+        sentence = f"{verdict.sentence} {_STOPPED.format(findings.stopped_runs)}"
+        verdict = dataclasses.replace(verdict, sentence=sentence)
+    return dataclasses.replace(evaluation, verdicts=(verdict,))
 
 
 def evaluation_of_mechanisms(

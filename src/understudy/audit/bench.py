@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.arrays import fit_images
+from understudy.core.errors import MethodStopped
 from understudy.core.ports import Source
-from understudy.core.types import Embeddings, Images, Labels, Receipt, Release
+from understudy.core.types import Embeddings, Images, Labels, Receipt, Release, Shape
 from understudy.methods.base import Context, Materials, Method, memory_store
 from understudy.privacy.account import Account
 from understudy.privacy.budget_plan import Plan
@@ -29,6 +30,8 @@ from understudy.run.prepare import Prepared
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_Samples = tuple[Labels, Embeddings | None, Images | None]
 
 _IN_MEMORY = Path("/dev/shm")  # where a system has it: thousands of runs, and no disk is written
 
@@ -110,7 +113,8 @@ class ObservedRun:
         receipt: What the run says of itself.
         labels: (n,) classes of the samples.
         embeddings: (n, d) of them, where there are any.
-        images: (n, h, w, c) of them, where there are any.
+        images: (n, h, w, c) of them, as large as the records, where there are any.
+        stopped: Whether the method found that it does not suit the records, and made no samples.
     """
 
     answers: Mapping[str, NoisyAnswer]
@@ -118,6 +122,7 @@ class ObservedRun:
     labels: Labels
     embeddings: Embeddings | None
     images: Images | None
+    stopped: bool
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ class Bench:
     public: Source | None = None
     base: Source | None = None
     candidates: Source | None = None
+    contrast: Source | None = None
 
     @classmethod
     def of(cls, prepared: Prepared) -> Bench:
@@ -147,6 +153,7 @@ class Bench:
             prepared.public,
             prepared.base,
             prepared.candidates,
+            prepared.contrast,
         )
 
     def observe(self, records: InMemorySource, folder: Path, *, sample: bool = True) -> ObservedRun:
@@ -154,14 +161,16 @@ class Bench:
         vault, account = self.vault(records, folder)
         release = self.run(vault)
         vault.close()
-        samples = _sampled(release) if sample else (np.zeros(0, np.int64), None, None)
+        samples: _Samples = (np.zeros(0, np.int64), None, None)
+        if sample and release is not None:
+            samples = _sampled(release, self.context.shape)
         answers = {}
         for path in (folder / "stages").glob("*.npz"):
             with np.load(path, allow_pickle=False) as archive:
                 note = json.loads(str(archive["note"]))
                 answers[path.stem] = NoisyAnswer(archive["noisy"], str(note["drawn"]["query"]))
         shutil.rmtree(folder)
-        return ObservedRun(answers, account.receipt(), *samples)
+        return ObservedRun(answers, account.receipt(), *samples, stopped=release is None)
 
     def vault(self, records: InMemorySource, folder: Path) -> tuple[PrivateVault, Account]:
         """Records in a vault that no account pays for, with its files under ``folder``."""
@@ -170,25 +179,28 @@ class Bench:
         account = Account(NullLedger(), "audit", self.unit, self.plan, folder / "stages")
         return PrivateVault(records, account, SerialEngine(), cache, probe=False), account
 
-    def run(self, vault: Vault) -> Release:
-        """The method on a vault."""
-        return self.method.run(
-            Materials(
-                context=self.context,
-                vault=vault,
-                public=self.public,
-                seed=self.seed,
-                progress=lambda *_: lambda _: None,
-                base=self.base,
-                candidates=self.candidates,
-                fit=partial(fit_images, shape=self.context.shape),
-                keep=memory_store(),
-            ),
-            self.params,
+    def run(self, vault: Vault) -> Release | None:
+        """The method on a vault; None where it stops early, which its noisy answers decide."""
+        materials = Materials(
+            context=self.context,
+            vault=vault,
+            public=self.public,
+            seed=self.seed,
+            progress=lambda *_: lambda _: None,
+            base=self.base,
+            candidates=self.candidates,
+            contrast=self.contrast,
+            resized=fit_images,
+            fit=partial(fit_images, shape=self.context.shape),
+            keep=memory_store(),
         )
+        try:
+            return self.method.run(materials, self.params)
+        except MethodStopped:
+            return None
 
 
-def _sampled(release: Release) -> tuple[Labels, Embeddings | None, Images | None]:
+def _sampled(release: Release, shape: Shape) -> _Samples:
     batches = list(release.batches())
     labels = np.concatenate([batch.labels for batch in batches])
     embeddings = [batch.embeddings for batch in batches if batch.embeddings is not None]
@@ -196,5 +208,5 @@ def _sampled(release: Release) -> tuple[Labels, Embeddings | None, Images | None
     return (
         labels,
         np.concatenate(embeddings) if embeddings else None,
-        np.concatenate(images) if images else None,
+        fit_images(np.concatenate(images), shape) if images else None,
     )

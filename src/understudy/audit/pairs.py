@@ -38,6 +38,7 @@ class MethodFindings:
             stated sensitivity.
         diverged_runs: Of the runs with the record, and of those without: those whose questions did
             not follow from their answers, and all.
+        stopped_runs: Runs in which the method found that it does not suit the records.
         bound_confidence: Confidence of each bound.
         confidence: Of everything together.
     """
@@ -47,6 +48,7 @@ class MethodFindings:
     longest_contribution: float
     dependence: float
     diverged_runs: tuple[tuple[int, int], tuple[int, int]]
+    stopped_runs: int
     bound_confidence: float
     confidence: float
 
@@ -65,9 +67,11 @@ class _Tally:
     noise: NoiseRecord = field(default_factory=NoiseRecord)
     longest_contribution: float = 0.0
     dependence: float = 0.0
+    stopped_runs: int = 0
 
-    def add(self, run: ReplayFindings | None) -> None:
+    def add(self, run: ReplayFindings | None, stopped: bool) -> None:
         """The findings of a run; None where its replay diverged."""
+        self.stopped_runs += stopped
         if run is not None:
             self.noise.add(run.noise)
             self.longest_contribution = max(self.longest_contribution, run.longest_contribution)
@@ -91,6 +95,7 @@ class _Tally:
             self.longest_contribution,
             self.dependence,
             diverged_runs,
+            self.stopped_runs,
             bound_confidence,
             confidence,
         )
@@ -120,7 +125,7 @@ def audit_by_pairs(
                 _DIVERGED_SCORE if findings is None else float(findings.scores[0])
             )
             black[not inside].append(black_box(bench, observed, candidates.records))
-            tally.add(findings)
+            tally.add(findings, observed.stopped)
             progress(1)
     bound_confidence, _ = shared_confidence(confidence, _PAIR_CLAIMS)
     scores = learned_scores(np.stack(black[0]), np.stack(black[1]))
@@ -178,7 +183,7 @@ def audit_by_canaries(
                 diverged_from_itself += itself is None
             else:
                 scores[part] = findings.scores
-            tally.add(findings)
+            tally.add(findings, observed.stopped)
             progress(len(candidates.inside))
     bound_confidence, _ = shared_confidence(confidence, _RUN_CLAIMS)
     budget = bench.plan.budget

@@ -13,8 +13,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
-from numbers import Integral
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
@@ -41,6 +41,7 @@ def load_model(port: type[P], name: str, **options: Any) -> P:
     model = backend.model(kind, location, **settings)
     if not isinstance(model, port):
         raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
+    _require_words(name, model)
     return model
 
 
@@ -55,9 +56,10 @@ def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     if not isinstance(encoder, Encoder):
         raise _lacks(name, encoder, Encoder, "encode")
     _require_takes(name, encoder.encode, "IMAGES")
+    _require_words(name, encoder)
     bound = encoder.norm_bound
     if not (isinstance(encoder.dim, Integral) and encoder.dim > 0) or not (
-        bound is None or 0 < bound < math.inf
+        bound is None or (isinstance(bound, Real) and 0 < bound < math.inf)
     ):
         raise BackendError(
             f"{name} states dim {encoder.dim!r} and norm_bound {bound!r}: an encoder has a whole "
@@ -82,6 +84,7 @@ def load_decoder(
     if not isinstance(decoder, Decoder):
         raise _lacks(name, decoder, Decoder, "decode")
     _require_takes(name, decoder.decode, "EMBEDDINGS", seeds="SEEDS")
+    _require_words(name, decoder)
     _check_shape(decoder.shape, name)
     if encoder is not None and decoder.dim != encoder.dim:
         raise BackendError(
@@ -93,10 +96,11 @@ def load_decoder(
 
 def named_on(name: str, device: str) -> str:
     """The name with a device such as ``"cuda"``, if the model takes one and the name has none."""
-    family, location, options = _find(name, {})
+    _, location, options = _find(name, {})
     if "device" in options:
         return name
-    models = {info.name.partition(":")[2] for info in family.models() if info.device}
+    listed = _listed(name.partition(":")[0])
+    models = {info.name.partition(":")[2] for info in listed if info.device}
     # A family whose one line is a pattern, such as hf:MODEL, runs any model there.
     if not (location in models or any(model.isupper() for model in models)):
         return name
@@ -108,7 +112,7 @@ def backends() -> list[BackendInfo]:
     models: list[BackendInfo] = []
     for family in sorted(registered(BACKENDS)):
         try:
-            models += _load(family).models()
+            models += _listed(family)
         except BackendError as error:
             failure = BackendInfo(f"{family}:", "all kinds", str(error), None, False, "unknown")
             models.append(failure)
@@ -162,6 +166,19 @@ def _load(family: str) -> Backend:
     return backend
 
 
+def _listed(family: str) -> list[BackendInfo]:
+    backend = _load(family)
+    try:
+        models: list[Any] = list(backend.models())
+        if strays := [one for one in models if not isinstance(one, BackendInfo)]:
+            raise TypeError(f"{strays[0]!r} is no BackendInfo")
+    except Exception as error:  # whatever a plug-in raises
+        raise BackendError(
+            f"the backend {family!r} lists no models: {type(error).__name__}: {error}"
+        ) from error
+    return models
+
+
 def _require_takes(name: str, call: Callable[..., Any], *values: Any, **settings: Any) -> None:
     """Refuse what takes no such call, before it is called: a plug-in's, or an unknown option."""
     try:
@@ -202,8 +219,24 @@ def _lacks(name: str, model: object, port: type, method: str) -> BackendError:
     )
 
 
-def _check_shape(shape: Shape, name: str) -> None:
-    if len(shape) != 3 or min(shape) < 1 or shape[2] not in (1, 3):
+def _require_words(name: str, model: object) -> None:
+    """Refuse a model whose name or licence is no text: a card states both."""
+    for key in ("name", "licence"):
+        value = getattr(model, key, "none")
+        if not isinstance(value, str):
+            raise BackendError(
+                f"{name} states {value!r} as its {key}: it is text, and the licence of what has no "
+                "weights is 'none'"
+            )
+
+
+def _check_shape(shape: Any, name: str) -> None:
+    sides = shape if isinstance(shape, Sequence) else ()
+    if (
+        len(sides) != 3
+        or not all(isinstance(side, Integral) and int(side) > 0 for side in sides)
+        or sides[2] not in (1, 3)
+    ):
         raise BackendError(
             f"{name} works on images of shape (height, width, 1 or 3), found {shape}"
         )

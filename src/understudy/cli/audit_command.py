@@ -13,8 +13,7 @@ from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
 from understudy.core.errors import ConfigError
 from understudy.core.files import write_private
-from understudy.core.roles import ROLES
-from understudy.run.config import parse_settings
+from understudy.run.config import AUDITED, parse_settings
 from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
@@ -32,23 +31,7 @@ _Mechanisms = Annotated[
 ]
 
 
-_GIVEN = (
-    "method",
-    *ROLES,
-    "adjacency",
-    "unit",
-    "size",
-    "fit",
-    "label",
-    "classes",
-    "channels",
-    "skip_bad",
-    "seed",
-)
-"""The options of a run that an audit takes as they are."""
-
-
-@options_of_a_run(*_GIVEN)
+@options_of_a_run(*AUDITED)
 def audit_command(
     source: _Source = None,
     epsilon: Annotated[float, typer.Option(help="The promise that is tried.")] = 1.0,
@@ -70,14 +53,17 @@ def audit_command(
     evaluations = []
     with reporting(progress) as events:
         from understudy.audit import audit as audits
+        from understudy.run.report import require_folder
 
-        if mechanisms:
-            draws = audits.DRAWS if runs is None or source is not None else runs
-            evaluations.append(audits.audit_mechanisms(draws=draws, **claim, progress=events))
-        if source is not None:
+        if out is not None:
+            require_folder(out)
+        if source is not None:  # first, for it may be refused
             given |= {**claim, "settings": parse_settings(set_ or [])}
             given |= {"how": how, "runs": runs, "rows": rows}
             evaluations.append(audits.audit(source, **given, progress=events))
+        if mechanisms:
+            draws = audits.DRAWS if runs is None or source is not None else runs
+            evaluations.append(audits.audit_mechanisms(draws=draws, **claim, progress=events))
     for evaluation in evaluations:
         _show(evaluation)
     if out is not None:

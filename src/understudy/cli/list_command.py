@@ -33,11 +33,13 @@ def runs_command(
 
 def methods_command(as_json: AsJson = False) -> None:
     """List the methods and their settings."""
-    from understudy.run.methods import method_as_dict
+    from understudy.run.methods import broken_methods, method_as_dict
     from understudy.run.methods import methods as known
 
     listed = [method_as_dict(method) for method in known().values()]
     (print_json if as_json else _show_methods)(listed)
+    for fault in broken_methods():
+        typer.echo(f"left out: {fault}", err=True)
 
 
 def backends_command(as_json: AsJson = False) -> None:

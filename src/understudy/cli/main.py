@@ -58,6 +58,8 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as end:
         interrupt = _interrupt_of(end)
         if interrupt is None:
+            if getattr(end, "code", None) and (failure := _failure_of_others(end)):
+                _say(f"understudy: {failure}")
             raise
         for note in getattr(interrupt, "__notes__", ()):
             _say(f"understudy: stopped. {note}")
@@ -66,16 +68,23 @@ def main() -> None:
         _say("understudy: the memory is full. Nothing was charged by this command")
         sys.exit(1)
     except OSError as error:
-        _say(f"understudy: {error}")
+        _say(f"understudy: {_failure_of_others(error) or error}")
         sys.exit(1)
     except Exception as error:
-        from understudy.core.entry_points import failure_of_others  # which most ends do without
-
-        failure = failure_of_others(error)
+        failure = _failure_of_others(error)
+        reasons = [one for one in error.args if isinstance(one, OSError)]  # as of OpenDP's import
+        if reasons and not failure:
+            failure = f"{error.args[0]}: {reasons[0]}. The memory may be full"
         if not failure:
             raise
         _say(f"understudy: {failure}")
         sys.exit(1)
+
+
+def _failure_of_others(error: BaseException) -> str:
+    from understudy.core.entry_points import failure_of_others  # which most ends do without
+
+    return failure_of_others(error)
 
 
 class _Terminated(KeyboardInterrupt):

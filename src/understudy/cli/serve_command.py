@@ -56,7 +56,7 @@ def serve_command(
     data: _Folder = _DATA,
     database: _Database = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8443,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8443,
     tls: Annotated[
         bool, typer.Option("--tls/--no-tls", help="Speak TLS, by its own certificate.")
     ] = True,

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 _Host = Annotated[str, typer.Option(help="Address to listen on; another one needs a certificate.")]
-_Port = Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.")]
+_Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+]
 _Certificate = Annotated[
     Path | None, typer.Option(metavar="FILE.pem", help="Certificate, for another --host.")
 ]

@@ -76,7 +76,7 @@ class Registration:
         """Import the object."""
         try:
             return EntryPoint(name=self.name, value=self.value, group=self.group).load()
-        except Exception as problem:  # whatever a plug-in raises while it is imported
+        except (Exception, SystemExit) as problem:  # whatever a plug-in raises at its import
             raise error(
                 f"the {kind} {self.name!r} ({self.value} of the package {self.package}) cannot "
                 f"be loaded: {type(problem).__name__}: {problem}"

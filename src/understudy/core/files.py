@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote
 
-from understudy.core.errors import RunError
+from understudy.core.errors import ConfigError, RunError
 
 ReleaseFormat = Literal["png", "parquet", "npz"]
 """How the images of a release are written; the last as DPImageBench's ``gen/gen.npz``."""
@@ -91,6 +91,20 @@ def folder_name(name: str) -> str:
 def home_path(path: os.PathLike[str] | str) -> Path:
     """A path with the home folder for a ``~``; that of a user whom nobody knows stays as it is."""
     return Path(os.path.expanduser(path))
+
+
+def folder_of(folder: object) -> Path:
+    """The folder of a run or a release that was named in Python.
+
+    Raises:
+        ConfigError: It is something else, such as an array.
+    """
+    if isinstance(folder, str | os.PathLike):
+        return Path(folder)
+    raise ConfigError(
+        "a run or a release is named by its folder, or by the result that a run returned, found "
+        f"{type(folder).__name__}"
+    )
 
 
 def read_bounded(path: Path, most: int = 1 << 27) -> bytes:
@@ -171,15 +185,21 @@ def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def lock_of(path: Path) -> Iterator[None]:
+def lock_of(path: Path, busy: str = "") -> Iterator[None]:
     """Hold the lock of a file, made where there is none, or of a folder: others wait for it.
 
     A process that ends lets go of it.
+
+    Raises:
+        RunError: Another holds it, in the words of ``busy``; without any it is waited for.
     """
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, how, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError as error:
+            raise RunError(busy) from error
         yield
     finally:
         os.close(descriptor)

@@ -220,10 +220,11 @@ class RemoteCalls:
         """
         plan = list(plan)
         calls = sum(one.calls for one in plan)
+        sent = f"Sent so far: {self.words}" if self.calls else "Nothing was sent"
         if self.max_calls is not None and calls > self.max_calls:
             raise ConfigError(
                 f"the run would send {calls:,} requests to servers, and --max-calls is "
-                f"{self.max_calls:,}. Nothing was sent. Ask for less, or raise it"
+                f"{self.max_calls:,}. {sent}. Ask for less, or raise it"
             )
         if self.max_cost is None:
             return
@@ -237,7 +238,7 @@ class RemoteCalls:
         if cost > self.max_cost:
             raise ConfigError(
                 f"the run would cost about {cost:.2f}, and --max-cost is {self.max_cost:g}. "
-                "Nothing was sent. Ask for less, or raise it"
+                f"{sent}. Ask for less, or raise it"
             )
 
     def _require_room(self, calls: int, cost: float) -> None:

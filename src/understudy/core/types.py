@@ -56,9 +56,11 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Raises TypeError where the source's code is still to blame, which others would be."""
+        column: Any
         for column, kinds in ((self.labels, "iu"), (self.units, "U")):
             right = isinstance(column, np.ndarray) and column.shape == (len(self.values),)
-            if column is not None and not (right and column.dtype.kind in kinds):
+            left_out = column is None and kinds == "U"
+            if not left_out and not (right and column.dtype.kind in kinds):
                 raise TypeError("labels of a batch are (n,) of int64, units an array of n str")
 
 

@@ -66,7 +66,9 @@ def dicom_header(data: bytes | Path, reading: Reading) -> Header:
         _require_decoder(image)
         grey = image.PhotometricInterpretation in _GREY_KINDS
         window = reading.window is not None if grey else None
-        return Header(int(image.Rows), int(image.Columns), grey, window, _burnt_in(image))
+        own = _own_window(image) if window is False else None
+        size = int(image.Rows), int(image.Columns)
+        return Header(*size, grey, window, _burnt_in(image), own_window=own)
 
 
 def dicom_frames(data: bytes | Path) -> int:
@@ -204,9 +206,9 @@ def _shown(
         return declared.eight_bits(values)
     if image.get("VOILUTSequence"):
         return _by_table(image, values)
-    centre, width = (_first(image.get(name)) for name in ("WindowCenter", "WindowWidth"))
-    if centre is None or width is None:
+    if (own := _own_window(image)) is None:
         return _all_bits(image).eight_bits(values)
+    centre, width = own
     function = str(image.get("VOILUTFunction") or "LINEAR").upper()
     if function == "SIGMOID":
         curve = 1 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -700, 700)))
@@ -216,6 +218,14 @@ def _shown(
     if width < 1:
         raise BadImage("has a window of a width below 1: declare one with '?window=CENTRE,WIDTH'")
     return Window(centre, width).eight_bits(values)
+
+
+def _own_window(image: FileDataset) -> tuple[float, float] | None:
+    """The first window that a file names, where it names one and no table."""
+    centre, width = (_first(image.get(name)) for name in ("WindowCenter", "WindowWidth"))
+    if image.get("VOILUTSequence") or centre is None or width is None:
+        return None
+    return centre, width
 
 
 def _by_table(image: FileDataset, values: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -44,7 +44,7 @@ _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 # What Pillow's readers raise on damaged bytes, as its own documentation and fuzzing show.
 _DAMAGE = (
     *(OSError, SyntaxError, ValueError, TypeError, LookupError, AttributeError, OverflowError),
-    *(EOFError, MemoryError, RuntimeError, struct.error, zlib.error),
+    *(EOFError, RuntimeError, struct.error, zlib.error),
     *(Image.DecompressionBombError, Image.DecompressionBombWarning),
 )
 
@@ -80,6 +80,8 @@ class Header:
     colourless: bool = False
     # whether a window leaves hardly a pixel between black and white, or all of one grey; likewise
     clipped: bool = False
+    # (centre, width) by which a DICOM file is shown, as it says itself
+    own_window: tuple[float, float] | None = None
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
@@ -361,6 +363,8 @@ def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
 
 
 def _reason(error: BaseException) -> str:
+    if "out of memory" in str(error):  # Pillow's word of this machine, as an OSError
+        raise MemoryError from error
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         return f"has over {MAX_PIXELS:,} pixels (decompression bomb?)"
     if isinstance(error, UnidentifiedImageError):

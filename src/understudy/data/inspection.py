@@ -33,6 +33,7 @@ class Inspection:
     grey: int = 0  # records of one channel
     colourless: int = 0  # records of three channels that are equal
     clipped: int = 0  # records of which a window leaves hardly anything but black and white
+    windows: Counter[tuple[float, float]] = field(default_factory=Counter)  # of files themselves
     # the units of records, where they have one
     units: set[str] = field(default_factory=set, repr=False)
     # those of each class, and how many of its records are theirs
@@ -53,6 +54,7 @@ class Inspection:
         self.grey += head.grey
         self.colourless += head.colourless
         self.clipped += head.clipped
+        self.windows.update([] if head.own_window is None else [head.own_window])
         self.dicom += is_dicom_file(record)
         if record.unit is not None:
             self._count_unit(record.unit, record.label or "all")
@@ -79,6 +81,20 @@ class Inspection:
                 row += 1
         if source.kind == "images":
             self.sizes[source.shape[0], source.shape[1]] = row
+
+    def window_words(self, share: float) -> Iterator[tuple[str, int]]:
+        """What is said of intensity windows, and of how many records; see `clipped_words`."""
+        for words in clipped_words(self.clipped, self.classes.total(), share):
+            yield words, self.clipped
+        if self.windows:
+            [((centre, width), count)] = self.windows.most_common(1)
+            several = count_words(len(self.windows), "window", "windows")
+            words = (
+                f"files are shown by {several} of their own, most often {centre:g},{width:g} "
+                f"({count:,} of {self.classes.total():,}), which counts as inferred. Declare one "
+                f"for all, such as '?window={centre:g},{width:g}' after the name of the dataset"
+            )
+            yield words, self.windows.total()
 
     def _count_unit(self, unit: str, label: str) -> None:
         self.units.add(unit)

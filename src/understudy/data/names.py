@@ -105,12 +105,16 @@ ursula vladimir walter wilhelm william yuki yusuf zoe
 _GIVEN_NAMES = frozenset(_COMMON_NAMES.split())
 """Common given names that are no other English words, nor the usual names of things."""
 
+_NUMBERED = re.compile(r"(patient|subject|person|participant|case)s?[\s_.#-]*\d+", re.IGNORECASE)
+"""How people and cases are numbered."""
+
 
 def like_persons(names: Sequence[str]) -> tuple[str, ...]:
     """The class names that look like persons': a given name and another word, a title, an address.
 
-    Such as ``ann-smith``, ``Smith, John``, ``Dr Weber``, ``ann@example.org``; and given names alone
-    where most classes have one. A sign, for a warning: a person may be called otherwise.
+    Such as ``ann-smith``, ``Smith, John``, ``Dr Weber``, ``ann@example.org``, ``patient_007``; and
+    given names alone where most classes have one. A sign, for a warning: a person may be called
+    otherwise.
     """
     alone = [name for name in names if name.lower() in _GIVEN_NAMES]
     alone = alone if len(alone) > 1 and 2 * len(alone) > len(names) else []
@@ -119,11 +123,10 @@ def like_persons(names: Sequence[str]) -> tuple[str, ...]:
 
 def person_words(names: Sequence[str]) -> str:
     """What is said of class names that look like persons'."""
-    examples = listed(names, 3)
+    like = "looks like the name of a person" if len(names) == 1 else "look like names of persons"
     return (
-        f"class names are published, and {examples} looks like the name of a person. If folders "
-        "are people, say --label none --unit-from folder; else rename the class, or declare it "
-        "(--classes)"
+        f"class names are published, and {listed(names, 3)} {like}. If folders are people, say "
+        "--label none --unit-from folder; else rename the class, or declare it (--classes)"
     )
 
 
@@ -147,7 +150,7 @@ def too_many(label: str | None) -> str:
 
 
 def _like_person(name: str) -> bool:
-    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[a-z]+", name, re.IGNORECASE):
+    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[a-z]+", name, re.IGNORECASE) or _NUMBERED.fullmatch(name):
         return True
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     words = [word.lower() for word in re.split(r"[\s_,.\-^+]+", spaced) if word]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,6 +173,8 @@ def _open_plugin(options: Options) -> Source | None:
     opener: Any = registration.load("prefix", error)
     try:
         source = opener(options.name, options.size, split=options.split, unit=options.unit)
+        if isinstance(source, Source):
+            len(source)
     except UnderstudyError:
         raise
     except Exception as failure:  # whatever a plug-in raises while it opens
@@ -179,7 +182,29 @@ def _open_plugin(options: Options) -> Source | None:
         raise error(f"{registration.value} failed: {name}: {failure}") from failure
     if not isinstance(source, Source):
         raise error(f"{registration.value} gave a {type(source).__name__}, no dataset")
+    if wrong := _misstated(source):
+        raise error(
+            f"{registration.value} gave a dataset with {getattr(source, wrong)!r} as its {wrong}, "
+            "which no dataset has (understudy.core.ports.Source)"
+        )
     return source
+
+
+def _misstated(source: Any) -> str:
+    """The first of a source's attributes that no dataset can have; empty: none."""
+    shape, classes = source.shape, source.classes
+    right = {
+        "kind": source.kind in ("images", "embeddings"),
+        "shape": isinstance(shape, Sequence)
+        and len(shape) == (3 if source.kind == "images" else 1)
+        and all(isinstance(side, Integral) and int(side) > 0 for side in shape),
+        "classes": isinstance(classes, (tuple, list))
+        and all(isinstance(name, str) for name in classes)
+        and len(set(classes)) == len(classes) > 0,
+        "has_units": isinstance(source.has_units, bool),
+        "skipped": isinstance(source.skipped, int),
+    }
+    return next((key for key, is_right in right.items() if not is_right), "")
 
 
 def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:

@@ -95,25 +95,38 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
 
     The image column holds encoded bytes, or a struct with the field ``bytes``.
     """
-    columns = image_columns(_schema(paths[0]), options, paths[0])
+    first = _schema(paths[0])
+    columns = image_columns(first, options, paths[0])
 
     def rows() -> Iterator[tuple[str, dict[str, Any]]]:
         for path in paths:
-            _require_columns(_schema(path), columns.columns, path, paths[0])
+            _require_like(first, _schema(path), columns, path, paths[0])
             for row, values in enumerate(_rows(path, columns.columns)):
                 yield f"{path}, row {row}", values
 
     return columns.source(rows, options)
 
 
-def _require_columns(schema: pa.Schema, columns: list[str], path: Path, first: Path) -> None:
-    if missing := [name for name in columns if name not in schema.names]:
+def _require_like(
+    first: pa.Schema, schema: pa.Schema, columns: ImageColumns, path: Path, neighbour: Path
+) -> None:
+    """Refuse a file that lacks a column, or whose labels are of another kind."""
+    if missing := [name for name in columns.columns if name not in schema.names]:
         raise SourceError(
-            f"has no column {missing[0]!r}, which {first.name} beside it has; its columns are: "
+            f"has no column {missing[0]!r}, which {neighbour.name} beside it has; its columns are: "
             f"{', '.join(schema.names)}. Files of one dataset have the same columns: name the file "
             "that is meant",
             path,
         )
+    if columns.label is not None:
+        kinds = [arrow_kind(one.field(columns.label).type) for one in (first, schema)]
+        if kinds[0] != kinds[1] and set(kinds) != {"whole", "real"}:  # 1 and 1.0 are one class
+            raise SourceError(
+                f"its column {columns.label!r} is of the kind {kinds[1]!r}, and that of "
+                f"{neighbour.name} beside it {kinds[0]!r}: a class would come twice, by two names. "
+                "Write labels of one kind into both, or name the file that is meant",
+                path,
+            )
 
 
 def has_values(path: Path) -> bool:

@@ -33,6 +33,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from PIL import Image
 
+from understudy.core.entry_points import failure_of_others
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import ReleaseFormat, files_below, whole_folder
 from understudy.core.types import Images, Release, Shape, SyntheticBatch
@@ -100,6 +101,8 @@ def write_release(
             sums = {} if sums is None else sums
             facts = _write(release, partial, format, progress or (lambda rows: None), sums)
     except OSError as error:
+        if failure_of_others(error):  # a decoder's, not the disk's
+            raise
         raise RunError(f"{folder} cannot be written: {error}") from error
     return facts
 

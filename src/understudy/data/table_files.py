@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, time
 from pathlib import Path
 from typing import IO, Any
 
@@ -191,7 +192,7 @@ def _short_lines(file: IO[str]) -> Iterator[str]:
 
 
 def text(value: Any) -> str | None:
-    """A cell as a class name or unit: None stays, whole floats lose their ``.0``.
+    """A cell as a class name or unit: None stays, whole floats lose their ``.0``, dates midnight.
 
     Spaces about it are none of it: with them a person would be two.
     """
@@ -199,6 +200,8 @@ def text(value: Any) -> str | None:
         return None
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    if isinstance(value, datetime) and value.time() == time():  # as workbooks store a date
+        value = value.date()
     return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import close_to_others, lock_of
+from understudy.core.files import close_to_others, folder_of, lock_of
 from understudy.core.ports import CaptionedSource, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs
 from understudy.data.encoded_images import RecordSource
@@ -120,7 +120,7 @@ def evaluate(
     with reporting(progress) as events:
         if folder is None:
             return evaluate_model(cast(str | Path, model), records, others, options, events)
-        release = evaluated_place(Path(folder))
+        release = evaluated_place(folder_of(folder))
         inputs = Inputs.open(release, records, others, options)
         seconds = estimated_seconds(inputs, options)
         notes = (

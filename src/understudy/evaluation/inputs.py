@@ -160,10 +160,8 @@ def evaluated_place(folder: Path) -> Path:
         return release_folder(folder)
     except RunError:
         unfinished = any(RunPaths(each).start.is_file() for each in (folder, folder.parent))
-        if unfinished:
+        if unfinished or not (folder.exists() or ":" in str(folder)):
             raise
-        if not (folder.exists() or ":" in str(folder)):
-            raise RunError(f"{folder}: holds no release: nothing is at this path") from None
         return folder
 
 

@@ -25,7 +25,7 @@ from os import PathLike
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import close_to_others, files_below, whole_folder
+from understudy.core.files import close_to_others, files_below, folder_of, whole_folder
 from understudy.core.ports import Events
 from understudy.evidence import pages
 from understudy.evidence.claims import pyramid
@@ -101,7 +101,7 @@ def evidence(
         InputError: The folder is none of these, the pack's place is taken, a fact is wrong, or the
             shared part would hold a private number or name.
     """
-    source, place = Path(folder), Path(to)
+    source, place = folder_of(folder), Path(to)
     _require_free(place)
     earlier = place / "owner" / FACTS_FILE
     file = Path(facts) if facts is not None else earlier if earlier.is_file() else None

@@ -22,7 +22,6 @@ from understudy.data.image_decoding import WINDOW_WORDS
 from understudy.data.inspection import (
     FIRST,
     Inspection,
-    clipped_words,
     lost_class_words,
     stray_words,
     unread_words,
@@ -349,8 +348,8 @@ def _counted(
             f"{geometry.side}"
         )
         yield Problem("large images", message, blocking=True, count=sizes.total())
-    for words in clipped_words(inspection.clipped, inspection.classes.total(), _SPOILT):
-        yield Problem("window", words, count=inspection.clipped)
+    for words, count in inspection.window_words(_SPOILT):
+        yield Problem("window", words, count=count)
     yield from _colours(config, inspection, geometry)
     if inspection.equal_count:
         equal = count_words(inspection.equal_count, "file is", "files are")

@@ -29,7 +29,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.codec_rules import PLAIN_DCT, choose_codec, codec_roles, is_small_grey
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.methods import method, methods
+from understudy.run.methods import broken_methods, method, methods
 from understudy.run.models import named_roles
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
@@ -333,6 +333,7 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
         PlanFact("epsilon asked for", f"{config.privacy.epsilon}", private=False),
         PlanFact("given besides", models or "nothing", private=False),
         PlanFact("installed", ", ".join(installed) or "no model runtime", private=False),
+        *(PlanFact("left out", fault, private=False) for fault in broken_methods()),
     ]
     return tuple(facts)
 

@@ -344,6 +344,8 @@ def release_folder(folder: Path) -> Path:
             return actual if actual.name == "release" != candidate.name else candidate
     if folder.is_file():
         raise RunError(f"{folder}: is a file and no folder of a release: unpack an archive first")
+    if not folder.is_dir():
+        raise RunError(f"{folder}: there is no such file or folder")
     raise RunError(f"{folder}: holds no release (no privacy.json, here or in release/)")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from understudy.core.damaged_files import ZIP_DAMAGE, zip_to_read
 from understudy.core.errors import InputError, MissingExtra, RunError, count_words
-from understudy.core.files import files_below
+from understudy.core.files import files_below, folder_of
 from understudy.core.types import Receipt
 from understudy.privacy.accounting import (
     MIN_SCALE,
@@ -132,7 +132,7 @@ def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Ve
         RunError: There is no release in it.
         ConfigError: The key is none.
     """
-    path = Path(release)
+    path = folder_of(release)
     if path.is_file():
         with _unpacked(path) as folder:
             return replace(_verify(folder, key), release=path)

@@ -292,6 +292,12 @@ class ReadingOptions(TypedDict, total=False):
     skip_bad: bool
 
 
+AUDITED = (
+    *("method", *ROLES, "adjacency", "unit", "unit_from", "unit_from_name", "unit_rows"),
+    *("size", "fit", "label", "classes", "channels", "skip_bad", "seed"),
+)
+"""The options of a run that an audit takes as they are."""
+
 OPTION_GROUPS: Mapping[str, type[Any]] = {
     "data": DataOptions,
     "privacy": PrivacyOptions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from understudy.core.entry_points import METHODS, registered, registration_of
@@ -16,10 +17,26 @@ from understudy.run.config import unknown
 def methods() -> dict[str, Method]:
     """Every method by its name: those that installed packages register, this one among them.
 
+    `broken_methods` says which are left out.
+
     Raises:
-        ConfigError: A method cannot be imported, or two packages register one name.
+        ConfigError: Two packages register one name.
     """
-    return {name: method(name) for name in sorted(registered(METHODS))}
+    return {name: one for name, one in _registered_methods() if isinstance(one, Method)}
+
+
+def broken_methods() -> list[str]:
+    """What is wrong with each method that a package registers and that cannot be used."""
+    return [str(one) for _, one in _registered_methods() if isinstance(one, ConfigError)]
+
+
+def _registered_methods() -> Iterator[tuple[str, Method | ConfigError]]:
+    for name in sorted(registered(METHODS)):
+        registration_of(METHODS, name, "method", ConfigError)  # two of one name are refused
+        try:
+            yield name, method(name)
+        except ConfigError as error:
+            yield name, error
 
 
 def method(name: str) -> Method:

@@ -30,6 +30,7 @@ from understudy.run.codec_rules import (
     lacks_torch,
 )
 from understudy.run.config import MethodOptions, RunConfig
+from understudy.run.safeguards import is_out_of_memory
 
 _CONTRAST_IMAGES = 1_800  # 200 of each family
 
@@ -84,6 +85,8 @@ def require_images_made(context: Context) -> None:
         except (UnderstudyError, OSError, MemoryError):
             raise
         except Exception as error:  # whatever a library makes of parts that do not fit together
+            if is_out_of_memory(error):
+                raise
             raise BackendError(
                 f"{name} is refused: asked for an image, it failed ({type(error).__name__}: "
                 f"{error}). Do its parts and options fit, and the encoder its decoder? "

@@ -453,7 +453,7 @@ def _open_matching(
     options: dict[str, Any] = {"size": size, "skip_bad": config.data.skip_bad}
     if source.kind == "images":
         window = window_premise(source)
-        options |= {"channels": config.data.channels, "fit": config.data.fit}
+        options |= {"channels": source.shape[2], "fit": config.data.fit}
         options["window"] = None if window is None or not window[1] else window[0]
     if role == "test":
         options["nested"] = config.privacy.unit_column is not None  # as the private one may be

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.core.errors import ConfigError, InputError, LedgerError, RunError
-from understudy.core.files import write_private, write_whole
+from understudy.core.files import folder_of, write_private, write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
 from understudy.privacy.ledger.ledger import Ledger
@@ -101,7 +101,7 @@ def load(folder: str | PathLike[str], *, ledger: str | None = None) -> RunReport
         RunError: It is no folder of a complete run, or a file of it is damaged.
         LedgerError: The ledger that was named does not know the dataset.
     """
-    place = release_folder(Path(folder))
+    place = release_folder(folder_of(folder))
     root = place.parent
     run_json = root / "owner" / "run.json"
     if place.name != "release" or not run_json.is_file():
@@ -282,7 +282,7 @@ def _siblings(root: Path, run: RunFile) -> list[Path]:
 def different_folders(folders: Sequence[str | PathLike[str]]) -> list[Path]:
     """Each folder once, in their order; a single one may stand for itself."""
     folders = [folders] if isinstance(folders, str | PathLike) else folders
-    return list(dict.fromkeys(Path(folder).resolve() for folder in folders))
+    return list(dict.fromkeys(folder_of(folder).resolve() for folder in folders))
 
 
 def _named(folders: Sequence[Path]) -> tuple[Released, ...]:
@@ -322,6 +322,8 @@ def require_folder(path: Path) -> None:
     """Refuse a file that cannot be written, before minutes are spent on what it is to hold."""
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a file in it")
 
 
 def _write(path: Path, text: str) -> Path:

@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
-from understudy.core.files import home_path
+from understudy.core.files import folder_of, home_path
 from understudy.core.ports import Events, Source
 from understudy.core.types import Batch, Release, Shape
 from understudy.core.version import understudy_version
@@ -131,9 +132,10 @@ def resample(
     if (count is None) == (per_class is None):
         raise ConfigError("say how many samples to draw: --count N, or --per-class N, and not both")
     number = per_class if count is None else count
-    if number is not None and number < 1:
-        raise ConfigError(f"at least one sample is drawn, found {number}")
-    root = Path(folder)
+    if not isinstance(number, Integral) or number < 1:
+        raise ConfigError(f"at least one sample is drawn, a whole number of them, found {number!r}")
+    count, per_class = (int(number), None) if per_class is None else (None, int(number))
+    root = folder_of(folder)
     place = Path(
         root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else home_path(out)
     )

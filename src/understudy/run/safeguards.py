@@ -46,6 +46,11 @@ _OUT_OF_MEMORY = re.compile(
 """What runtimes say where Python would have raised MemoryError."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a runtime says that memory is short."""
+    return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+
+
 def require_apart(source: str, out: Path, what: str = "private dataset") -> None:
     """Refuse a result inside the folder of a dataset, or the dataset inside the result's.
 
@@ -143,6 +148,10 @@ def opening_explained(events: Events) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         interrupt.add_note("Nothing was charged, and no folder was begun")
         raise
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunStopped(f"the memory is full ({error}). Nothing was charged") from error
     opening.finish()
 
 
@@ -199,7 +208,7 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
         raise RunStopped(f"the memory is full. {stands()}") from error
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        raise RunStopped(f"{problem}. {stands()}") from error
+        raise RunStopped(f"{failure_of_others(error) or problem}. {stands()}") from error
     except InputError as error:
         ledger = isinstance(error, LedgerError)
         if isinstance(error, CommitInDoubt) and not charged:
@@ -220,8 +229,8 @@ def stops_explained(out: Path, free: str | None = None) -> Iterator[list[str]]:
                 error.add_note(stands())
             raise
         raise RunStopped(f"{error}. {stands(error)}") from error
-    except Exception as error:
-        if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
             problem = f"the memory is full ({error})"
             raise RunStopped(f"{problem}. {stands()}") from error
         if isinstance(error, UnderstudyError):

@@ -96,9 +96,9 @@ def prepare_selection(config: SelectConfig) -> PreparedSelection:
     if config.reference is not None and config.reference != HELD_OUT_PART:
         reference_origin = provenance_of(config.reference, "reference")
     origins = _origins(config, reference_origin)
+    candidates = _open(config.candidates, origins[0], None, config)
     if config.form == "post-processing" and not config.no_guarantee:
         made_of([(one.role, one) for one in origins])
-    candidates = _open(config.candidates, origins[0], None, config)
     private, reference, public = _others(config, candidates, reference_origin)
     names = candidates.locations() if isinstance(candidates, RecordSource) else ()
     candidates = with_captions(candidates)

@@ -35,6 +35,7 @@ class Corpus:
         surroundings: n lists of captions of the images as they would be without what they are of;
             empty where these are not known.
         held_out: How many of the last rows are kept from training, to measure on.
+        origin: What it was drawn or read from, in words; empty where nothing says it.
     """
 
     images: Images
@@ -46,6 +47,7 @@ class Corpus:
     attributes: tuple[Mapping[str, str], ...] = ()
     surroundings: tuple[tuple[str, ...], ...] = ()
     held_out: int = 0
+    origin: str = ""
 
     def __len__(self) -> int:
         """Rows to train on."""
@@ -89,6 +91,7 @@ def write_corpus(
     *,
     classes: Sequence[str] = (),
     held_out: int = 0,
+    origin: str = "",
 ) -> None:
     """Write ``count`` rows; the last file written marks the folder as complete."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +129,7 @@ def write_corpus(
         raise ConfigError(f"the training set has {written} images, {count} were asked for")
     for array in arrays.values():
         array.flush()  # type: ignore[attr-defined]  # np.memmap
-    about = {"count": count, "classes": list(classes), "held_out": held_out}
+    about = {"count": count, "classes": list(classes), "held_out": held_out, "origin": origin}
     (folder / "corpus.json").write_text(json.dumps(about))
 
 
@@ -159,4 +162,5 @@ def read_corpus(folder: Path) -> Corpus | None:
         surroundings=surroundings if all(surroundings) else (),
         classes=tuple(about["classes"]),
         held_out=about["held_out"],
+        origin=about.get("origin", ""),
     )

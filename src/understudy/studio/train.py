@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, packages_for
+from understudy.core.files import lock_of
 from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
@@ -86,6 +88,13 @@ class Order:
                 "as folders of them; --images may be repeated"
             )
 
+    @property
+    def origin(self) -> str:
+        """What the pictures are drawn or read from, in words."""
+        if self.data is not None and self.captions is not None:
+            return f"{self.data.resolve()} with {self.captions.resolve()}"
+        return ", ".join(self.images) or "the playhouse"
+
 
 def train_studio(
     order: Order, *, plan: StudioPlan, machine: Machine, report: LossReport, bars: Bars
@@ -101,7 +110,8 @@ def train_studio(
 
     start = None if order.start is None else _copied(order, CONTINUED)
     classes = SEGMENT_CLASSES if order.data is None else ()
-    corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), classes)
+    rows = partial(_studio_rows, order, plan)
+    corpus = _corpus(order.out, plan, bars, rows, order.origin, classes)
     trainer = StudioTrainer(
         corpus,
         plan,
@@ -132,7 +142,7 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
     count = order.count
     if order.captions is not None and count is None:
         count = len(read_captions(order.captions))
-    with reporting(progress) as events:
+    with reporting(progress) as events, _at_work(order.out):
         report = _reporting(events)
         if order.world == "photographs":
             photographs = _counted_plan(PhotoPlan().scaled(order.scale), count)
@@ -154,7 +164,8 @@ def train_photo_autoencoder(
     from understudy.studio.photographs import PHOTO_STAGES, photograph_rows, train_photographs
 
     stages = _stages(order, PHOTO_STAGES)
-    corpus = _corpus(order.out, plan, bars, lambda: photograph_rows(order.images, plan))
+    rows = partial(photograph_rows, order.images, plan)
+    corpus = _corpus(order.out, plan, bars, rows, order.origin)
     train_photographs(
         corpus, plan, machine, order.out, stages, report=report, show=_sheets(order.out)
     )
@@ -191,9 +202,10 @@ def distil_segmenter(
 
     labeller = load_model(Segmenter, teacher)
     plan = PhotoPlan(count=count, held_out=0)
-    with reporting(progress) as events:
+    with reporting(progress) as events, _at_work(out):
         rows = partial(distillation.labelled_rows, images, count, labeller)
-        corpus = _corpus(out, plan, events.step, rows, labeller.classes)
+        origin = f"{', '.join(images)} by {teacher}"
+        corpus = _corpus(out, plan, events.step, rows, origin, labeller.classes)
         stage = partial(distillation.PhotoSegmenterStage, corpus)
         return _distilled(out, corpus.classes, stage, steps, device, events)
 
@@ -228,12 +240,21 @@ def distil_pose(
         from understudy.studio import pose_distillation as distillation
 
     file = out / "work" / "persons.npz"
-    with reporting(progress) as events:
+    with reporting(progress) as events, _at_work(out):
         if not file.is_file():
             finder, estimator = load_model(Segmenter, segmenter), load_model(PoseEstimator, teacher)
             distillation.Persons.of(images, count, finder, estimator).save(file)
         stage = partial(distillation.PoseStage, distillation.Persons.read(file))
         return _distilled(out, distillation.PERSON, stage, steps, device, events)
+
+
+@contextmanager
+def _at_work(out: Path) -> Iterator[None]:
+    """Hold the folder of a training, which has one checkpoint; a second one is refused."""
+    out.mkdir(parents=True, exist_ok=True)
+    busy = f"{out}: another training is at work in it: wait for its end, or choose another --out"
+    with lock_of(out, busy):
+        yield
 
 
 def _distilled(
@@ -290,6 +311,7 @@ def _corpus(
     plan: StudioPlan | PhotoPlan,
     bars: Bars,
     rows: Callable[[], Iterator[CorpusRow]],
+    origin: str,
     classes: Sequence[str] = (),
 ) -> Corpus:
     """The corpus of a studio's folder, drawn or read where it is not there yet."""
@@ -305,8 +327,14 @@ def _corpus(
                 done(1)
                 yield row
 
-        write_corpus(folder, counted(), plan.count, classes=classes, held_out=plan.held_out)
+        about: dict[str, Any] = {"classes": classes, "held_out": plan.held_out, "origin": origin}
+        write_corpus(folder, counted(), plan.count, **about)
         corpus = read_corpus(folder)
+    if corpus is not None and corpus.origin not in ("", origin):
+        raise ConfigError(
+            f"{out} learns from {corpus.origin}, and {origin} is asked for now: nothing of it "
+            "would be learned. Choose another --out, or go on with what it was begun with"
+        )
     if corpus is None or len(corpus.images) != plan.count:
         raise ConfigError(
             f"{folder} holds {0 if corpus is None else len(corpus.images)} images and the plan "

@@ -251,10 +251,14 @@ class ChildJobs:
             elif job.id in self._children:
                 code = self._children[job.id].poll()
         if code is None:  # it ended while no studio was there: what it left has to say how
-            return "finished" if self.json(job) is not None else "stopped"
-        if code == 0 or (code == 1 and self.json(job) is not None):  # `check` of a dataset at fault
+            return "finished" if self._concluded(job) else "stopped"
+        if code == 0 or (code == 1 and self._concluded(job)):  # a dataset, or a promise, at fault
             return "finished"
         return "stopped" if code in (130, 143) or code < 0 else "failed"
+
+    def _concluded(self, job: ChildJob) -> bool:
+        """Whether `check` or `audit` printed what it found; they end in 1 where that is a fault."""
+        return self.json(job) is not None or (job.kind == "audit" and bool(self.out(job)))
 
     def _begun(self, job: ChildJob) -> bool:
         return (self.folder / job.id / "begun").exists()

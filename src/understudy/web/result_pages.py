@@ -21,17 +21,23 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from understudy.core.errors import ConfigError
+from understudy.core.option import list_of_names
+from understudy.core.roles import ROLES
 from understudy.data.reading_options import split_name
 from understudy.release.outputs import RunPaths, read_json, release_folder
+from understudy.release.run_file import read_run_file
 from understudy.release.verify import verify
 from understudy.report import read_record
 from understudy.report.images import gallery, nearest_pairs
 from understudy.report.meaning import budget
 from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
+from understudy.run.config import AUDITED, option_defaults
 from understudy.run.released_classifier import has_statistics
+from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
+from understudy.web.option_forms import SETTING, words_of
 from understudy.web.sample_index import PAGE, SampleIndex
 from understudy.web.studio import (
     StudioPages,
@@ -154,11 +160,27 @@ class ResultPages(StudioPages):
             return action, evaluate_words(self.studio.roots, str(path), form)
         if action == "audit":
             real = self.studio.roots.source(needed(form, "real"))[1]
-            record = read_record(read_json(path / "release" / "privacy.json"))
-            out = path / "owner" / "audit.json"
-            words = [action, real, f"--method={record.method}", f"--out={out}", progress]
-            return action, [*words, f"--epsilon={record.receipt.epsilon:g}"]
+            receipt = read_record(read_json(path / "release" / "privacy.json")).receipt
+            claim = [f"--epsilon={receipt.epsilon}", f"--delta={receipt.delta}"]
+            words = [action, real, *claim, *self._run_words(path)]
+            return action, [*words, f"--out={path / 'owner' / 'audit.json'}", progress]
         raise ConfigError("this page knows resample, train, evaluate and audit")
+
+    def _run_words(self, path: Path) -> list[str]:
+        """The options of a run that an audit of it takes as well."""
+        settings, usual = read_run_file(RunPaths(path).record).settings, option_defaults()
+        given = settings.get("settings", {}).items()
+        values = {SETTING + name: str(value) for name, value in given}
+        for name in AUDITED:
+            value = settings.get(name)
+            if value is None or value == usual.get(name):
+                continue
+            values[name] = list_of_names(value) if isinstance(value, list) else str(value)
+            if name in ROLES and ROLES[name].port == "Source" and value != "none":
+                values[name] = self._real(value)
+                if not values[name]:
+                    raise OutsideRoots
+        return words_of(self.studio.roots, values)
 
     def compare(
         self,

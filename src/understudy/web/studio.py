@@ -218,7 +218,10 @@ def _changed(path: Path | str) -> int:
 def command_line_of(words: Iterable[str]) -> str:
     """A command as it is typed in the folder that the studio was started in."""
     here = re.compile(f"(^|[=:]){re.escape(os.getcwd() + os.sep)}")
-    typed_words = [here.sub(r"\1", word, count=1) for word in words if word != "--progress=json"]
+    dash = re.compile(f"^{re.escape(os.getcwd())}(?=/-)")  # a name that would be an option
+    typed_words = [
+        here.sub(r"\1", dash.sub(".", word), count=1) for word in words if word != "--progress=json"
+    ]
     option = "--ledger="
     typed_words = [
         option + public_address(word.removeprefix(option)) if word.startswith(option) else word
