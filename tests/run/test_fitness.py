@@ -112,7 +112,7 @@ def test_embeddings_and_units_of_several_images(tmp_path, kind):
 
 def test_images_of_a_method_without_an_encoder_are_refused_before_the_charge(scans, tmp_path):
     with pytest.raises(ConfigError, match=r"classifier of embeddings.*this method has no encoder"):
-        run(scans, tmp_path, method="finetuning", settings={"steps": 1, "pretraining": 1})
+        run(scans, tmp_path, encoder="none")
     assert not (tmp_path / "out").exists()
 
 

@@ -100,14 +100,14 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     plan, grid, classes = _plan(params, context), grid_of(context), len(context.classes)
     # 1: the statistics that clustering releases, and images that are drawn from them.
     density = sampler.fit(materials, sampler.embed(materials))
-    drawn = replace(materials, context=replace(context, count=params.images))
-    warm = sampler.draw(replace(drawn, quality=None, per_class=None), density)
-    kept = materials.keep("images of the warm start", partial(_images, materials, warm, grid))
-    images, labels = kept["images"], kept["labels"]
+    few = replace(context, count=params.images)
+    warm = sampler.draw(replace(materials, context=few, quality=None, per_class=None), density)
+    start = materials.keep("images of the warm start", partial(_images, materials, warm, grid))
+    images, labels = start["images"], start["labels"]
     # 2: the network learns from these what Gaussians of them do not know.
     network = network_of(context)
-    start = network.initial(grid, classes, seed=materials.seed_of("network"))
-    untrained = Diffusion(network, gaussians_of(images, labels, classes), grid, start)
+    weights = network.initial(grid, classes, seed=materials.seed_of("network"))
+    untrained = Diffusion(network, gaussians_of(images, labels, classes), grid, weights)
     bar = materials.progress("learning from images of the warm start", params.pretraining)
     rng = materials.rng_of("training before")
     before = partial(pretrained, untrained, images, labels, params.pretraining, rng, bar)
