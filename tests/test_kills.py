@@ -247,7 +247,7 @@ def test_training_killed_between_steps_draws_no_step_again(
     """Once with a step's noise drawn and not stored, once with its answer stored."""
     site, resume, stored = Finetuned(tmp_path), [], {}
     for moment in (
-        ("understudy.privacy.noise:add_discrete_gaussian", 15, "after"),
+        ("understudy.privacy.noise:add_discrete_gaussian", 16, "after"),
         ("understudy.privacy.account:Account._store", 2, "after"),
     ):
         ended = understudy.run(*site.words(None, *resume), die=moment)
