@@ -255,7 +255,7 @@ def test_an_unfinished_run_and_a_missing_folder_are_not_evaluated(
     (tmp_path / "out" / "owner").mkdir()
     (tmp_path / "out" / "owner" / "start.json").write_text("{}")
     for place in (tmp_path / "out", tmp_path / "out" / "release", tmp_path / "none"):
-        with pytest.raises(RunError, match="no release|no such file or folder"):
+        with pytest.raises(RunError, match=r"no release|no such file or folder"):
             evaluate(world, place)
 
 
