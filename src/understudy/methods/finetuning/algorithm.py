@@ -97,7 +97,7 @@ class FinetuningStages:
 def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     """DP-SGD on a diffusion model."""
     context, sampler = materials.context, _warm_start(materials.context)
-    plan, grid, classes = _plan(params, context), grid_of(context), len(context.classes)
+    plan, grid, classes = _plan(params, sampler), grid_of(context), len(context.classes)
     # 1: the statistics that clustering releases, and images that are drawn from them.
     density = sampler.fit(materials, sampler.embed(materials))
     few = replace(context, count=params.images)
@@ -211,15 +211,18 @@ def _vectors(resized: Callable[[Images, Shape], Images], grid: Shape, images: Im
     return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
 
 
-def _plan(params: FinetuningParams, context: Context) -> FinetuningStages:
-    warm = _warm_start(context).stages
-    weight = sum(stage.weight for stage in stages_of(warm)) * _TRAINING / (1 - _TRAINING)
-    return FinetuningStages(warm, Stage("training", weight, Sampling(params.rate, params.steps)))
+def _plan(params: FinetuningParams, sampler: Sampler) -> FinetuningStages:
+    weights = [stage.weight for stage in stages_of(sampler.stages)]
+    weight = sum(weights) * _TRAINING / (1 - _TRAINING)
+    return FinetuningStages(
+        sampler.stages, Stage("training", weight, Sampling(params.rate, params.steps))
+    )
 
 
 def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
-    _warm_start(context).check()
+    sampler = _warm_start(context)
+    sampler.check()
     size = network_of(context).adapted(grid_of(context), len(context.classes))
     if size * params.steps > MAX_SIZE // 2:
         raise ConfigError(
@@ -227,7 +230,7 @@ def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
             "that a run may release is for them: take fewer steps or a smaller network, such as "
             "embedded:denoiser?width=32. Nothing was spent"
         )
-    return stages_of(_plan(params, context))
+    return stages_of(_plan(params, sampler))
 
 
 def _explain(
@@ -237,7 +240,7 @@ def _explain(
     if units is None:
         return Explanation()
     batch, sampler = params.rate * units.total, _warm_start(context)
-    spread = noise(_plan(params, context).training)
+    spread = noise(_plan(params, sampler).training)
     return Explanation(
         partial(sampler.carried, noise),
         sampler.expected(noise, units),

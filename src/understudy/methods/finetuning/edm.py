@@ -70,13 +70,28 @@ class Diffusion:
             labels: (n,).
             draws: For each record its k noise levels, (k,), and its noise, (k, d).
         """
-        n, k = len(images), len(draws[0][0])
         sigmas = np.concatenate([sigma for sigma, _ in draws])
         noise = np.concatenate([one for _, one in draws])
-        clean, classes = np.repeat(images, k, axis=0), np.repeat(labels, k)
-        pairs, levels, base, scale = self.conditioned(
-            clean + sigmas[:, None] * noise, sigmas, classes
-        )
+        clean = np.repeat(images, len(draws[0][0]), axis=0)
+        last = self.denoiser.adapted(self.shape, len(self.gaussians.means))
+        return self._loss_gradients(clean, labels, sigmas, noise, last)
+
+    def mean_gradient(
+        self, images: ImageRows, labels: Labels, rng: np.random.Generator
+    ) -> NoiseLevels:
+        """The mean by all weights over images (c, k, d) of classes (c,), each noised once: (P,)."""
+        clean = images.reshape(-1, images.shape[2])
+        sigmas, noise = self.draw(rng, len(clean))
+        gradients = self._loss_gradients(clean, labels, sigmas, noise, len(self.weights))
+        return np.asarray(gradients.mean(axis=0))
+
+    def _loss_gradients(
+        self, clean: ImageRows, labels: Labels, sigmas: NoiseLevels, noise: ImageRows, last: int
+    ) -> NoiseLevels:
+        """By the last weights, the mean over each row's k images of (n * k, d): (n, last)."""
+        n, k = len(labels), len(clean) // len(labels)
+        noisy = clean + sigmas[:, None] * noise
+        pairs, levels, base, scale = self.conditioned(noisy, sigmas, np.repeat(labels, k))
         targets = ((clean - base) / scale[:, None]).astype(np.float32)
         return self.denoiser.gradients(
             self.weights,
@@ -84,28 +99,8 @@ class Diffusion:
             levels.reshape(n, k),
             labels,
             targets.reshape(n, k, *self.shape),
-            self.denoiser.adapted(self.shape, len(self.gaussians.means)),
+            last,
         )
-
-    def mean_gradient(
-        self, images: ImageRows, labels: Labels, rng: np.random.Generator
-    ) -> NoiseLevels:
-        """The mean by all weights over images (c, k, d) of classes (c,), each noised once: (P,)."""
-        c, k, d = images.shape
-        sigmas, noise = self.draw(rng, c * k)
-        clean, classes = images.reshape(-1, d), np.repeat(labels, k)
-        noisy = clean + sigmas[:, None] * noise
-        pairs, levels, base, scale = self.conditioned(noisy, sigmas, classes)
-        targets = ((clean - base) / scale[:, None]).astype(np.float32)
-        gradients = self.denoiser.gradients(
-            self.weights,
-            pairs.reshape(c, k, 2, *self.shape),
-            levels.reshape(c, k),
-            labels,
-            targets.reshape(c, k, *self.shape),
-            len(self.weights),
-        )
-        return np.asarray(gradients.mean(axis=0))
 
     def draw(self, rng: np.random.Generator, k: int) -> tuple[NoiseLevels, ImageRows]:
         """k noise levels, (k,), and noise, (k, d)."""
