@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -23,7 +23,7 @@ from understudy.backends.plugin import BackendInfo as BackendInfo
 from understudy.core.entry_points import BACKENDS, registered, registration_of
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
-from understudy.core.types import Shape
+from understudy.core.types import Shape, is_shape
 
 P = TypeVar("P")
 
@@ -231,12 +231,7 @@ def _require_words(name: str, model: object) -> None:
 
 
 def _check_shape(shape: Any, name: str) -> None:
-    sides = shape if isinstance(shape, Sequence) else ()
-    if (
-        len(sides) != 3
-        or not all(isinstance(side, Integral) and int(side) > 0 for side in sides)
-        or sides[2] not in (1, 3)
-    ):
+    if not is_shape(shape, 3) or shape[2] not in (1, 3):
         raise BackendError(
             f"{name} works on images of shape (height, width, 1 or 3), found {shape}"
         )

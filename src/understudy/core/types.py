@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,15 @@ Texts = Sequence[str]
 
 Shape = tuple[int, ...]
 """Shape of one record: (height, width, channels) of an image, or (d,) of an embedding."""
+
+
+def is_shape(value: object, length: int) -> bool:
+    """Whether a plug-in gave so many positive whole numbers."""
+    return (
+        isinstance(value, Sequence)
+        and len(value) == length
+        and all(isinstance(side, Integral) and int(side) > 0 for side in value)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from understudy.core.entry_points import SOURCES, registration_of
 from understudy.core.errors import ConfigError, InputError, SourceError, UnderstudyError
 from understudy.core.files import folder_name, home_path
 from understudy.core.ports import Source
+from understudy.core.types import is_shape
 from understudy.data.adapted import as_declared
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
 from understudy.data.encoded_images import Observer, Options
@@ -192,12 +192,10 @@ def _open_plugin(options: Options) -> Source | None:
 
 def _misstated(source: Any) -> str:
     """The first of a source's attributes that no dataset can have; empty: none."""
-    shape, classes = source.shape, source.classes
+    classes = source.classes
     right = {
         "kind": source.kind in ("images", "embeddings"),
-        "shape": isinstance(shape, Sequence)
-        and len(shape) == (3 if source.kind == "images" else 1)
-        and all(isinstance(side, Integral) and int(side) > 0 for side in shape),
+        "shape": is_shape(source.shape, 3 if source.kind == "images" else 1),
         "classes": isinstance(classes, (tuple, list))
         and all(isinstance(name, str) for name in classes)
         and len(set(classes)) == len(classes) > 0,
