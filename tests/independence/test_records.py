@@ -8,6 +8,8 @@ than one of 9, and for matrix products over the rows of a view.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -115,6 +117,12 @@ def small_denoiser(_):
     return load_model(Denoiser, "embedded:denoiser?width=8&depth=1")
 
 
+def hub_denoiser(_):
+    diffusion = pytest.importorskip("tests.backends.tiny_models.diffusion")
+    with TemporaryDirectory() as folder:
+        return load_model(Denoiser, f"hf:{diffusion.saved('sd15', Path(folder))}?rank=1")
+
+
 def studio_captioner(_):
     return load_model(Captioner, "embedded:studio")
 
@@ -156,6 +164,13 @@ CASES = {
         "embedded:energies",
         (16, 16, 3),
         context={"denoiser": small_denoiser},
+    ),
+    "finetuning, of the hub": of_codec(
+        FINETUNING,
+        FinetuningParams(steps=2, images=16, pretraining=1, solver_steps=2, multiplicity=2),
+        "embedded:energies",
+        (16, 16, 3),
+        context={"denoiser": hub_denoiser},
     ),
     "clustering, dct to images": of_codec(CLUSTERING, few(), "embedded:dct", (8, 8, 1)),
     "clustering, dct, filtered": of_codec(

@@ -1,9 +1,12 @@
 """The diffusion about released Gaussians, and what is refused before anything is spent."""
 
+import shutil
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pytest
+from skimage.io import imread
 from tests.run.samples import class_folders, quick_run
 
 from understudy.core.errors import ConfigError
@@ -19,15 +22,12 @@ SHAPE = (2, 3, 1)
 class Silent:
     """A network that changes nothing."""
 
-    name, licence, side = "silent", "none", 1
+    name, shape, size, adapted = "silent", SHAPE, 4, 4
 
-    def predict(self, weights, pairs, levels, labels):
-        return np.zeros((len(pairs), *SHAPE), np.float32)
+    def predict(self, weights, noisy, labels):
+        return np.zeros_like(noisy.images)
 
-    def adapted(self, shape, classes):
-        return 4
-
-    def gradients(self, weights, pairs, levels, labels, targets, last):
+    def gradients(self, weights, noisy, labels, targets, last):
         return targets.reshape(len(targets), -1)[:, :last]
 
 
@@ -42,7 +42,7 @@ def gaussians():
 
 @pytest.fixture
 def diffusion(gaussians):
-    return Diffusion(Silent(), gaussians, SHAPE, np.zeros(4, np.float32))
+    return Diffusion(Silent(), gaussians, np.zeros(4, np.float32))
 
 
 def covariance(gaussians, label):
@@ -145,3 +145,32 @@ def test_embeddings_and_a_run_without_a_decoder_are_refused(tmp_path):
     source = class_folders(tmp_path / "private", {"cat": 10, "dog": 10}, (16, 16, 1))
     with pytest.raises(ConfigError, match="fine-tuning draws images"):
         quick_run(source, tmp_path, method="finetuning", decoder="none", settings={})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "shape"), [("ddpm", (12, 10, 3)), ("sd15", (20, 24, 1))])
+def test_a_model_of_the_hub_is_adapted_and_its_samples_drawn_again(tmp_path, models, kind, shape):
+    pytest.importorskip("diffusers")
+    from tests.backends.tiny_models import diffusion as tiny
+
+    source = class_folders(tmp_path / "private", {"cat": 20, "dog": 20}, shape)
+    few = {"steps": 2, "images": 16, "pretraining": 1, "solver_steps": 2, "multiplicity": 1}
+    denoiser = f"hf:{tiny.saved(kind, models)}?rank=1"
+    options = {"method": "finetuning", "denoiser": denoiser, "settings": few, "count": 6}
+
+    def samples():
+        return {path.name: path.read_bytes() for path in tmp_path.glob("out/release/**/*.png")}
+
+    quick_run(source, tmp_path, **options)
+    first = samples()
+    assert {imread(BytesIO(image)).shape for image in first.values()} == {
+        tuple(side for side in shape if side > 1)
+    }
+    shutil.rmtree(tmp_path / "out" / "release")
+    (tmp_path / "out" / "owner" / "run.json").unlink()
+    quick_run(source, tmp_path, resume=True, **options)
+    assert samples() == first
+    assert len(first) == 6
+    wide, many = denoiser.replace("rank=1", "rank=400"), few | {"steps": 10_000, "rate": 0.001}
+    with pytest.raises(ConfigError, match="rank=1"):
+        quick_run(source, tmp_path / "b", **(options | {"denoiser": wide, "settings": many}))

@@ -15,8 +15,12 @@ from diffusers import (
     AutoencoderRAE,
     AutoencoderTiny,
     ControlNetModel,
+    DDIMScheduler,
+    DDPMPipeline,
     DDPMScheduler,
     DiffusionPipeline,
+    DiTPipeline,
+    DiTTransformer2DModel,
     DPMSolverMultistepScheduler,
     EulerDiscreteScheduler,
     FlowMatchEulerDiscreteScheduler,
@@ -35,6 +39,7 @@ from diffusers import (
     StableUnCLIPImg2ImgPipeline,
     UnCLIPScheduler,
     UNet2DConditionModel,
+    UNet2DModel,
     VQModel,
 )
 from diffusers.pipelines.stable_diffusion.stable_unclip_image_normalizer import (
@@ -193,6 +198,38 @@ def stable_diffusion() -> StableDiffusionPipeline:
         feature_extractor=None,
         requires_safety_checker=False,
     )
+
+
+def ddpm() -> DDPMPipeline:
+    """Grey pixels, eight a side, and no classes."""
+    network = UNet2DModel(
+        sample_size=8,
+        in_channels=1,
+        out_channels=1,
+        block_out_channels=(8, 8),
+        layers_per_block=1,
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+        attention_head_dim=4,
+    )
+    return DDPMPipeline(network, DDPMScheduler())
+
+
+def dit() -> DiTPipeline:
+    transformer = DiTTransformer2DModel(
+        num_attention_heads=2,
+        attention_head_dim=8,
+        in_channels=4,
+        out_channels=8,
+        num_layers=1,
+        sample_size=SIZE // 4,
+        num_embeds_ada_norm=5,
+    )
+    with torch.no_grad():  # a new one answers zero
+        for part in transformer.parameters():
+            part.add_(0.1 * torch.randn_like(part))
+    return DiTPipeline(transformer, vae(), DDIMScheduler(**BETAS))
 
 
 def inpainting() -> StableDiffusionInpaintPipeline:
@@ -430,6 +467,8 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     "sd3": sd3,
     "flux": flux,
     "pixart": pixart,
+    "ddpm": ddpm,
+    "dit": dit,
     "edges": edges,
     "kl": vae,
     "tiny": tiny_vae,

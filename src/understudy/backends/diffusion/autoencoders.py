@@ -162,8 +162,7 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
     if isinstance(vae, diffusers.AutoencoderRAE):
         return (vae.encoder_input_size, vae.encoder_input_size)
     sizes = shape[:2] if size_option is None else sizes_of(size_option, "size")
-    levels = vae.config.get("block_out_channels") or vae.config.encoder_block_out_channels
-    step = 2 ** (len(levels) - 1)
+    step = pixels_of_latent(vae)
     if sizes[0] % step or sizes[-1] % step:
         near = "x".join(str(max(1, round(size / step)) * step) for size in (sizes[0], sizes[-1]))
         raise BackendError(
@@ -171,6 +170,12 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
             f"{sizes[0]} x {sizes[-1]}; say size={near}"
         )
     return sizes[0], sizes[-1]
+
+
+def pixels_of_latent(vae: Any) -> int:
+    """How many pixels a side of a latent stands for."""
+    levels = vae.config.get("block_out_channels") or vae.config.encoder_block_out_channels
+    return int(2 ** (len(levels) - 1))
 
 
 def read_autoencoder(rest: str, options: LatentOptions) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from understudy.backends.arrays import fit_images, to_uint8
 from understudy.backends.plugin import PositiveCount, full_name, read_options
-from understudy.core.denoising import ImagePairs, Weights
+from understudy.core.denoising import ImageRows, NoisyImages, Weights
 from understudy.core.option import Option
-from understudy.core.types import Labels, Shape
+from understudy.core.types import Images, Labels, Shape
 
 _Named = dict[str, torch.Tensor]
 _NAME = "embedded:denoiser"
@@ -36,6 +38,8 @@ It counts its transforms in one place for all threads: two that begin and end si
 wrong gradients without a word, or ``bad optional access``.
 """
 
+_SIDE = 32  # longest side of the images that it sees and draws; larger ones are resized
+_LEVEL_SCALE = 0.25  # c_noise of Karras et al. 2022, table 1
 _PERIOD = 10_000.0  # longest of the sines that say where a patch is (Vaswani et al. 2017)
 
 
@@ -127,46 +131,64 @@ def _places(rows: int, columns: int, width: int) -> torch.Tensor:
     return 0.5 * grid.reshape(rows * columns, -1)
 
 
-class PatchDenoiser:
-    """The transformer; see `understudy.core.ports.Denoiser`."""
+@dataclass(frozen=True)
+class PatchNetwork:
+    """The transformer for images of a shape; see `understudy.core.denoising.DenoisingNetwork`."""
 
-    licence = "none"
+    name: str
+    image_shape: Shape
+    shape: Shape
+    classes: int
+    options: DenoiserOptions
 
-    def __init__(self, name: str, options: DenoiserOptions) -> None:
-        self.name, self.side, self._options = name, options.patch, options
+    @property
+    def size(self) -> int:
+        """All parameters."""
+        return sum(part.numel() for part in self._parameters.values())
 
-    def initial(self, shape: Shape, classes: int, *, seed: int) -> Weights:
-        """As of a `Denoiser`."""
+    @property
+    def adapted(self) -> int:
+        """The condition, what it adds to each layer, and the last layer."""
+        return sum(part.numel() for name, part in self._parameters.items() if _adapts(name))
+
+    def rows(self, images: Images) -> ImageRows:
+        """As of a `DenoisingNetwork`: small images of -1 to 1."""
+        small = fit_images(images, self.shape)
+        return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
+
+    def images(self, rows: ImageRows) -> Images:
+        """As of a `DenoisingNetwork`."""
+        small = to_uint8((rows.reshape(-1, *self.shape) + 1) / 2)
+        return fit_images(small, self.image_shape)
+
+    def initial(self, *, seed: int) -> Weights:
+        """As of a `DenoisingNetwork`: the last layer is zero, and F with it."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            network = _Transformer(shape, classes, self._options)
-        return torch.cat([part.detach().reshape(-1) for _, part in _in_order(network)]).numpy()
+            network = _Transformer(self.shape, self.classes, self.options)
+        parts = [part.detach().reshape(-1) for part in _in_order(network).values()]
+        return torch.cat(parts).numpy()
 
-    def adapted(self, shape: Shape, classes: int) -> int:
-        """As of a `Denoiser`: the condition, what it adds to each layer, and the last layer."""
-        return _adapted(shape, classes, self._options)
-
-    def predict(
-        self, weights: Weights, pairs: ImagePairs, levels: NDArray[np.float32], labels: Labels
-    ) -> NDArray[np.float32]:
-        """As of a `Denoiser`."""
-        network, parameters = self._at(weights, pairs.shape[2:])
-        arguments = tuple(torch.from_numpy(part) for part in (pairs, levels, labels))
+    def predict(self, weights: Weights, noisy: NoisyImages, labels: Labels) -> NDArray[np.float32]:
+        """As of a `DenoisingNetwork`."""
+        arguments = *_read(noisy), torch.from_numpy(labels)
+        parameters = self._at(weights)
         with _ONE_PASS_AT_A_TIME, torch.no_grad():
-            result: NDArray[np.float32] = functional_call(network, parameters, arguments).numpy()
+            result: NDArray[np.float32] = functional_call(
+                self._network, parameters, arguments
+            ).numpy()
         return result
 
     def gradients(
         self,
         weights: Weights,
-        pairs: ImagePairs,
-        levels: NDArray[np.float32],
+        noisy: NoisyImages,
         labels: Labels,
         targets: NDArray[np.float32],
         last: int,
     ) -> NDArray[np.float32]:
-        """As of a `Denoiser`, by `torch.func`: the mean is over k draws of one record."""
-        network, parameters = self._at(weights, pairs.shape[3:])
+        """As of a `DenoisingNetwork`, by `torch.func`: the mean is over k draws of one record."""
+        network, parameters = self._network, self._at(weights)
         whole = last == len(weights)
         trained = {name: part for name, part in parameters.items() if whole or _adapts(name)}
 
@@ -176,21 +198,37 @@ class PatchDenoiser:
             images: torch.Tensor = functional_call(network, parameters | trained, arguments)
             return (images - targets).square().mean()
 
-        arguments = (torch.from_numpy(part) for part in (pairs, levels, labels, targets))
+        arguments = *_read(noisy), torch.from_numpy(labels), torch.from_numpy(targets)
         with _ONE_PASS_AT_A_TIME:
             parts = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(trained, *arguments)
-        flat = [part.reshape(len(pairs), -1) for part in parts.values()]
+        flat = [part.reshape(len(labels), -1) for part in parts.values()]
         gradients: NDArray[np.float32] = torch.cat(flat, dim=1).numpy()
         return gradients
 
-    def _at(self, weights: Weights, shape: Shape) -> tuple[_Transformer, _Named]:
-        """The network of a shape, and its parameters by their names."""
-        network = _network(shape, len(weights), self._options)
+    @property
+    def _network(self) -> _Transformer:
+        return _transformer(self.shape, self.classes, self.options)
+
+    @property
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return _in_order(self._network)
+
+    def _at(self, weights: Weights) -> _Named:
+        """The parameters by their names."""
         vector, start, parameters = torch.from_numpy(np.array(weights, dtype=np.float32)), 0, {}
-        for name, part in _in_order(network):
+        for name, part in self._parameters.items():
             parameters[name] = vector[start : start + part.numel()].reshape(part.shape)
             start += part.numel()
-        return network, parameters
+        return parameters
+
+
+def _read(noisy: NoisyImages) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the transformer reads: the noise that was removed and what is left, and the level."""
+    sigmas = noisy.sigmas[..., None, None, None]
+    removed = (noisy.images - noisy.denoised) / np.sqrt(np.square(sigmas) + 1e-6)
+    pairs = np.stack([removed, noisy.denoised], axis=-4).astype(np.float32)
+    levels = (_LEVEL_SCALE * np.log(noisy.sigmas / noisy.deviation)).astype(np.float32)
+    return torch.from_numpy(pairs), torch.from_numpy(levels)
 
 
 def _adapts(name: str) -> bool:
@@ -198,24 +236,31 @@ def _adapts(name: str) -> bool:
     return name.startswith(("level.", "label", "norm.", "write.")) or name.endswith("steer.bias")
 
 
-def _in_order(network: _Transformer) -> list[tuple[str, nn.Parameter]]:
+def _in_order(network: _Transformer) -> dict[str, nn.Parameter]:
     """Its parameters as they stand in a vector of weights: those that adapt it are the last."""
-    return sorted(network.named_parameters(), key=lambda part: _adapts(part[0]))
+    return dict(sorted(network.named_parameters(), key=lambda part: _adapts(part[0])))
 
 
 @cache
-def _adapted(shape: Shape, classes: int, options: DenoiserOptions) -> int:
+def _transformer(shape: Shape, classes: int, options: DenoiserOptions) -> _Transformer:
     with torch.random.fork_rng(devices=[]):
-        network = _Transformer(shape, classes, options)
-    return sum(part.numel() for name, part in _in_order(network) if _adapts(name))
+        return _Transformer(shape, classes, options).eval()
 
 
-@cache
-def _network(shape: Shape, size: int, options: DenoiserOptions) -> _Transformer:
-    """A network of a shape with as many parameters, of which the classes are the open number."""
-    with torch.random.fork_rng(devices=[]):
-        least = sum(part.numel() for part in _Transformer(shape, 1, options).parameters())
-        return _Transformer(shape, 1 + (size - least) // _CONDITION, options).eval()
+class PatchDenoiser:
+    """The transformer; see `understudy.core.ports.Denoiser`."""
+
+    licence = "none"
+
+    def __init__(self, name: str, options: DenoiserOptions) -> None:
+        self.name, self._options = name, options
+
+    def network(self, shape: Shape, classes: Sequence[str]) -> PatchNetwork:
+        """As of a `Denoiser`: images are at most 32 pixels a side, in whole patches."""
+        height, width, channels = shape
+        side, scale = self._options.patch, min(1.0, _SIDE / max(height, width))
+        small = (max(side, round(n * scale / side) * side) for n in (height, width))
+        return PatchNetwork(self.name, shape, (*small, channels), len(classes), self._options)
 
 
 def denoiser(options: dict[str, Any]) -> PatchDenoiser:

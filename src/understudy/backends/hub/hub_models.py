@@ -155,6 +155,7 @@ def read_hub_config(model: str, revision: str | None) -> tuple[str, Config]:
 
 _LOADERS = {
     "generator": "diffusion.generators:load_generator",
+    "denoiser": "diffusion.denoisers:load_denoiser",
     "tuner": "tuning.tuner:load_tuner",
     "writer": "chat.language_model:load_writer",
     "captioner": "vision.captioners:load_captioner",
@@ -204,10 +205,12 @@ class HubBackend:
             return load(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """A generator, tuner, captioner, writer, segmenter, detector or pose estimator."""
+        """Any other kind of model: those of `_LOADERS`."""
         if kind not in _LOADERS:
             raise BackendError(f"hf: has no {kind}")
-        instead = "embedded:writer" if kind == "writer" else _ALTERNATIVE
+        instead = {"writer": "embedded:writer", "denoiser": "embedded:denoiser"}.get(
+            kind, _ALTERNATIVE
+        )
         with hub_errors(f"hf:{rest}", instead):
             read_hub_config(rest, options.get("revision"))
             return _function(_LOADERS[kind], rest)(rest, options)

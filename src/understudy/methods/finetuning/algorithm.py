@@ -8,7 +8,7 @@ docs/methods/finetuning.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.denoising import Denoiser
+from understudy.core.denoising import DenoisingNetwork
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.types import (
@@ -24,7 +24,6 @@ from understudy.core.types import (
     Labels,
     Release,
     Sampling,
-    Shape,
     Stage,
     SyntheticBatch,
     UnitCounts,
@@ -42,7 +41,7 @@ from understudy.methods.base import (
 )
 from understudy.methods.clustering.params import ClusteringParams
 from understudy.methods.clustering.samplers.sampler import Sampler, sampler_of
-from understudy.methods.finetuning.class_gaussians import ImageRows, gaussians_of
+from understudy.methods.finetuning.class_gaussians import gaussians_of
 from understudy.methods.finetuning.edm import Diffusion
 from understudy.methods.finetuning.training import (
     TrainingSettings,
@@ -54,7 +53,6 @@ from understudy.privacy.accounting import MAX_SIZE
 
 _NAME = "finetuning"
 
-_SIDE = 32  # longest side of the images that the network draws; larger ones are enlarged
 _SAMPLED = 128  # samples that are finished at a time
 _USUAL_BATCH = 256  # expected units of a step: more take longer than they are worth
 _TRAINING = 0.5  # part of the budget that DP-SGD gets; the rest pays for the warm start
@@ -97,17 +95,17 @@ class FinetuningStages:
 def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     """DP-SGD on a diffusion model."""
     context, sampler = materials.context, _warm_start(materials.context)
-    plan, grid, classes = _plan(params, sampler), grid_of(context), len(context.classes)
+    plan, classes = _plan(params, sampler), len(context.classes)
     # 1: the statistics that clustering releases, and images that are drawn from them.
     density = sampler.fit(materials, sampler.embed(materials))
     few = replace(context, count=params.images)
     warm = sampler.draw(replace(materials, context=few, quality=None, per_class=None), density)
-    start = materials.keep("images of the warm start", partial(_images, materials, warm, grid))
+    network = network_of(context)
+    start = materials.keep("images of the warm start", partial(_images, materials, warm, network))
     images, labels = start["images"], start["labels"]
     # 2: the network learns from these what Gaussians of them do not know.
-    network = network_of(context)
-    weights = network.initial(grid, classes, seed=materials.seed_of("network"))
-    untrained = Diffusion(network, gaussians_of(images, labels, classes), grid, weights)
+    weights = network.initial(seed=materials.seed_of("network"))
+    untrained = Diffusion(network, gaussians_of(images, labels, classes), weights)
     bar = materials.progress("learning from images of the warm start", params.pretraining)
     rng = materials.rng_of("training before")
     before = partial(pretrained, untrained, images, labels, params.pretraining, rng, bar)
@@ -115,7 +113,7 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     # 3: theta <- theta - Adam((sum of clipped gradients + noise) / expected batch).
     norm = partial(released_clip_norm, prior, images, labels, params.multiplicity)
     clip_norm = float(materials.keep("clip norm", lambda: {"norm": np.array(norm())})["norm"])
-    vault = materials.vault.map(partial(_vectors, materials.resized, grid))
+    vault = materials.vault.map(network.rows)
     settings = TrainingSettings(plan.training, params.learning_rate, clip_norm, params.multiplicity)
     bar = materials.progress("learning from private images, with noise", params.steps)
     units = float(warm.facts["noisy_rows"])
@@ -125,7 +123,7 @@ def finetuning(materials: Materials, params: FinetuningParams) -> Release:
     sizes = np.maximum(list(warm.facts["class_sizes"].values()), 1.0)
     counts = materials.for_samples.class_sizes(sizes / sizes.sum(), units)
     facts = {
-        "parameters": len(tuned.weights),
+        "parameters": network.size,
         "clip_norm": clip_norm,
         "expected_batch": params.rate * units,
         **warm.facts,
@@ -142,12 +140,14 @@ def _warm_start(context: Context) -> Sampler:
     return sampler_of(ClusteringParams(), replace(context, mu=mu))
 
 
-def _images(materials: Materials, warm: Release, grid: Shape) -> dict[str, NDArray[Any]]:
+def _images(
+    materials: Materials, warm: Release, network: DenoisingNetwork
+) -> dict[str, NDArray[Any]]:
     """The images of a release as the network sees them, (n, d), and their classes, (n,)."""
     bar = materials.progress("drawing images of the warm start", warm.count)
-    images, labels = [np.empty((0, math.prod(grid)), np.float32)], []
+    images, labels = [np.empty((0, math.prod(network.shape)), np.float32)], []
     for batch in warm.batches():
-        images.append(_vectors(materials.resized, grid, np.asarray(batch.images)))
+        images.append(network.rows(np.asarray(batch.images)))
         labels.append(batch.labels)
         bar(len(batch.labels))
     return {"images": np.concatenate(images), "labels": np.concatenate(labels)}
@@ -170,9 +170,7 @@ def _release(
                 name = f"samples round {number} image {image}"
                 seeds = materials.seeds_of(name, first + samples)
                 rows = diffusion.sample(labels[first + samples], seeds, params.solver_steps)
-                pixels = (rows.reshape(-1, *diffusion.shape) + 1) * 127.5
-                images = np.rint(np.clip(pixels, 0, 255)).astype(np.uint8)
-                return materials.resized(images, materials.shape)
+                return diffusion.network.images(rows)
 
             yield SyntheticBatch(part, images=materials.selected(len(part), draw))
 
@@ -186,29 +184,16 @@ def _release(
     )
 
 
-def network_of(context: Context) -> Denoiser:
+def network_of(context: Context) -> DenoisingNetwork:
     """The network.
 
     Raises:
+        BackendError: It draws no such images.
         ConfigError: There is none.
     """
     if context.denoiser is None:
         raise ConfigError("fine-tuning needs a network (--denoiser embedded:denoiser)")
-    return context.denoiser
-
-
-def grid_of(context: Context) -> Shape:
-    """(height, width, channels) of the images that the network draws."""
-    height, width, channels = context.shape
-    side, longest = network_of(context).side, max(height, width)
-    scale = min(1.0, _SIDE / longest)
-    return (*(max(side, round(n * scale / side) * side) for n in (height, width)), channels)
-
-
-def _vectors(resized: Callable[[Images, Shape], Images], grid: Shape, images: Images) -> ImageRows:
-    """Images (n, height, width, c) as small ones of -1 to 1, (n, d)."""
-    small = resized(images, grid)
-    return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
+    return context.denoiser.network(context.shape, context.classes)
 
 
 def _plan(params: FinetuningParams, sampler: Sampler) -> FinetuningStages:
@@ -223,12 +208,12 @@ def _stages(params: FinetuningParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     sampler = _warm_start(context)
     sampler.check()
-    size = network_of(context).adapted(grid_of(context), len(context.classes))
+    size = network_of(context).adapted
     if size * params.steps > MAX_SIZE // 2:
         raise ConfigError(
             f"{params.steps} steps release {size:,} numbers each, and half of the {MAX_SIZE:,} "
-            "that a run may release is for them: take fewer steps or a smaller network, such as "
-            "embedded:denoiser?width=32. Nothing was spent"
+            "that a run may release is for them: take fewer steps or a smaller network "
+            "(embedded:denoiser?width=32), or rank=1 for one of the hub. Nothing was spent"
         )
     return stages_of(_plan(params, sampler))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.denoising import ImageRows
 from understudy.core.independence import Projection
 from understudy.core.types import Labels
 from understudy.steps.space import leading_axes
@@ -18,8 +19,6 @@ from understudy.steps.space import leading_axes
 _AXES = 100  # along which a covariance is more than one number
 _SHRUNK = 400  # images of a class: with as many, half of its covariance is that of all classes
 _LEAST_VARIANCE = 1e-4  # of a pixel of -1 to 1: of rounding to 8 bits, and less
-
-ImageRows = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

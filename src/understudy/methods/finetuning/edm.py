@@ -12,51 +12,54 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.core.denoising import Denoiser, ImagePairs, Weights
-from understudy.core.types import Labels, Seeds, Shape
-from understudy.methods.finetuning.class_gaussians import ClassGaussians, ImageRows
+from understudy.core.denoising import (
+    DenoisingNetwork,
+    ImageRows,
+    NoiseLevels,
+    NoisyImages,
+    Weights,
+)
+from understudy.core.types import Labels, Seeds
+from understudy.methods.finetuning.class_gaussians import ClassGaussians
 
 _LOG_MEAN, _LOG_DEVIATION = -0.4, 1.2  # of noise levels over the data's deviation (table 1: -1.2 of
 # an absolute level, with a deviation of the data of 0.5)
 _LEAST_SIGMA, _MOST_SIGMA, _RHO = 0.02, 80.0, 7.0  # over the data's deviation; equation (5)
-_LEVEL_SCALE = 0.25  # c_noise, table 1
 _DECODED = 128  # samples that the network is asked about at a time
-
-NoiseLevels = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Diffusion:
     """A network at some weights, about Gaussians."""
 
-    denoiser: Denoiser
+    network: DenoisingNetwork
     gaussians: ClassGaussians
-    shape: Shape  # (height, width, channels), of d numbers
     weights: Weights
 
     def at(self, weights: Weights) -> Diffusion:
         """The same at other weights."""
         return replace(self, weights=weights)
 
-    def denoise(self, noisy: ImageRows, sigmas: NoiseLevels, labels: Labels) -> ImageRows:
+    def denoise(self, images: ImageRows, sigmas: NoiseLevels, labels: Labels) -> ImageRows:
         """D(x; sigma) of (n, d) images with (n,) noise levels and classes: (n, d)."""
-        pairs, levels, base, scale = self.conditioned(noisy, sigmas, labels)
-        change = self.denoiser.predict(self.weights, pairs, levels, labels)
-        return np.asarray(base + scale[:, None] * change.reshape(base.shape), dtype=np.float32)
+        noisy = self._noisy(images, sigmas, labels, (len(labels),))
+        change = self.network.predict(self.weights, noisy, labels)
+        scaled = noisy.scales[:, None] * change.reshape(images.shape)
+        return np.asarray(noisy.denoised.reshape(images.shape) + scaled, dtype=np.float32)
 
-    def conditioned(
-        self, noisy: ImageRows, sigmas: NoiseLevels, labels: Labels
-    ) -> tuple[ImagePairs, NoiseLevels, ImageRows, NoiseLevels]:
-        """What the network reads, (n, 2, ...) and (n,); G, (n, d); and c_out, (n,)."""
-        deviation = self.gaussians.deviation
-        base = self.gaussians.denoise(noisy, sigmas, labels)
-        removed = (noisy - base) / np.sqrt(np.square(sigmas) + 1e-6)[:, None]
-        pairs = np.stack([removed, base], axis=1).reshape(-1, 2, *self.shape)
-        levels = _LEVEL_SCALE * np.log(sigmas / deviation)
-        scale = sigmas * deviation / np.sqrt(np.square(sigmas) + deviation**2)
-        return pairs.astype(np.float32), levels.astype(np.float32), base, scale.astype(np.float32)
+    def _noisy(
+        self, images: ImageRows, sigmas: NoiseLevels, labels: Labels, leading: tuple[int, ...]
+    ) -> NoisyImages:
+        """What the network is asked about (n, d) images with (n,) noise levels and classes."""
+        denoised = self.gaussians.denoise(images, sigmas, labels)
+        shape = (*leading, *self.network.shape)
+        return NoisyImages(
+            images.reshape(shape),
+            denoised.reshape(shape),
+            sigmas.reshape(leading),
+            self.gaussians.deviation,
+        )
 
     def gradients(
         self, images: ImageRows, labels: Labels, draws: list[tuple[NoiseLevels, ImageRows]]
@@ -73,8 +76,7 @@ class Diffusion:
         sigmas = np.concatenate([sigma for sigma, _ in draws])
         noise = np.concatenate([one for _, one in draws])
         clean = np.repeat(images, len(draws[0][0]), axis=0)
-        last = self.denoiser.adapted(self.shape, len(self.gaussians.means))
-        return self._loss_gradients(clean, labels, sigmas, noise, last)
+        return self._loss_gradients(clean, labels, sigmas, noise, self.network.adapted)
 
     def mean_gradient(
         self, images: ImageRows, labels: Labels, rng: np.random.Generator
@@ -90,17 +92,11 @@ class Diffusion:
     ) -> NoiseLevels:
         """By the last weights, the mean over each row's k images of (n * k, d): (n, last)."""
         n, k = len(labels), len(clean) // len(labels)
-        noisy = clean + sigmas[:, None] * noise
-        pairs, levels, base, scale = self.conditioned(noisy, sigmas, np.repeat(labels, k))
-        targets = ((clean - base) / scale[:, None]).astype(np.float32)
-        return self.denoiser.gradients(
-            self.weights,
-            pairs.reshape(n, k, 2, *self.shape),
-            levels.reshape(n, k),
-            labels,
-            targets.reshape(n, k, *self.shape),
-            last,
-        )
+        images = (clean + sigmas[:, None] * noise).astype(np.float32)
+        noisy = self._noisy(images, sigmas, np.repeat(labels, k), (n, k))
+        error = clean.reshape(noisy.images.shape) - noisy.denoised
+        targets = (error / noisy.scales[..., None, None, None]).astype(np.float32)
+        return self.network.gradients(self.weights, noisy, labels, targets, last)
 
     def draw(self, rng: np.random.Generator, k: int) -> tuple[NoiseLevels, ImageRows]:
         """k noise levels, (k,), and noise, (k, d)."""
@@ -155,15 +151,16 @@ class DenoisingLoss:
     @property
     def size(self) -> int:
         """How many weights are trained."""
-        diffusion = self.diffusion
-        return diffusion.denoiser.adapted(diffusion.shape, len(diffusion.gaussians.means))
+        return self.diffusion.network.adapted
 
     @property
     def fingerprint(self) -> str:
         """A digest of the weights, the Gaussians and the settings."""
         diffusion, gaussians = self.diffusion, self.diffusion.gaussians
         digest = hashlib.sha256(self.seed)
-        digest.update(f"{diffusion.denoiser.name} {diffusion.shape} {self.multiplicity}".encode())
+        digest.update(
+            f"{diffusion.network.name} {diffusion.network.shape} {self.multiplicity}".encode()
+        )
         for part in (
             diffusion.weights,
             gaussians.means,
