@@ -44,7 +44,7 @@ class NoisyImages:
         return np.asarray(self.sigmas * self.deviation / spread, dtype=np.float32)
 
 
-class DenoisingNetwork(Protocol):
+class TrainableNetwork(Protocol):
     """F of D(x; sigma) = G(x; sigma) + c_out(sigma) F, for images of a shape and some classes.
 
     Nothing in it mixes samples, and it holds no weights that are trained: whoever trains keeps
@@ -113,7 +113,7 @@ class Denoiser(Protocol):
     name: str
     licence: str
 
-    def network(self, shape: Shape, classes: Sequence[str]) -> DenoisingNetwork:
+    def network(self, shape: Shape, classes: Sequence[str]) -> TrainableNetwork:
         """The network for (height, width, 1 or 3) images of these classes.
 
         Raises:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import diffusers
@@ -41,6 +41,8 @@ _ADAPTED = ("to_q", "to_k", "to_v", "to_out.0")  # layers of an attention that L
 _LEAST_ALPHA = 1e-6  # of a schedule that ends in noise alone, where sigma would be infinite
 _AUTOENCODERS = AUTOENCODER_CLASSES[:3]  # of latents that have places
 _PREDICTIONS = ("epsilon", "v_prediction", "sample")
+
+_Codec = tuple[AutoencoderEncoder, AutoencoderDecoder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ class HubDenoiser:
         for layer in self._level_embeddings:
             layer.register_forward_hook(self._add_class)
         self._lock = threading.Lock()  # held while the network is at some weights
+        # Here, for a network travels to the workers of an engine, which load its denoiser.
+        self.prompts, self.codec = cache(self._prompts), cache(self._codec)
 
     def network(self, shape: Shape, classes: Sequence[str]) -> HubNetwork:
         """As of a `Denoiser`: a prompt is the name of a class, where the network reads prompts."""
@@ -143,26 +147,26 @@ class HubDenoiser:
             parts.append(np.zeros(up, dtype=np.float32))
         return np.concatenate(parts)
 
-    def prompts(self, classes: tuple[str, ...]) -> torch.Tensor | None:
+    def _prompts(self, classes: tuple[str, ...]) -> torch.Tensor | None:
         """Embeddings of the names, (C, tokens, width); None where the network reads no prompt."""
         if not self._network.config.get("cross_attention_dim"):
             return None
         encoder = PromptEncoder(self._pipeline, negative=None, guided=False)
         with exact_kernels():
-            told: torch.Tensor = encoder.conditioning(classes)["prompt_embeds"]
-        return told.detach()
+            embeddings: torch.Tensor = encoder.conditioning(classes)["prompt_embeds"]
+        return embeddings.detach()
 
-    def codec(self, shape: Shape) -> tuple[AutoencoderEncoder, AutoencoderDecoder] | None:
+    def _codec(self, shape: Shape) -> _Codec | None:
         """Images of a shape to latents, and back; None where the network denoises pixels."""
         vae = getattr(self._pipeline, "vae", None)
         if vae is None:
             return None
         height, width = (side * pixels_of_latent(vae) for side in self.latent[1:])
         options = LatentOptions(batch=self._options.batch, size=f"{height}x{width}")
-        told = {"name": self.name, "licence": self.licence}
+        names = {"name": self.name, "licence": self.licence}
         return (
-            AutoencoderEncoder(vae, shape, options, **told),
-            AutoencoderDecoder(vae, shape, options, latent=self.latent, **told),
+            AutoencoderEncoder(vae, shape, options, **names),
+            AutoencoderDecoder(vae, shape, options, latent=self.latent, **names),
         )
 
     def exactly(self) -> AbstractContextManager[None]:
@@ -195,8 +199,8 @@ class HubDenoiser:
                 adapter.set(*matrices[2 * number : 2 * number + 2])
             self._class_vectors = vectors.reshape(-1, self.class_width)[index]
             arguments = {} if prompts is None else {"encoder_hidden_states": prompts[index]}
-            known = sigmas.clamp(max=self._most_sigma)
-            result = self._denoise(images, known[:, None, None, None], arguments)
+            levels = sigmas.clamp(max=self._most_sigma)[:, None, None, None]
+            result = self._denoise(images, levels, arguments)
         change = (result - denoised) / scales[:, None, None, None]
         # With more noise than it was trained on, the Gaussian denoises alone.
         return change * (sigmas <= self._most_sigma)[:, None, None, None]
@@ -209,15 +213,14 @@ class HubDenoiser:
         arguments["timestep"] = times = self._times(sigma.flatten())
         if self._no_class is not None:
             arguments["class_labels"] = torch.full_like(times, self._no_class, dtype=torch.long)
-        result = self._network((images / root).to(self._network.dtype), **arguments).sample
-        # There may be variances after it.
-        told: torch.Tensor = result[:, : images.shape[1]].float()
+        channels = self._network((images / root).to(self._network.dtype), **arguments).sample
+        answer: torch.Tensor = channels[:, : images.shape[1]].float()  # variances may follow it
         prediction = self._pipeline.scheduler.config.prediction_type
         if prediction == "epsilon":
-            return images - sigma * told
+            return images - sigma * answer
         if prediction == "v_prediction":
-            return images / root**2 - sigma / root * told
-        return told
+            return images / root**2 - sigma / root * answer
+        return answer
 
     @cached_property
     def _most_sigma(self) -> float:
@@ -292,7 +295,7 @@ class HubDenoiser:
 
 @dataclass(frozen=True)
 class HubNetwork:
-    """A model of the hub for some classes; see `understudy.core.denoising.DenoisingNetwork`."""
+    """A model of the hub for some classes; see `understudy.core.denoising.TrainableNetwork`."""
 
     denoiser: HubDenoiser
     image_shape: Shape
@@ -319,7 +322,7 @@ class HubNetwork:
         return self.size
 
     def rows(self, images: Images) -> ImageRows:
-        """As of a `DenoisingNetwork`: latents, or pixels of -1 to 1."""
+        """As of a `TrainableNetwork`: latents, or pixels of -1 to 1."""
         if self._codec is not None:
             return self._codec[0].encode(images)
         channels, height, width = self.shape
@@ -327,23 +330,23 @@ class HubNetwork:
         return np.asarray(pixels.reshape(len(images), -1) / 127.5 - 1, dtype=np.float32)
 
     def images(self, rows: ImageRows) -> Images:
-        """As of a `DenoisingNetwork`."""
+        """As of a `TrainableNetwork`."""
         if self._codec is not None:
             return self._codec[1].decode(rows)
         pixels = rows.reshape(-1, *self.shape).transpose(0, 2, 3, 1)
         return fit_images(to_uint8((pixels + 1) / 2), self.image_shape)
 
     def initial(self, *, seed: int) -> Weights:
-        """As of a `DenoisingNetwork`: those by which the model is what it was."""
+        """As of a `TrainableNetwork`: those by which the model is what it was."""
         vectors = np.zeros(len(self.classes) * self.denoiser.class_width, dtype=np.float32)
         return np.concatenate([self.denoiser.initial(seed), vectors])
 
     def predict(self, weights: Weights, noisy: NoisyImages, labels: Labels) -> NDArray[np.float32]:
-        """As of a `DenoisingNetwork`."""
+        """As of a `TrainableNetwork`."""
         vector = torch.from_numpy(weights)
         with self.denoiser.exactly(), torch.no_grad():
-            told = self.denoiser.corrections(vector, self._prompts, noisy, labels)
-        result: NDArray[np.float32] = told.cpu().numpy()
+            answer = self.denoiser.corrections(vector, self._prompts, noisy, labels)
+        result: NDArray[np.float32] = answer.cpu().numpy()
         return result
 
     def gradients(
@@ -354,7 +357,7 @@ class HubNetwork:
         targets: NDArray[np.float32],
         last: int,
     ) -> NDArray[np.float32]:
-        """As of a `DenoisingNetwork`: a record at a time."""
+        """As of a `TrainableNetwork`: a record at a time."""
         gradients = []
         for record, label in enumerate(labels):
             one = replace(
@@ -366,17 +369,17 @@ class HubNetwork:
             vector = torch.from_numpy(weights).clone().requires_grad_()
             with self.denoiser.exactly():
                 of_class = np.full(len(one.sigmas), label)
-                told = self.denoiser.corrections(vector, self._prompts, one, of_class)
-                error = (told - torch.from_numpy(targets[record]).to(told)).square().mean()
+                answer = self.denoiser.corrections(vector, self._prompts, one, of_class)
+                error = (answer - torch.from_numpy(targets[record]).to(answer)).square().mean()
                 gradients.append(torch.autograd.grad(error, vector)[0][-last:])
         result: NDArray[np.float32] = torch.stack(gradients).numpy()
         return result
 
-    @cached_property
-    def _codec(self) -> tuple[AutoencoderEncoder, AutoencoderDecoder] | None:
+    @property
+    def _codec(self) -> _Codec | None:
         return self.denoiser.codec(self.image_shape)
 
-    @cached_property
+    @property
     def _prompts(self) -> torch.Tensor | None:
         return self.denoiser.prompts(self.classes)
 

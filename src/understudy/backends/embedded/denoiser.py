@@ -133,7 +133,7 @@ def _places(rows: int, columns: int, width: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class PatchNetwork:
-    """The transformer for images of a shape; see `understudy.core.denoising.DenoisingNetwork`."""
+    """The transformer for images of a shape; see `understudy.core.denoising.TrainableNetwork`."""
 
     name: str
     image_shape: Shape
@@ -152,17 +152,17 @@ class PatchNetwork:
         return sum(part.numel() for name, part in self._parameters.items() if _adapts(name))
 
     def rows(self, images: Images) -> ImageRows:
-        """As of a `DenoisingNetwork`: small images of -1 to 1."""
+        """As of a `TrainableNetwork`: small images of -1 to 1."""
         small = fit_images(images, self.shape)
         return np.asarray(small.reshape(len(small), -1) / 127.5 - 1, dtype=np.float32)
 
     def images(self, rows: ImageRows) -> Images:
-        """As of a `DenoisingNetwork`."""
+        """As of a `TrainableNetwork`."""
         small = to_uint8((rows.reshape(-1, *self.shape) + 1) / 2)
         return fit_images(small, self.image_shape)
 
     def initial(self, *, seed: int) -> Weights:
-        """As of a `DenoisingNetwork`: the last layer is zero, and F with it."""
+        """As of a `TrainableNetwork`: the last layer is zero, and F with it."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             network = _Transformer(self.shape, self.classes, self.options)
@@ -170,7 +170,7 @@ class PatchNetwork:
         return torch.cat(parts).numpy()
 
     def predict(self, weights: Weights, noisy: NoisyImages, labels: Labels) -> NDArray[np.float32]:
-        """As of a `DenoisingNetwork`."""
+        """As of a `TrainableNetwork`."""
         arguments = *_read(noisy), torch.from_numpy(labels)
         parameters = self._at(weights)
         with _ONE_PASS_AT_A_TIME, torch.no_grad():
@@ -187,7 +187,7 @@ class PatchNetwork:
         targets: NDArray[np.float32],
         last: int,
     ) -> NDArray[np.float32]:
-        """As of a `DenoisingNetwork`, by `torch.func`: the mean is over k draws of one record."""
+        """As of a `TrainableNetwork`, by `torch.func`: the mean is over k draws of one record."""
         network, parameters = self._network, self._at(weights)
         whole = last == len(weights)
         trained = {name: part for name, part in parameters.items() if whole or _adapts(name)}

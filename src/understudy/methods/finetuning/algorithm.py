@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.denoising import DenoisingNetwork
+from understudy.core.denoising import TrainableNetwork
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.types import (
@@ -141,7 +141,7 @@ def _warm_start(context: Context) -> Sampler:
 
 
 def _images(
-    materials: Materials, warm: Release, network: DenoisingNetwork
+    materials: Materials, warm: Release, network: TrainableNetwork
 ) -> dict[str, NDArray[Any]]:
     """The images of a release as the network sees them, (n, d), and their classes, (n,)."""
     bar = materials.progress("drawing images of the warm start", warm.count)
@@ -184,7 +184,7 @@ def _release(
     )
 
 
-def network_of(context: Context) -> DenoisingNetwork:
+def network_of(context: Context) -> TrainableNetwork:
     """The network.
 
     Raises:

@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 
 from understudy.core.denoising import (
-    DenoisingNetwork,
     ImageRows,
     NoiseLevels,
     NoisyImages,
+    TrainableNetwork,
     Weights,
 )
 from understudy.core.types import Labels, Seeds
@@ -33,7 +33,7 @@ _DECODED = 128  # samples that the network is asked about at a time
 class Diffusion:
     """A network at some weights, about Gaussians."""
 
-    network: DenoisingNetwork
+    network: TrainableNetwork
     gaussians: ClassGaussians
     weights: Weights
 
