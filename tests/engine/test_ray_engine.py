@@ -351,20 +351,33 @@ def test_sums_of_one_node_three_and_three_without_one_are_those_of_here(
 
 
 @pytest.mark.slow
-def test_a_network_is_trained_by_workers_and_the_run_is_gone_on_with_here(cluster, tmp_path):
+def test_a_network_is_trained_and_sampled_by_workers_and_the_run_is_gone_on_with_here(
+    cluster, tmp_path, monkeypatch
+):
     """What maps records was sent with the vault in it, which no worker may have."""
+    from understudy.backends.embedded.denoiser import PatchNetwork
+
+    def refuse(*_, **__):
+        raise AssertionError("the driver samples by itself")
+
     source = class_folders(tmp_path / "scans", {"dog": 40, "person": 30}, seed=1)
     settings = {"steps": 2, "images": 16, "pretraining": 2, "solver_steps": 2, "multiplicity": 1}
     options = {"method": "finetuning", "settings": settings, "epsilon": 4.0, "progress": "none"}
-    options |= {"denoiser": "embedded:denoiser?width=16&depth=1", "count": 6, "out": tmp_path / "o"}
+    options |= {
+        "denoiser": "embedded:denoiser?width=16&depth=1",
+        "count": 70,
+        "out": tmp_path / "o",
+    }
     options["ledger"] = str(tmp_path / "ledger.db")
-    synthesize(source, engine="ray", ray_address=cluster(1).address, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(PatchNetwork, "predict", refuse)
+        synthesize(source, engine="ray", ray_address=cluster(1).address, **options)
     first = {path.name: path.read_bytes() for path in tmp_path.glob("o/release/**/*.png")}
     shutil.rmtree(tmp_path / "o" / "release")
     (tmp_path / "o" / "owner" / "run.json").unlink()
     synthesize(source, resume=True, **options)
     again = {path.name: path.read_bytes() for path in tmp_path.glob("o/release/**/*.png")}
-    assert len(first) == 6
+    assert len(first) == 70
     assert again == first
 
 

@@ -65,12 +65,12 @@ def test_the_denoiser_of_a_gaussian_is_its_posterior_mean(gaussians):
 
 def test_samples_without_a_network_are_of_the_gaussians(diffusion, gaussians):
     labels, seeds = np.repeat([0, 1], 3000), np.arange(6000, dtype=np.uint64)
-    samples = diffusion.sample(labels, seeds, 18)
+    samples = diffusion.sample(18, labels, seeds)
     for label in (0, 1):
         mine = samples[labels == label]
         np.testing.assert_allclose(mine.mean(axis=0), gaussians.means[label], atol=0.15)
         np.testing.assert_allclose(np.cov(mine.T), covariance(gaussians, label), atol=0.25)
-    assert np.array_equal(diffusion.sample(labels[:5], seeds[:5], 18), samples[:5])
+    assert np.array_equal(diffusion.sample(18, labels[:5], seeds[:5]), samples[:5])
 
 
 def test_a_records_noise_is_its_own_and_of_the_step(diffusion):

@@ -5,7 +5,7 @@ What Ray is trusted with, and what not:
 - No record enters Ray. A worker is sent references: a source by its paths, an encoder by its name,
   positions of records. It answers with integers, in pieces that Ray passes on inline. Nothing is
   put into the object store, so nothing of a record can be spilled to a disk.
-- What workers decode is public: embeddings that were drawn, in blocks, and the images of each.
+- What workers draw and decode is public: seeds and embeddings, in blocks, and the images of each.
 - Ray never runs anything twice by itself (no restarts, no retries). The items of a worker that is
   lost are given to the others here, and who adds up results adds each item once (`sums.BlockSum`).
 - References are arguments of methods, in pieces: Ray keeps those of a constructor. An error comes
@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from understudy.core import errors
@@ -58,6 +59,7 @@ with packages_for("--engine ray", "ray"):
 
 T = TypeVar("T")
 R = TypeVar("R")
+InBlocks = Callable[..., NDArray[Any]]
 
 PIECE = 96 * 1024
 """Bytes of an argument or an answer, at most: Ray passes on inline what is below 100 KiB."""
@@ -106,13 +108,20 @@ class _Failure:
         return error
 
 
-def _decoded_block(
-    decoder: Decoder, name: str, common: Sequence[Any], item: tuple[int, dict[int, Any], Seeds]
-) -> tuple[int, Images]:
-    """Where a block begins, and its images, by a method of a decoder."""
-    start, rows, seeds = item
-    values = [rows.get(position, value) for position, value in enumerate(common)]
-    return start, getattr(decoder, name)(*values, seeds=seeds)
+def _of_block(function: InBlocks, item: tuple[int, list[NDArray[Any]]]) -> tuple[int, Any]:
+    """Where a block begins, and the function of its rows."""
+    start, rows = item
+    return start, function(*rows)
+
+
+def _decoded(decoder: Decoder, name: str, values: Sequence[Any], *rows: NDArray[Any]) -> Images:
+    """Images by a method of a decoder: its values of images, and the seeds, are of a block."""
+    *of_images, seeds = rows
+    given = list(values)
+    for position, value in zip(_OF_IMAGES[name], of_images, strict=True):
+        given[position] = value
+    images: Images = getattr(decoder, name)(*given, seeds=seeds)
+    return images
 
 
 class RayWorker:
@@ -256,25 +265,30 @@ class RayEngine:
         vars(distant)["at_once"] = block * self.workers
         for name in _OF_IMAGES:
             if hasattr(decoder, name):
-                vars(distant)[name] = partial(self._decoded, decoder, name, block)
+                vars(distant)[name] = partial(self._images, decoder, name, block)
         return distant
 
-    def _decoded(
+    def _images(
         self, decoder: Decoder, name: str, block: int, *values: Any, seeds: Seeds
     ) -> Images:
-        """The images of a call, each block in its place, whichever is done first."""
-        blocks = [slice(start, start + block) for start in range(0, len(seeds) or 1, block)]
-        common, of_images = list(values), _OF_IMAGES[name]
+        """The images of a call of a decoder."""
+        of_images, common = _OF_IMAGES[name], list(values)
         for position in of_images:
             common[position] = None
-        items = [
-            (part.start, {position: values[position][part] for position in of_images}, seeds[part])
-            for part in blocks
-        ]
-        images = dict(self.map(partial(_decoded_block, decoder, name, common), items, homes={}))
-        if lost := len(blocks) - len(images):
-            raise RunError(f"{lost} of {len(blocks)} blocks of images are lost")
-        return np.concatenate([images[start] for start in sorted(images)])
+        function = partial(_decoded, decoder, name, common)
+        return self.in_blocks(function, block, *(values[i] for i in of_images), seeds)
+
+    def in_blocks(self, function: InBlocks, block: int, *rows: NDArray[Any]) -> NDArray[Any]:
+        """As `understudy.methods.base.in_blocks`, each block in its place, whichever is done first.
+
+        The rows, and what the function refers to, are public.
+        """
+        starts = range(0, len(rows[0]) or 1, block)
+        items = [(start, [of[start : start + block] for of in rows]) for start in starts]
+        results = dict(self.map(partial(_of_block, function), items, homes={}))
+        if lost := len(starts) - len(results):
+            raise RunError(f"{lost} of {len(starts)} blocks of images are lost")
+        return np.concatenate([results[start] for start in starts])
 
     def map(
         self,

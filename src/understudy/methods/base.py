@@ -52,6 +52,14 @@ Store = Callable[[str, Make], Arrays]
 which does not call the function again. Arrays of numbers or of text; never anything private."""
 
 
+def in_blocks(
+    function: Callable[..., NDArray[Any]], block: int, *rows: NDArray[Any]
+) -> NDArray[Any]:
+    """A function of rows (n, ...), of which each block of so many is asked by itself: (n, ...)."""
+    starts = range(0, len(rows[0]) or 1, block)
+    return np.concatenate([function(*(of[i : i + block] for of in rows)) for i in starts])
+
+
 def memory_store() -> Store:
     """A run's stored public arrays, in memory."""
     stored: dict[str, Arrays] = {}
@@ -146,6 +154,8 @@ class Materials:
             encoder expects them.
         resized: Brings images of any size to a (height, width, channels).
         keep: Stores what is made in the run's folder (`Store`).
+        in_blocks: Asks a function of public rows block by block (`in_blocks`), where there are
+            workers on them.
         watch: Given words and the embeddings of samples, tells the owner how far they are from the
             private records; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.
@@ -166,6 +176,7 @@ class Materials:
     fit: Callable[[Images], Images] = lambda images: images
     resized: Callable[[Images, Shape], Images] = lambda images, _: images
     keep: Store = lambda _, make: make()
+    in_blocks: Callable[..., NDArray[Any]] = in_blocks
     watch: Callable[[str, Embeddings], None] | None = None
     report_fit: Callable[[Fit], None] = lambda fit: None
     quality: QualityFilter | None = None

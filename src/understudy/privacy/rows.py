@@ -58,6 +58,12 @@ class DistantEngine(Engine, Protocol):
         """Drop a shared value, here and on every worker."""
         ...
 
+    def in_blocks(
+        self, function: Callable[..., NDArray[Any]], block: int, *rows: NDArray[Any]
+    ) -> NDArray[Any]:
+        """A function of public rows (n, ...), of which each block is asked by itself: (n, ...)."""
+        ...
+
 
 def split_block(block: Block, rows: int, *, by_class: bool = False) -> Iterator[Block]:
     """A block in pieces of about ``rows`` rows, or a little more: no unit is parted.

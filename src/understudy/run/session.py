@@ -16,8 +16,10 @@ from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.engine.local import LocalEngine
+from understudy.methods.base import in_blocks
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.privacy.rows import DistantEngine
 from understudy.privacy.vault import PrivateVault
 from understudy.release.documents import publish, spending, stated_total, write_owner
 from understudy.release.galleries import sheets
@@ -257,6 +259,9 @@ class Session:
                 lambda name, make: keep(part + name, make),
                 watch=watch,
                 report_fit=partial(_report_fit, self.fits, self.events),
+                in_blocks=(
+                    self.engine.in_blocks if isinstance(self.engine, DistantEngine) else in_blocks
+                ),
             )
             try:
                 release = prepared.method.run(materials, prepared.params)

@@ -53,7 +53,7 @@ from understudy.privacy.accounting import MAX_SIZE
 
 _NAME = "finetuning"
 
-_SAMPLED = 128  # samples that are finished at a time
+_SAMPLED, _BLOCK = 512, 64  # samples that are finished at a time, and those of a call
 _USUAL_BATCH = 256  # expected units of a step: more take longer than they are worth
 _TRAINING = 0.5  # part of the budget that DP-SGD gets; the rest pays for the warm start
 
@@ -169,7 +169,8 @@ def _release(
             def draw(samples: Labels, number: int, image: int, first: int = first) -> Images:
                 name = f"samples round {number} image {image}"
                 seeds = materials.seeds_of(name, first + samples)
-                rows = diffusion.sample(labels[first + samples], seeds, params.solver_steps)
+                sample = partial(diffusion.sample, params.solver_steps)
+                rows = materials.in_blocks(sample, _BLOCK, labels[first + samples], seeds)
                 return diffusion.network.images(rows)
 
             yield SyntheticBatch(part, images=materials.selected(len(part), draw))

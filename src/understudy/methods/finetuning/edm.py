@@ -26,7 +26,6 @@ from understudy.methods.finetuning.class_gaussians import ClassGaussians
 _LOG_MEAN, _LOG_DEVIATION = -0.4, 1.2  # of noise levels over the data's deviation (table 1: -1.2 of
 # an absolute level, with a deviation of the data of 0.5)
 _LEAST_SIGMA, _MOST_SIGMA, _RHO = 0.02, 80.0, 7.0  # over the data's deviation; equation (5)
-_DECODED = 128  # samples that the network is asked about at a time
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,8 @@ class Diffusion:
         noise = rng.standard_normal((k, self.gaussians.means.shape[1]), dtype=np.float32)
         return sigmas.astype(np.float32), noise
 
-    def sample(self, labels: Labels, seeds: Seeds, steps: int) -> ImageRows:
+    def sample(self, steps: int, labels: Labels, seeds: Seeds) -> ImageRows:
         """A sample of each class and seed, (n, d), by Heun's method (Algorithm 1, no churn)."""
-        parts = [slice(i, i + _DECODED) for i in range(0, len(labels), _DECODED)]
-        samples = [self._solved(labels[part], seeds[part], steps) for part in parts]
-        return np.concatenate(samples) if samples else self.gaussians.means[labels]
-
-    def _solved(self, labels: Labels, seeds: Seeds, steps: int) -> ImageRows:
         deviation = self.gaussians.deviation
         least, most = _LEAST_SIGMA * deviation, _MOST_SIGMA * deviation
         ends = most ** (1 / _RHO), least ** (1 / _RHO)

@@ -208,8 +208,10 @@ class _PublicEnergies:
     """Energies and histograms along public axes, each image by itself."""
 
     def __init__(self, maps: int, bins: int, mean: NDArray[Any], axes: NDArray[Any]) -> None:
-        self.matrix = transform.grid_axes(maps, bins) @ axes
-        self.offset = mean @ axes
+        # Not by BLAS, whose last bits depend on its threads: workers would embed otherwise.
+        grid, exact = transform.grid_axes(maps, bins), axes.astype(np.float64)
+        self.matrix = np.einsum("fg,ga->fa", grid, exact).astype(np.float32)
+        self.offset = np.einsum("g,ga->a", mean, exact).astype(np.float32)
         self._projection = Projection(self.matrix)
 
     def __call__(self, features: NDArray[Any]) -> Vector:
