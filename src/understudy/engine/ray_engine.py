@@ -21,12 +21,6 @@ import io
 import itertools
 import os
 import pickle
-import re
-import secrets
-import shutil
-import socket
-import sys
-import tempfile
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,21 +35,10 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from understudy.core import errors
-from understudy.core.errors import ConfigError, RunError, UnderstudyError, packages_for
+from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.ports import Decoder
 from understudy.core.types import Images, Seeds
-
-_AUTHENTICATION = "RAY_AUTH_MODE"
-_IMPORTED_BEFORE = "ray" in sys.modules and os.environ.get(_AUTHENTICATION) != "token"
-if _AUTHENTICATION not in os.environ and not _IMPORTED_BEFORE:  # Ray reads it when it is imported
-    os.environ |= {_AUTHENTICATION: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
-os.environ.setdefault("RAY_worker_niceness", "0")  # of 15 by default: they do the work here
-
-with packages_for("--engine ray", "ray"):
-    import ray
-    from ray import cloudpickle
+from understudy.engine.ray_cluster import AUTHENTICATION, connected, ray, require_this_machine
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -71,8 +54,6 @@ _UNSENT = (
 )
 _AHEAD = 2  # items that a worker has at a time, so that it never waits for the next
 _START_SECONDS = 120.0  # for a worker to start: it imports this package
-_ANSWER_SECONDS = 10.0  # for a cluster to answer at its address
-_STORE_BYTES = 80 << 20  # of the object store, which stays empty; Ray takes no less
 _OF_IMAGES = {"decode": (0,), "match": (0, 4)}  # arguments of a decoder that have a row an image
 
 
@@ -194,7 +175,7 @@ class _Reader(pickle.Unpickler):
         return value
 
 
-class _Writer(cloudpickle.Pickler):  # type: ignore[misc]  # Ray's calls carry no types
+class _Writer(ray.cloudpickle.Pickler):  # type: ignore[misc]  # Ray's calls carry no types
     """Pickles a value by value, closures too, but shared ones by their keys."""
 
     def __init__(self, file: io.BytesIO, keys: Mapping[int, int]) -> None:
@@ -279,7 +260,7 @@ class RayEngine:
         return self.in_blocks(function, block, *(values[i] for i in of_images), seeds)
 
     def in_blocks(self, function: InBlocks, block: int, *rows: NDArray[Any]) -> NDArray[Any]:
-        """As `understudy.methods.base.in_blocks`, each block in its place, whichever is done first.
+        """As `understudy.core.blocks.in_blocks`, each block in its place, whichever is done first.
 
         The rows, and what the function refers to, are public.
         """
@@ -418,7 +399,7 @@ def ray_engine(address: str | None = None, *, trusted: bool = False) -> Iterator
         ConfigError: The cluster is on other machines and not vouched for.
         RunError: It cannot be reached, or starts no worker.
     """
-    with _connected(address):
+    with connected(address):
         if not trusted:
             require_this_machine(str(node["NodeManagerAddress"]) for node in ray.nodes())
         count = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -437,76 +418,10 @@ def ray_engine(address: str | None = None, *, trusted: bool = False) -> Iterator
             if not started:
                 raise RunError(
                     f"the Ray cluster started no worker in {_START_SECONDS:.0f} seconds, or it was "
-                    f"started without this process's token: set {_AUTHENTICATION} and "
+                    f"started without this process's token: set {AUTHENTICATION} and "
                     "RAY_AUTH_TOKEN_PATH here as there (docs/scale.md)"
                 )
             yield RayEngine(started)
         finally:
             for handle in handles:
                 ray.kill(handle)
-
-
-@contextmanager
-def _connected(address: str | None) -> Iterator[None]:
-    """A connection to a cluster, or to one of this machine that ends with the context."""
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-    # Workers would import from the folder one is in, which may be a stranger's.
-    here = {"", os.getcwd()}.isdisjoint(sys.path)
-    quiet["job_config"] = ray.job_config.JobConfig(_client_job=here)
-    if ray.is_initialized():  # a notebook's own
-        yield
-        return
-    # Ray would tell the cluster this command, in which a ledger's password may stand.
-    ray._private.utils.get_entrypoint_name = lambda: "understudy"
-    if address not in (None, "local"):  # as Ray calls what is started below
-        try:
-            if place := re.fullmatch(r"\[?([^/\[\]]+)\]?:(\d+)", address):  # Ray asks for minutes
-                socket.create_connection((place[1], int(place[2])), _ANSWER_SECONDS).close()
-            ray.init(address, **quiet)
-        except (OSError, OverflowError, ValueError, RuntimeError) as error:
-            raise RunError(
-                f"no Ray cluster answers at {address} ({type(error).__name__}): see `ray status`"
-            ) from error
-        try:
-            yield
-        finally:
-            ray.shutdown()
-        return
-    if os.environ.get(_AUTHENTICATION) != "token" or _IMPORTED_BEFORE:
-        raise ConfigError(
-            "Ray was imported, or set up, without a token, so that others on this machine could "
-            f"run code in its workers: set {_AUTHENTICATION}=token before, or name a cluster with "
-            "--ray-address. Nothing was spent"
-        )
-    memory = Path("/dev/shm")
-    parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    folder = tempfile.mkdtemp(prefix="understudy-", dir=parent)  # of mode 0700
-    try:
-        ray.init(
-            "local",
-            num_cpus=os.cpu_count() or 1,
-            include_dashboard=False,
-            object_store_memory=_STORE_BYTES,
-            object_spilling_directory=f"{folder}/spill",
-            _temp_dir=f"{folder}/r",  # which Ray opens to everybody
-            **quiet,
-        )
-        yield
-    finally:
-        ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def require_this_machine(addresses: Iterable[str]) -> None:
-    """Refuse a cluster of which a node is another machine: no socket can be bound there."""
-    for address in addresses:
-        try:
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            with socket.socket(family) as probe:
-                probe.bind((address, 0))
-        except OSError as error:
-            raise ConfigError(
-                f"the Ray cluster has a node on another machine ({address}), where private records "
-                "would be read, and what passes between them could be read on the way. Give it a "
-                "token and TLS (docs/scale.md), and say --ray-trusted. Nothing was spent"
-            ) from error

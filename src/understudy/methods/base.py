@@ -10,6 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.blocks import in_blocks
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.roles import MODEL_ROLES, Models
@@ -50,14 +51,6 @@ Make = Callable[[], Arrays]
 Store = Callable[[str, Make], Arrays]
 """Given a name and a function, what the function returns: stored, and read back by a resumed run,
 which does not call the function again. Arrays of numbers or of text; never anything private."""
-
-
-def in_blocks(
-    function: Callable[..., NDArray[Any]], block: int, *rows: NDArray[Any]
-) -> NDArray[Any]:
-    """A function of rows (n, ...), of which each block of so many is asked by itself: (n, ...)."""
-    starts = range(0, len(rows[0]) or 1, block)
-    return np.concatenate([function(*(of[i : i + block] for of in rows)) for i in starts])
 
 
 def memory_store() -> Store:
@@ -150,12 +143,10 @@ class Materials:
         progress: Given words for a step, returns a function that is called with how many are done.
         base: A public or synthetic dataset of the same classes to start from; or None.
         contrast: Public images of other kinds than ``public``; or None.
-        fit: Brings images of any size to the private images' height, width and channels, as the
-            encoder expects them.
+        fit: Brings images of any size to the private images' shape, which the encoder expects.
         resized: Brings images of any size to a (height, width, channels).
         keep: Stores what is made in the run's folder (`Store`).
-        in_blocks: Asks a function of public rows block by block (`in_blocks`), where there are
-            workers on them.
+        in_blocks: Asks a function of public rows block by block, on workers if there are any.
         watch: Given words and the embeddings of samples, tells the owner how far they are from the
             private records; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from understudy.core.blocks import in_blocks
 from understudy.core.errors import MethodStopped, RunComplete, RunError
 from understudy.core.ports import Engine, Events, Source
 from understudy.core.types import Fit, Receipt, Release
@@ -16,7 +17,6 @@ from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import in_blocks
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.rows import DistantEngine
@@ -77,7 +77,7 @@ def require_own_cluster(output: OutputOptions) -> None:
     """Refuse an address on another machine that the owner does not vouch for: nothing is sent."""
     host, _, port = (output.ray_address or "").removeprefix("ray://").rpartition(":")
     if output.engine == "ray" and not output.ray_trusted:
-        from understudy.engine.ray_engine import require_this_machine  # an extra
+        from understudy.engine.ray_cluster import require_this_machine  # an extra
 
         require_this_machine([host.strip("[]")] if port.isdecimal() else [])
 
