@@ -31,7 +31,7 @@ from understudy.backends.diffusion.loading import read_pipeline
 from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.diffusion.text_conditioning import PromptEncoder
 from understudy.backends.hub.hub_models import AUTOENCODER_CLASSES, HubOptions
-from understudy.backends.hub.pretrained import exact_kernels, licence_of
+from understudy.backends.hub.pretrained import exact_kernels, licence_of, quiet
 from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.denoising import ImageRows, NoisyImages, Weights
 from understudy.core.errors import BackendError
@@ -262,7 +262,8 @@ class HubDenoiser:
         pipeline, network, scheduler = self._pipeline, self._network, self._pipeline.scheduler
         config, vae = network.config, getattr(pipeline, "vae", None)
         kinds = (diffusers.UNet2DModel, diffusers.DiTTransformer2DModel)
-        reads_prompts = isinstance(pipeline, diffusers.StableDiffusionPipeline)
+        with quiet():  # of torchvision, which nothing here needs
+            reads_prompts = isinstance(pipeline, diffusers.StableDiffusionPipeline)
         reason = None
         if not (reads_prompts or isinstance(network, kinds)):
             reason = f"it is a {type(pipeline).__name__} of a {type(network).__name__}"
