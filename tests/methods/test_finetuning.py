@@ -9,9 +9,10 @@ import pytest
 from skimage.io import imread
 from tests.run.samples import class_folders, quick_run
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.types import UnitCounts
-from understudy.methods.finetuning.algorithm import METHOD
+from understudy.methods.base import Context
+from understudy.methods.finetuning.algorithm import METHOD, network_of
 from understudy.methods.finetuning.class_gaussians import ClassGaussians, gaussians_of
 from understudy.methods.finetuning.edm import DenoisingLoss, Diffusion
 from understudy.methods.finetuning.training import Adam
@@ -139,6 +140,20 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, settings, 
             settings=settings,
         )
     assert not list(tmp_path.rglob("stages/*.npz"))
+
+
+def test_a_network_that_lacks_a_part_is_refused_before_anything_is_spent():
+    """A package's network without `images` was asked for them after the charge."""
+
+    class Partial:
+        name, licence = "other:partial", "none"
+
+        def network(self, shape, classes):
+            return Silent()
+
+    context = Context((16, 16, 1), public=True, mu=1.0, denoiser=Partial())
+    with pytest.raises(BackendError, match="Silent as its network, which lacks a part"):
+        network_of(context)
 
 
 def test_embeddings_and_a_run_without_a_decoder_are_refused(tmp_path):

@@ -44,6 +44,7 @@ class NoisyImages:
         return np.asarray(self.sigmas * self.deviation / spread, dtype=np.float32)
 
 
+@runtime_checkable
 class TrainableNetwork(Protocol):
     """F of D(x; sigma) = G(x; sigma) + c_out(sigma) F, for images of a shape and some classes.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.denoising import TrainableNetwork
-from understudy.core.errors import ConfigError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.types import (
     Images,
@@ -189,12 +189,18 @@ def network_of(context: Context) -> TrainableNetwork:
     """The network.
 
     Raises:
-        BackendError: It draws no such images.
+        BackendError: It draws no such images, or is no such network.
         ConfigError: There is none.
     """
     if context.denoiser is None:
         raise ConfigError("fine-tuning needs a network (--denoiser embedded:denoiser)")
-    return context.denoiser.network(context.shape, context.classes)
+    network = context.denoiser.network(context.shape, context.classes)
+    if not isinstance(network, TrainableNetwork):
+        raise BackendError(
+            f"{context.denoiser.name} gave a {type(network).__name__} as its network, which lacks "
+            "a part of understudy.core.denoising.TrainableNetwork. Nothing was spent"
+        )
+    return network
 
 
 def _plan(params: FinetuningParams, sampler: Sampler) -> FinetuningStages:
