@@ -179,7 +179,9 @@ def test_untrained_a_model_of_the_hub_denoises_as_its_own_schedule_says(tmp_path
         alpha = float(schedule.alphas_cumprod[time])
         sigmas = np.full(4, np.sqrt((1 - alpha) / alpha), np.float32)
         noisy = NoisyImages(images, np.zeros_like(images), sigmas, 0.5)
-        told = network.predict(weights, noisy, labels) * noisy.scales[:, None, None, None]
+        gate = 1 / (1 + np.clip(sigmas / noisy.deviation, np.exp(-4), np.exp(4)))
+        scales = (noisy.scales / gate)[:, None, None, None]
+        told = network.predict(weights, noisy, labels) * scales
         scaled = torch.from_numpy(images) * alpha**0.5
         with torch.no_grad():
             answer = whole.unet(scaled, time).sample

@@ -1,7 +1,10 @@
 """The port `Denoiser` over diffusers: a UNet or a DiT stays as it is, and few weights adapt it.
 
-Adapters of low rank at every attention layer (LoRA, Hu et al. 2022), and a vector a class, which is
-added to the embedding of the noise level. Each record has a pass of its own, of one shape, so its
+Adapters of low rank at every attention layer (LoRA, Hu et al. 2022), a vector a class, which is
+added to the embedding of the noise level, and a gate a noise level, which says how much of the
+model's answer is taken and how much of the class's Gaussian: D = G + g(sigma) (D_hub - G). At first
+it is 1 / (1 + sigma / deviation): the model knows details, the Gaussian what is of the private
+images, and much noise leaves that alone. Each record has a pass of its own, of one shape, so its
 gradient is its own to the last bit, whatever the network is made of.
 """
 
@@ -40,6 +43,7 @@ from understudy.core.types import Images, Labels, Shape
 _ADAPTED = ("to_q", "to_k", "to_v", "to_out.0")  # layers of an attention that LoRA adapts
 _LEAST_ALPHA = 1e-6  # of a schedule that ends in noise alone, where sigma would be infinite
 _AUTOENCODERS = AUTOENCODER_CLASSES[:3]  # of latents that have places
+_GATES = np.arange(-4.0, 4.1)  # logarithms of the noise over the deviation at which a gate is known
 _PREDICTIONS = ("epsilon", "v_prediction", "sample")
 
 _Codec = tuple[AutoencoderEncoder, AutoencoderDecoder]
@@ -77,6 +81,12 @@ class _Adapter:
         down, up = self._matrices
         result: torch.Tensor = output + inputs[0] @ down.mT @ up.mT
         return result
+
+
+def _hats(noisy: NoisyImages) -> torch.Tensor:
+    """How near each of n noise levels is to each gate's, linearly: (n, gates), rows of sum 1."""
+    logs = np.clip(np.log(noisy.sigmas / noisy.deviation), _GATES[0], _GATES[-1])
+    return torch.from_numpy(np.maximum(0, 1 - np.abs(logs[:, None] - _GATES)).astype(np.float32))
 
 
 class HubDenoiser:
@@ -190,20 +200,22 @@ class HubDenoiser:
             for part in (noisy.images, noisy.denoised, noisy.sigmas, noisy.scales)
         )
         index = torch.from_numpy(labels).to(network.device)
+        weights = weights.to(network.device)
         sizes = [size for adapter in self._adapters for size in adapter.sizes]
-        *matrices, vectors = torch.tensor_split(
-            weights.to(network.device, network.dtype), np.cumsum(sizes).tolist()
-        )
+        ends = np.cumsum([*sizes, len(weights) - sum(sizes) - len(_GATES)]).tolist()
+        *matrices, vectors, gates = torch.tensor_split(weights, ends)
         with self._lock:
             for number, adapter in enumerate(self._adapters):
-                adapter.set(*matrices[2 * number : 2 * number + 2])
-            self._class_vectors = vectors.reshape(-1, self.class_width)[index]
+                adapter.set(*(part.to(network.dtype) for part in matrices[2 * number :][:2]))
+            vectors = vectors.to(network.dtype).reshape(-1, self.class_width)
+            self._class_vectors = vectors[index]
             arguments = {} if prompts is None else {"encoder_hidden_states": prompts[index]}
             levels = sigmas.clamp(max=self._most_sigma)[:, None, None, None]
             result = self._denoise(images, levels, arguments)
-        change = (result - denoised) / scales[:, None, None, None]
+        gate = torch.sigmoid(_hats(noisy).to(weights) @ gates) / scales
         # With more noise than it was trained on, the Gaussian denoises alone.
-        return change * (sigmas <= self._most_sigma)[:, None, None, None]
+        gate = gate * (sigmas <= self._most_sigma)
+        return gate[:, None, None, None] * (result - denoised)
 
     def _denoise(
         self, images: torch.Tensor, sigma: torch.Tensor, arguments: dict[str, Any]
@@ -314,8 +326,9 @@ class HubNetwork:
 
     @property
     def size(self) -> int:
-        """Adapters and vectors of classes."""
-        return self.denoiser.adapter_size + len(self.classes) * self.denoiser.class_width
+        """Adapters, vectors of classes and gates."""
+        vectors = len(self.classes) * self.denoiser.class_width
+        return self.denoiser.adapter_size + vectors + len(_GATES)
 
     @property
     def adapted(self) -> int:
@@ -339,8 +352,9 @@ class HubNetwork:
 
     def initial(self, *, seed: int) -> Weights:
         """As of a `TrainableNetwork`: those by which the model is what it was."""
-        vectors = np.zeros(len(self.classes) * self.denoiser.class_width, dtype=np.float32)
-        return np.concatenate([self.denoiser.initial(seed), vectors])
+        vectors = np.zeros(len(self.classes) * self.denoiser.class_width)
+        parts = self.denoiser.initial(seed), vectors, -_GATES
+        return np.concatenate(parts).astype(np.float32)
 
     def predict(self, weights: Weights, noisy: NoisyImages, labels: Labels) -> NDArray[np.float32]:
         """As of a `TrainableNetwork`."""
