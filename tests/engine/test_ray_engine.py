@@ -17,7 +17,7 @@ from tests.cli.processes import WHOLE
 from tests.run.samples import class_folders
 
 from understudy import synthesize
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, UnsupportedTask
 from understudy.core.types import Batch
 from understudy.data import open_source
 from understudy.data.holdout import HoldOut, split
@@ -398,6 +398,24 @@ def painted(decoder, count=30):
 ONE_BLOCK_EACH = np.array([[i, i + 100, 4 if i < 28 else 2] for i in range(30)])
 
 
+class Scribe:
+    """A generator of one pixel: the length of its prompt, its row and seed in one, its block."""
+
+    name, shape, licence, tasks, block = "scribe", (1, 1, 3), "none", frozenset({"text"}), 4
+
+    def generate(self, prompts, *, seed=0):
+        return self.generate_rows(prompts, np.arange(len(prompts)), seed=seed)
+
+    def generate_rows(self, prompts, rows, *, seed):
+        pixels = [[len(text), row + seed, len(rows)] for text, row in zip(prompts, rows)]
+        return np.array(pixels, np.uint8).reshape(-1, 1, 1, 3)
+
+    def vary(self, images, prompts, *, strength, seed=0):
+        raise UnsupportedTask("variation")
+
+    inpaint = control = vary
+
+
 @pytest.mark.parametrize("blocks", ["reversed", "twice", "lost"])
 def test_images_lie_in_their_places_in_whatever_order_blocks_come(blocks):
     ray_engine = pytest.importorskip("understudy.engine.ray_engine")
@@ -417,6 +435,13 @@ def test_images_lie_in_their_places_in_whatever_order_blocks_come(blocks):
         return
     assert np.array_equal(painted(distant)[:, 0, 0], ONE_BLOCK_EACH)
     assert painted(distant, 0).shape == (0, 1, 1, 3)
+    generator = Scribe()
+    assert engine.generator(generator) is generator
+    engine.share(generator)
+    distant = engine.generator(generator)
+    written = distant.generate(["x" * i for i in range(30)], seed=100)
+    assert np.array_equal(written[:, 0, 0], ONE_BLOCK_EACH)
+    assert distant.generate([]).shape == (0, 1, 1, 3)
 
 
 @pytest.mark.slow
@@ -473,6 +498,37 @@ def test_workers_that_search_images_release_those_of_here(cluster, tmp_path, mon
     )
     names = sorted(path.relative_to(tmp_path / "here") for path in tmp_path.glob("here/**/*.png"))
     assert len(names) > 150
+    for name in names:
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_images_of_texts_that_workers_draw_are_those_of_here(cluster, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from understudy.backends.embedded.studio.studio_generator import StudioGenerator
+
+    draw = StudioGenerator.generate_rows
+
+    def refuse(generator, prompts, rows, *, seed):
+        assert len(prompts) <= 1, "the driver draws by itself"  # one before the charge, as a check
+        return draw(generator, prompts, rows, seed=seed)
+
+    source = class_folders(tmp_path / "scans", {"dog": 40, "person": 40}, (64, 64, 3))
+    options = {"method": "evolution", "epsilon": 4.0, "count": 40, "progress": "none"}
+    options["settings"] = {"rounds": 1, "population": 4, "lookahead": 0}
+    options["ledger"] = str(tmp_path / "ledger.db")
+    synthesize(source, out=tmp_path / "here", **options)
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    shutil.rmtree(tmp_path / "there" / "release")
+    (tmp_path / "there" / "owner" / "run.json").unlink()
+    shutil.rmtree(tmp_path / "there" / "owner" / "kept")  # so that candidates are drawn anew, too
+    monkeypatch.setattr(StudioGenerator, "generate_rows", refuse)
+    address = cluster(1).address
+    synthesize(
+        source, out=tmp_path / "there", resume=True, engine="ray", ray_address=address, **options
+    )
+    names = sorted(path.relative_to(tmp_path / "here") for path in tmp_path.glob("here/**/*.png"))
+    assert len(names) > 40
     for name in names:
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 

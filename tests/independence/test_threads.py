@@ -1,4 +1,4 @@
-"""Workers of one thread embed and decode as a driver of several does, to the last bit."""
+"""Workers of one thread embed, decode and draw as a driver of several does, to the last bit."""
 
 import os
 import subprocess
@@ -11,7 +11,8 @@ PROGRAM = """
 import sys
 from hashlib import sha256
 import numpy as np
-from understudy.backends.registry import load_decoder, load_encoder
+from understudy.backends.registry import load_decoder, load_encoder, load_model
+from understudy.core.ports import Generator
 
 rng = np.random.default_rng(0)
 for name in sys.argv[1:]:
@@ -23,6 +24,8 @@ for name in sys.argv[1:]:
             decoder = load_decoder(name, shape=shape, encoder=encoder)
             images = decoder.decode(embeddings[:8], seeds=np.arange(8))
             print(name, shape, sha256(images.tobytes()).hexdigest())
+images = load_model(Generator, "embedded:studio").generate(["a dog"] * 40)
+print("embedded:studio", sha256(images.tobytes()).hexdigest())
 """
 
 
@@ -39,5 +42,5 @@ def test_any_number_of_threads_gives_the_same_bits():
         ).stdout.splitlines()
         for threads in ("1", "2")
     ]
-    assert len(runs[0]) == 14
+    assert len(runs[0]) == 15
     assert runs[0] == runs[1]

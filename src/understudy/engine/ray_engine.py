@@ -36,8 +36,8 @@ from threadpoolctl import ThreadpoolController
 
 from understudy.core import errors
 from understudy.core.errors import RunError, UnderstudyError
-from understudy.core.ports import Decoder
-from understudy.core.types import Images, Seeds
+from understudy.core.ports import BlockGenerator, Decoder, Generator
+from understudy.core.types import Images, Labels, Seeds, Texts
 from understudy.engine.ray_cluster import AUTHENTICATION, connected, ray, require_this_machine
 
 T = TypeVar("T")
@@ -103,6 +103,13 @@ def _decoded(decoder: Decoder, name: str, values: Sequence[Any], *rows: NDArray[
         given[position] = value
     images: Images = getattr(decoder, name)(*given, seeds=seeds)
     return images
+
+
+def _generated(
+    generator: BlockGenerator, seed: int, prompts: NDArray[np.object_], rows: Labels
+) -> Images:
+    """Images of rows of a call of a generator."""
+    return generator.generate_rows(prompts.tolist(), rows, seed=seed)
 
 
 class RayWorker:
@@ -258,6 +265,22 @@ class RayEngine:
             common[position] = None
         function = partial(_decoded, decoder, name, common)
         return self.in_blocks(function, block, *(values[i] for i in of_images), seeds)
+
+    def generator(self, generator: Generator) -> Generator:
+        """The same generator, whose images of texts the workers draw, block by block.
+
+        One that is not shared, or draws in no blocks, draws where it is.
+        """
+        if not isinstance(generator, BlockGenerator) or id(generator) not in self._shared:
+            return generator
+        distant = copy.copy(generator)
+
+        def generate(prompts: Texts, *, seed: int = 0) -> Images:
+            rows = np.array(prompts, dtype=np.object_), np.arange(len(prompts))
+            return self.in_blocks(partial(_generated, generator, seed), generator.block, *rows)
+
+        vars(distant)["generate"] = generate
+        return distant
 
     def in_blocks(self, function: InBlocks, block: int, *rows: NDArray[Any]) -> NDArray[Any]:
         """As `understudy.core.blocks.in_blocks`, each block in its place, whichever is done first.

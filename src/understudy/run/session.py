@@ -83,7 +83,7 @@ def require_own_cluster(output: OutputOptions) -> None:
 
 
 def with_workers(prepared: Prepared, engine: Engine) -> Prepared:
-    """The run with models that the engine's workers have too, and a decoder that works there."""
+    """The run with models that the workers have too, and image makers that work there."""
     if isinstance(engine, LocalEngine):  # Ray is an extra
         return prepared
     from understudy.engine.ray_engine import ModelRecipe, RayEngine
@@ -96,9 +96,13 @@ def with_workers(prepared: Prepared, engine: Engine) -> Prepared:
         device = prepared.config.models.device
         recipe = partial(model_of, role, model.name, shape, device, encoder)
         engine.share(model, ModelRecipe(recipe))
+    makers: dict[str, Any] = {}
     if context.decoder is not None:
-        context = replace(context, decoder=engine.decoder(context.decoder))
-    return replace(prepared, context=context)
+        makers["decoder"] = engine.decoder(context.decoder)
+    for role in ("generator", "renderer"):
+        if role in context.models:
+            makers[role] = engine.generator(context.models[role])
+    return replace(prepared, context=replace(context, **makers))
 
 
 class Session:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from understudy.core.errors import BackendError
 from understudy.core.types import Images, Seeds
 
 
-def generators(seed: int, rows: range, task: str) -> list[torch.Generator]:
+def generators(seed: int, rows: Iterable[int], task: str) -> list[torch.Generator]:
     """A source of noise a row: of the seed, the row's number and the task, and of nothing else.
 
     The task counts so that varying the images of ``seed`` with ``seed`` draws other noise than

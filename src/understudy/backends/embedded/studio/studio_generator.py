@@ -26,7 +26,7 @@ from understudy.backends.phrase_grammar import read_phrases
 from understudy.backends.plugin import PositiveCount, full_name, read_options
 from understudy.core.errors import packages_for
 from understudy.core.ports import Generator
-from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
+from understudy.core.types import Images, Labels, Masks, Shape, Texts, Vocabulary
 
 if TYPE_CHECKING:
     from understudy.backends.diffusion.generators import DiffusionGenerator
@@ -85,7 +85,7 @@ class StudioGenerator:
         self.tasks, self.vocabulary = studio_tasks(STUDIO_WEIGHTS), studio_vocabulary()
         guidance = GUIDANCE if options.guidance is None else options.guidance
         self.sampling = f"{len(TIMESTEPS)} steps, guidance {guidance:g}"
-        self._options, self._open, self._threads = options, whole, SingleThreads()
+        self.block, self._open, self._threads = options.batch, whole, SingleThreads()
         with hub_errors(STUDIO_NAME, "another model"), torch.no_grad():
             self._draw = TextToImage(STUDIO_WEIGHTS, TIMESTEPS, guidance, options.negative or "")
         side = self._draw.side
@@ -104,14 +104,18 @@ class StudioGenerator:
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
         """One image a prompt: (n, height, width, channels) uint8."""
         check_prompts(prompts, None, self.name)
+        return self.generate_rows(prompts, np.arange(len(prompts)), seed=seed)
+
+    def generate_rows(self, prompts: Texts, rows: Labels, *, seed: int) -> Images:
+        """As `BlockGenerator.generate_rows`: every block is drawn on one thread."""
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
 
-        def draw(rows: slice) -> None:
-            sources = generators(seed, range(rows.start, rows.stop), "text")
-            pixels = finite_pixels(self._draw(prompts[rows], sources), self.name)
-            out[rows] = fit_images(pixels, self.shape)
+        def draw(part: slice) -> None:
+            sources = generators(seed, rows[part].tolist(), "text")
+            pixels = finite_pixels(self._draw(prompts[part], sources), self.name)
+            out[part] = fit_images(pixels, self.shape)
 
-        self._threads.each(draw, index_slices(len(prompts), self._options.batch))
+        self._threads.each(draw, index_slices(len(prompts), self.block))
         return out
 
     def vary(self, images: Images, prompts: Texts, *, strength: float, seed: int = 0) -> Images:
