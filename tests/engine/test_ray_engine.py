@@ -407,7 +407,9 @@ class Scribe:
         return self.generate_rows(prompts, np.arange(len(prompts)), seed=seed)
 
     def generate_rows(self, prompts, rows, *, seed):
-        pixels = [[len(text), row + seed, len(rows)] for text, row in zip(prompts, rows)]
+        pixels = [
+            [len(text), row + seed, len(rows)] for text, row in zip(prompts, rows, strict=True)
+        ]
         return np.array(pixels, np.uint8).reshape(-1, 1, 1, 3)
 
     def vary(self, images, prompts, *, strength, seed=0):
