@@ -89,6 +89,8 @@ class Standins:
         if option == "--encoder" and given.get("--decoder", "").startswith("hf:"):
             folder = diffusion.saved("sd21-unclip", self._models)
             return f"{folder}?subfolder=image_encoder"
+        if option == "--denoiser":
+            return str(diffusion.saved("ddpm", self._models))
         if option == "--writer":
             return str(self._writer)
         return str(self._clip)
