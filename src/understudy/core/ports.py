@@ -14,7 +14,6 @@ from understudy.core.types import (
     Embeddings,
     Found,
     Images,
-    Labels,
     Maps,
     Masks,
     Scores,
@@ -194,21 +193,6 @@ class Generator(Model, Protocol):
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
         """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
-        ...
-
-
-@runtime_checkable
-class BlockGenerator(Generator, Protocol):
-    """A generator whose images are the same to the bit whichever process draws them, in blocks.
-
-    Attributes:
-        block: How many images of a call it draws at a time.
-    """
-
-    block: int
-
-    def generate_rows(self, prompts: Texts, rows: Labels, *, seed: int) -> Images:
-        """The images of some rows (n,) of a call of `generate`, with the prompts of these."""
         ...
 
 

@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from understudy.core import errors
+from understudy.core.blocks import BlockGenerator
 from understudy.core.errors import RunError, UnderstudyError
-from understudy.core.ports import BlockGenerator, Decoder, Generator
+from understudy.core.ports import Decoder, Generator
 from understudy.core.types import Images, Labels, Seeds, Texts
 from understudy.engine.ray_cluster import AUTHENTICATION, connected, ray, require_this_machine
 
