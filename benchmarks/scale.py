@@ -2,8 +2,9 @@
 
 10 classes, 8 clusters each, diagonal covariances: reading, recognising the dataset, fitting,
 sampling as many synthetic rows, writing them. Each size runs in a process of its own. The part
-``ray`` does the same by the workers of a Ray cluster of this machine, and ``images`` 400 colour
-images of 64 pixels (public drawings) by the default, which searches for every image that it draws.
+``ray`` does the same by the workers of a Ray cluster of this machine; ``images`` 400 colour images
+of 64 pixels (public drawings) by the default, which searches for every image that it draws; and
+``samples`` as many by the generator of `evolution` and by the network of `finetuning`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,14 @@ from benchmarks.tables import Table
 from understudy import synthesize
 
 DIM, CLASSES, CLUSTERS = 512, 10, 8
-CLUSTERED = {"clusters": CLUSTERS, "covariance": "diagonal"}
+CLUSTERED = {"settings": {"clusters": CLUSTERS, "covariance": "diagonal"}}
 SIZES = (100_000, 400_000, 1_000_000)
 IMAGES = 400
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "evolution": {"settings": {"rounds": 1, "population": 40, "lookahead": 0}},
+    "finetuning": {"settings": {"steps": 2, "images": 64, "pretraining": 2}},
+}
+"""Methods whose generator or network draws the samples, with little before that."""
 
 
 def write_rows(path: Path, rows: int, seed: int = 0) -> None:
@@ -45,9 +51,7 @@ def write_rows(path: Path, rows: int, seed: int = 0) -> None:
     np.savez(path, embeddings=values, labels=labels)
 
 
-def run(
-    path: Path, folder: Path, answer: Path, workers: int, settings: dict[str, Any] | None
-) -> None:
+def run(path: Path, folder: Path, answer: Path, workers: int, options: Mapping[str, Any]) -> None:
     """One run, and what it took, as JSON; with ``workers`` by so many of Ray's."""
     start = time.perf_counter()
     with workers_of_ray(workers) if workers else nullcontext():
@@ -57,8 +61,8 @@ def run(
             out=folder / f"out{workers}",
             epsilon=1.0,
             ledger=f"sqlite:///{folder}/ledger{workers}.db",
-            settings=settings,
             engine="ray" if workers else "local",
+            **options,
         )
         seconds = time.perf_counter() - started
     usage, others = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -95,10 +99,10 @@ def in_process(work: Callable[..., None], *arguments: Any) -> None:
 
 
 def measured_run(
-    path: Path, folder: Path, workers: int = 0, settings: dict[str, Any] | None = CLUSTERED
+    path: Path, folder: Path, workers: int = 0, options: Mapping[str, Any] = CLUSTERED
 ) -> dict[str, Any]:
     """What `run` measures."""
-    in_process(run, path, folder, folder / "measured.json", workers, settings)
+    in_process(run, path, folder, folder / "measured.json", workers, options)
     answer: dict[str, Any] = json.loads((folder / "measured.json").read_text(encoding="utf-8"))
     return answer
 
@@ -170,17 +174,21 @@ def by_ray(records: int | None = None) -> None:
         print(f"{fit_hours:.1f} h by workers, {alone * 1e8 / 3600:.1f} h by the driver alone")
 
 
-def images(records: int = IMAGES) -> None:
-    """Print what runs of the default take, whose workers also search for the images."""
+def images(
+    records: int, counts: Sequence[int] = (0, 1, 2, 4), options: Mapping[str, Any] | None = None
+) -> None:
+    """Print what runs take whose workers also make the images; of the default without options."""
+    options = options or {}
+    method = options.get("method", "the default")
     table = Table(
-        f"{records} colour images of {LARGE[0]} pixels by Ray, {os.cpu_count()} processors",
+        f"{records} colour images of {LARGE[0]} pixels by {method}, {os.cpu_count()} processors",
         ("workers", "seconds", "of local", "CPU s", "fit s", "draw s", "of local"),
     )
     with tempfile.TemporaryDirectory() as name:
         path, local = Path(name) / "records.npz", {}
         write_records(path, LARGE, records)
-        for workers in (0, 1, 2, 4):
-            one = measured_run(path, Path(name), workers, settings=None)
+        for workers in counts:
+            one = measured_run(path, Path(name), workers, options)
             local = local or one
             seconds, drawing = one["seconds"], one["parts"]["sample and write"]
             table.row(
@@ -194,7 +202,7 @@ def images(records: int = IMAGES) -> None:
             )
 
 
-PARTS = ("sizes", "ray", "images")
+PARTS = ("sizes", "ray", "images", "samples")
 
 
 def main(parts: Sequence[str] = ("sizes",), records: int | None = None) -> None:
@@ -204,8 +212,12 @@ def main(parts: Sequence[str] = ("sizes",), records: int | None = None) -> None:
             sizes()
         elif part == "ray":
             by_ray(records)
-        else:
+        elif part == "images":
             images(records or IMAGES)
+        else:
+            count = records or IMAGES
+            for method, options in SAMPLERS.items():
+                images(count, (0, 1, 2), {"method": method, "count": count, **options})
 
 
 if __name__ == "__main__":
