@@ -35,7 +35,7 @@ from understudy.device.outbox import (
 from understudy.device.paired_servers import paired_servers, server_named
 from understudy.device.parcel import pack
 from understudy.device.photo_store import add_photos, photo_files
-from understudy.device.preferences import stored_preferences
+from understudy.device.preferences import make_preferences, stored_preferences
 from understudy.device.preview import preview
 from understudy.device.review import segment_photos
 from understudy.methods.sanitize.wire import PairingResult, encode_message
@@ -229,6 +229,32 @@ def test_what_another_folder_disclosed_of_the_same_photos_is_said(paired: Device
     words = "1 disclosure of these photos by another folder"
     assert words in "\n".join(device_history(other.home))
     assert words in other.show({"background": "segment"}).text
+
+
+def test_a_background_by_another_name_tells_what_it_was_measured_to_tell(
+    paired: DeviceSite,
+) -> None:
+    """Asked for as another room, it had no figure, though the server recognised the home."""
+    paired.add()
+    shown = paired.show({"background": "segment", "dog": "edges"}, measure=True)
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    asked = paired.ask({"dog": "edges"})
+    preferences = make_preferences(
+        paired.home,
+        targets=["old dog"],
+        background="hall",
+        classes=asked.request.label_classes,
+        levels={"old dog": "box"},
+        references=4,
+        segmenter=asked.segmenter,
+    )
+    segment_photos(paired.home, preferences)
+    again = preview(paired.home, preferences, paired.checks(measure=True)).text
+    figures = again[again.index("\n  hall: ") :]
+    was = shown.text[shown.text.index("\n  room: ") :]
+    for what in ("the status is read", "messages of one home are recognised"):
+        line = next(line for line in was.splitlines() if what in line)
+        assert line in figures.splitlines()
 
 
 def test_sent_with_a_former_token_it_is_another_row(paired: DeviceSite, server: Server) -> None:

@@ -31,7 +31,7 @@ from understudy.privacy.accounting import (
     run_event,
 )
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import chain
+from understudy.privacy.ledger import chain, database
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, LedgerSpending, Preview
 
 SQLALCHEMY_LEDGER = Path(__file__).with_name("ledger_of_sqlalchemy.sql")
@@ -854,3 +854,23 @@ def test_a_database_that_goes_away_is_a_ledger_error(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"not a database any more" * 100)
     with pytest.raises(LedgerError, match="cannot be used"):
         ledger.charge(dataset.id, [charge("r1")], **IMAGE)
+
+
+def test_who_locks_a_whole_file_is_named_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening it waited for a minute, in silence."""
+    path, notices = tmp_path / "ledger.db", list[str]()
+    with Ledger(path) as ledger, ledger._database.write() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+
+        def let_go(notice: str) -> None:
+            notices.append(notice)
+            other.execute("COMMIT")
+
+        monkeypatch.setattr(database, "NOTICE_S", 0.01)
+        assert Ledger(path, let_go, make=False).datasets() == []
+    (notice,) = notices
+    assert notice.startswith(f"waiting for the ledger at {path}: ")

@@ -10,10 +10,12 @@ import os
 import re
 import resource
 import shutil
+import sqlite3
 import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
@@ -651,6 +653,21 @@ def test_the_ledger_shows_the_run_and_takes_a_total(story: Story) -> None:
     answers = re.findall(r"<strong>release</strong>.*?<small>(.*?)</small>", page)
     assert len(answers) == len(account.spent.runs)
     assert {"class sizes", "centre", "covariance"} < set(answers[0].split(", "))
+
+
+def test_a_page_of_a_locked_ledger_says_soon_who_holds_it(story: Story) -> None:
+    """It answered after a minute, and did not say what it had waited for."""
+    site, token = story
+    with closing(sqlite3.connect(str(site.options.ledger), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        start = time.monotonic()
+        answers = site.get("/ledger"), site.post("/ledger/budget", token, dataset="x", epsilon="1")
+        assert time.monotonic() - start < 30
+    for answer in answers:
+        assert answer.status_code == 400
+        assert "waiting for the ledger at " in answer.text
+        assert "open it again" in answer.text
+    assert site.get("/ledger").status_code == 200
 
 
 def test_a_run_in_two_roots_is_listed_once(tmp_path: Path) -> None:

@@ -78,12 +78,12 @@ class PartExposure:
     status: AttackAccuracy | None = None
     home: AttackAccuracy | None = None
 
-    def at_least(self, former: FormerMessages, noun: str) -> PartExposure:
+    def at_least(self, former: FormerMessages, number: int, noun: str) -> PartExposure:
         """The same, where attackers do no worse than was recorded of what they have from before."""
         return PartExposure(
             self.information,
-            _larger(self.status, former.measured(noun, "status_read")),
-            _larger(self.home, former.measured(noun, "home_recognised")),
+            _larger(self.status, former.measured(number, noun, "status_read")),
+            _larger(self.home, former.measured(number, noun, "home_recognised")),
         )
 
     def as_json(self) -> dict[str, Any]:

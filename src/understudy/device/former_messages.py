@@ -42,15 +42,24 @@ class FormerMessages:
         masks = [mask for photos, mask in self.holes if photos & set(ids)]
         return np.asarray(np.any([np.zeros((side, side), dtype=bool), *masks], axis=0))
 
-    def measured(self, noun: str, name: str) -> list[float] | None:
-        """The largest figure of this name that was recorded of a part, with its interval."""
+    def measured(self, number: int, noun: str, name: str) -> list[float] | None:
+        """The largest figure of this name that was recorded of a part, with its interval.
+
+        A background is the same part whatever it was called, and an object if its last word is.
+        """
         parts = [part for one in self.attempts for part in one.details["parts"]]
+        kind = _kind(number, noun)
         figures: list[list[float]] = [
             part["measured"][name]
             for part in parts
-            if part["noun"] == noun and name in part["measured"]
+            if _kind(part["part"], part["noun"]) == kind and name in part["measured"]
         ]
         return max(figures, default=None, key=lambda one: one[0])
+
+
+def _kind(number: int, noun: str) -> str:
+    """The last word of an object's noun; "" of the background, part 0."""
+    return noun.split()[-1] if number else ""
 
 
 def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> FormerMessages:

@@ -248,7 +248,7 @@ def _exposure_lines(
     layers = joint_layers(ids, images.shape[1:], photo_messages, target.own.images)
     parts = preferences.request.parts
     part_exposures = {
-        part: exposure.at_least(target.own, parts[part].noun)
+        part: exposure.at_least(target.own, part, parts[part].noun)
         for part, exposure in exposures(
             images, segments, layers, part_messages, preferences, public
         ).items()
@@ -263,7 +263,7 @@ def _exposure_lines(
         for part, exposure in part_exposures.items():
             one = disclosed_part(images, segments, layers, public, part)
             together = PartExposure(one, exposure.status, exposure.home)
-            part_exposures[part] = together.at_least(target.all, parts[part].noun)
+            part_exposures[part] = together.at_least(target.all, part, parts[part].noun)
             figures[str(part)]["together"] = part_exposures[part].as_json()
         lines += _measured_lines(preferences, part_exposures)
     return lines

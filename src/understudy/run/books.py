@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +71,11 @@ def require_ledger(ledger: str | None) -> None:
             raise LedgerError(f"there is no ledger at {book.address} (--ledger)")
 
 
-def overview(ledger: str | None) -> list[DatasetAccount]:
-    """Every dataset of a ledger; none where there is no ledger yet."""
-    with Ledger(ledger, make=False) as book:
+def overview(
+    ledger: str | None, on_wait: Callable[[str], None] | None = None
+) -> list[DatasetAccount]:
+    """Every dataset of a ledger; none where there is no ledger yet. ``on_wait``: see `Ledger`."""
+    with Ledger(ledger, on_wait, make=False) as book:
         return [_account(book, one) for one in book.datasets()]
 
 
@@ -122,14 +124,22 @@ def preview_run(
         return book.preview(id, [event], unit=unit, adjacency=adjacency, delta=budget.delta)
 
 
-def dataset_account(source: str, ledger: str | None, *, skip_bad: bool = False) -> DatasetAccount:
+def dataset_account(
+    source: str,
+    ledger: str | None,
+    *,
+    skip_bad: bool = False,
+    on_wait: Callable[[str], None] | None = None,
+) -> DatasetAccount:
     """One dataset, found by its files, or by its name or id in the ledger.
+
+    ``on_wait``: see `Ledger`.
 
     Raises:
         LedgerError: The ledger does not know it.
         SourceError: Neither a dataset that can be read nor a name in the ledger.
     """
-    with Ledger(ledger, make=False) as book:
+    with Ledger(ledger, on_wait, make=False) as book:
         dataset = _find(book, source, skip_bad)
         rows, concerned = tuple(book.rows(dataset.id)), tuple(book.concerned(dataset.id))
         return replace(_account(book, dataset), rows=rows, concerned=concerned)

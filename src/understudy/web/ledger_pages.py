@@ -10,7 +10,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, LedgerError
 from understudy.report.html import BarSegment
 from understudy.run import books
 from understudy.run.books import DatasetAccount
@@ -45,17 +45,21 @@ class LedgerPages(StudioPages):
         self, request: Request, dataset: Annotated[str, Query(max_length=4096)] = ""
     ) -> Response:
         """Every dataset; and of one, what was spent on it and when."""
-        accounts = books.overview(self.studio.ledger)
+        accounts = books.overview(self.studio.ledger, _not_waiting)
+        rows: list[TimelineRow] = []
         current = next((one for one in accounts if one.dataset.id == dataset), None)
         if dataset and current is None:
             raise ConfigError("the ledger knows no dataset of that id")
+        if current is not None:
+            account = books.dataset_account(dataset, self.studio.ledger, on_wait=_not_waiting)
+            rows = _timeline(account)
         words = ["ledger", "list" if current is None else "show", *([dataset] if current else [])]
         return self.studio.page(
             request,
             "ledger.html",
             accounts=[(one, _bar(one)) for one in accounts],
             current=current,
-            rows=_timeline(books.dataset_account(dataset, self.studio.ledger)) if current else [],
+            rows=rows,
             command_words=command_line_of([*words, *self.studio.ledger_words()]),
         )
 
@@ -73,7 +77,10 @@ class LedgerPages(StudioPages):
             dataset = self.studio.roots.source(place)[1]
         else:
             dataset = needed(form, "dataset")
-            if all(one.dataset.id != dataset for one in books.overview(self.studio.ledger)):
+            if all(
+                one.dataset.id != dataset
+                for one in books.overview(self.studio.ledger, _not_waiting)
+            ):
                 raise ConfigError("the ledger knows no dataset of that id")
         account = books.set_dataset_budget(
             dataset,
@@ -83,6 +90,11 @@ class LedgerPages(StudioPages):
             skip_bad="skip_bad" in form,
         )
         return moved("/ledger", dataset=account.dataset.id)
+
+
+def _not_waiting(notice: str) -> None:
+    """End the wait for a locked ledger with its notice: a page is soon asked for again."""
+    raise LedgerError(f"{notice}. A page does not wait for long: open it again")
 
 
 def _bar(account: DatasetAccount) -> list[BarSegment]:

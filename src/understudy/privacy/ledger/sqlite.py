@@ -43,10 +43,7 @@ class SqliteFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             make_private_file(self._path)
         # No isolation level: transactions begin below, not by the driver's guess.
-        connection = sqlite3.connect(self.address, timeout=WAIT_S, isolation_level=None)
-        # EXTRA is FULL and the folder: with FULL alone, a power cut can undo the last commit.
-        connection.execute("PRAGMA synchronous = EXTRA")
-        return connection
+        return sqlite3.connect(self.address, isolation_level=None)
 
     def limit_wait(self, connection: Any, seconds: float) -> None:
         """Let statements wait for a lock as long as this."""
@@ -58,6 +55,8 @@ class SqliteFile:
 
     def begin(self, connection: Any, purpose: Purpose) -> None:
         """Begin a transaction; one that writes locks the file, and waits for its turn."""
+        # EXTRA is FULL and the folder: with FULL alone, a power cut can undo the last commit.
+        connection.execute("PRAGMA synchronous = EXTRA")  # reads the file: it may have to wait
         connection.execute("BEGIN" if purpose == "read" else "BEGIN IMMEDIATE")
         if purpose == "read":  # the lock is taken by the first read, and may have to wait as well
             connection.execute("SELECT count(*) FROM sqlite_master")
