@@ -223,12 +223,16 @@ def test_what_another_folder_disclosed_of_the_same_photos_is_said(paired: Device
     shown = paired.show({"background": "segment"})
     paired.outbox.send(shown.parcel.digest, shown.code)
     assert "another folder" not in "\n".join([shown.text, *device_history(paired.home)])
-    other = DeviceSite(paired.folder, "other")
-    other.ledger = paired.ledger
-    add_photos(other.home, photo_files(place), side=SIDE, ledger=other.ledger)
-    words = "1 disclosure of these photos by another folder"
-    assert words in "\n".join(device_history(other.home))
-    assert words in other.show({"background": "segment"}).text
+    for name, count in (("same", 6), ("some", 2), ("none", 0)):
+        other = DeviceSite(paired.folder, name)
+        other.ledger = paired.ledger
+        other.add(6 - count, seed=7) if count < 6 else None
+        if count:
+            files = photo_files(place)[:count]
+            add_photos(other.home, files, side=SIDE, ledger=other.ledger)
+        words = "1 disclosure by another folder (--home) that has photos of these"
+        assert (words in "\n".join(device_history(other.home))) == (count > 0)
+        assert (words in other.show({"background": "segment"}).text) == (count > 0)
 
 
 def test_a_background_by_another_name_tells_what_it_was_measured_to_tell(

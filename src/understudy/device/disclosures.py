@@ -15,8 +15,10 @@ from understudy.core.errors import RunError, count_words
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.paired_servers import SERVER_DIGITS, paired_servers
 from understudy.device.parcel import CODE_DIGITS, OUTBOX, consent_digest
+from understudy.device.photo_store import PhotoRecords, stored_photos
 from understudy.methods.sanitize.sanitizers import EVEN_SANITIZERS, Sanitizer
 from understudy.methods.sanitize.wire import JobState
+from understudy.privacy.ledger.fingerprint import RecordDigests
 from understudy.privacy.ledger.ledger import LedgerRow
 
 _WHOLE = ("queued", "running", "done", "failed", "deleted")
@@ -121,16 +123,27 @@ def lines_of_other_folders(home: DeviceHome, rows: Sequence[LedgerRow]) -> list[
     That folder has the bytes that left, the holes of its backgrounds and the key of its noise.
     """
     settings = home.settings
-    rows = [row for row in rows if row.kind == "disclosure"]
-    details = [row.data.get("details", {}) for row in rows if row.dataset == settings.dataset]
-    others = sum("server" in one and one.get("device") != settings.device for one in details)
+    rows = [row for row in rows if row.kind == "disclosure" and "server" in _details(row)]
+    rows = [row for row in rows if _details(row).get("device") != settings.device]
+    if not rows:
+        return []
+    photos = PhotoRecords(home, stored_photos(home), settings.side)
+    with settings.open_ledger() as ledger:
+        shared = ledger.shared_records(RecordDigests.of(photos, ledger.key))
+    datasets = {settings.dataset, *(one.dataset.id for one in shared)}
+    others = sum(row.dataset in datasets for row in rows)
     if not others:
         return []
     return [
-        f"{count_words(others, 'disclosure')} of these photos by another folder (--home): no "
-        "figure here counts what left there, its noise and what it hid are others, and together "
+        f"{count_words(others, 'disclosure')} by another folder (--home) that has photos of these: "
+        "no figure here counts what left there, its noise and what it hid are others, and together "
         "they tell more. Go on with that folder"
     ]
+
+
+def _details(row: LedgerRow) -> dict[str, Any]:
+    details: dict[str, Any] = row.data.get("details", {})
+    return details
 
 
 def _attempt(row: LedgerRow, ends: Mapping[tuple[str, Any], str]) -> DisclosureAttempt:

@@ -167,7 +167,7 @@ def add_photos(
                     index.append(photo)
             if not index:
                 raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
-            dataset = book.register(_PhotoRecords(home, index, settings.side)).id
+            dataset = book.register(PhotoRecords(home, index, settings.side)).id
         home.write("settings.json", asdict(replace(settings, dataset=dataset)))
         home.write(_INDEX, [asdict(photo) for photo in index])
         names = {photo.id for photo in index}  # others a process left that was killed before this
@@ -267,7 +267,7 @@ def _photo_set(home: DeviceHome, photos: Sequence[StoredPhoto]) -> PhotoSet:
     )
 
 
-class _PhotoRecords:
+class PhotoRecords:
     """The photos as the ledger's fingerprint reads them: a `core.ports.Source`."""
 
     kind: Literal["images", "embeddings"] = "images"
