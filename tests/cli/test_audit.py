@@ -91,6 +91,13 @@ def test_the_unit_may_be_a_folder(tmp_path):
     assert "longest contribution" in done.output
 
 
+@pytest.mark.parametrize("words", [["--unit", "person"], ["--skip-bad"], ["--set", "clusters=1"]])
+def test_an_option_of_runs_is_refused_where_mechanisms_alone_are_drawn(words):
+    """A unit was passed over, and the verdict was of images."""
+    with pytest.raises(ConfigError, match=f"{words[0]} is of runs on a SOURCE"):
+        called("--mechanisms", *words)
+
+
 @pytest.mark.slow
 def test_mechanisms_need_no_source():
     done = called("--mechanisms", "--runs", 4000, "--confidence", 1 - 1e-6)

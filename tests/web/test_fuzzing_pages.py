@@ -21,6 +21,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "/runs/resume": ("run",),
     "/data/evaluate": ("source", "real", "test", "full", "skip_bad"),
     "/result/do": ("run", "action", "count", "out", "real", "test", "seed", "full"),
+    "/result/cancel": ("run", "job"),
     "/ledger/budget": ("dataset", "source", "skip_bad", "epsilon", "delta"),
 }
 DEVICE_FORMS: Mapping[str, tuple[str, ...]] = {

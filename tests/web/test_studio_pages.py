@@ -277,6 +277,14 @@ def test_an_audit_is_of_the_run_as_it_was_asked_for(story: Story) -> None:
     for outside in ({"candidates": "/etc"}, {"encoder": "hf:a/b"}, {"encoder": "onnx:/etc/a.onnx"}):
         path.write_text(json.dumps(content | {"settings": content["settings"] | outside}))
         assert site.post("/result/do", token, **asked).status_code in (400, 404), outside
+    path.write_text(json.dumps(content))
+    audit = site.studio.jobs.all()[-1]
+    assert f'name="job" value="{audit.id}"' in site.get("/result", run="data/persons").text
+    of_another = site.post("/result/cancel", token, run="data/run 1", job=audit.id)
+    assert (of_another.status_code, site.studio.jobs.report(audit).state) == (400, "queued")
+    site.post("/result/cancel", token, run="data/persons", job=audit.id)
+    assert site.studio.jobs.report(audit).state == "stopped"
+    assert "/result/cancel" not in site.get("/result", run="data/persons").text
     path.write_text("{}")
     assert site.post("/result/do", token, **asked).status_code == 400
     shutil.rmtree(run)

@@ -49,6 +49,12 @@ def audit_command(
     """Try to refute a method's epsilon on data of your own. Releases nothing; owner only."""
     if source is None and not mechanisms:
         raise ConfigError("say what to audit: a SOURCE that you may use for it, or --mechanisms")
+    of_runs = {**given, "set": set_}
+    if source is None and (names := [name for name, value in of_runs.items() if value]):
+        raise ConfigError(
+            f"--{names[0].replace('_', '-')} is of runs on a SOURCE, and --mechanisms alone draws "
+            "without any: leave it out, or name a SOURCE"
+        )
     claim = {"epsilon": epsilon, "delta": delta, "confidence": confidence}
     evaluations = []
     with reporting(progress) as events:

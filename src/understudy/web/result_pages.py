@@ -34,6 +34,7 @@ from understudy.report.verdict_table import cards, guarantee_card
 from understudy.run import report as reports
 from understudy.run.config import AUDITED, option_defaults
 from understudy.run.released_classifier import has_statistics
+from understudy.web.child_jobs import required_job
 from understudy.web.confinement import OutsideRoots
 from understudy.web.data_pages import PlaceName, evaluate_words
 from understudy.web.export_pages import figures, published_points
@@ -66,6 +67,7 @@ class ResultPages(StudioPages):
         "GET /compare/report": "comparison",
         "GET /verify": "verify",
         "POST /result/do": "do",
+        "POST /result/cancel": "cancel",
     }
 
     def result(
@@ -142,6 +144,14 @@ class ResultPages(StudioPages):
         kind, words = self._action(needed(form, "action"), path, form)
         stamp = self.studio.jobs.newest(path, kind)
         self.studio.ask(kind, words, about=path, stamp=stamp)
+        return moved("/result", run=run)
+
+    def cancel(self, request: Request) -> Response:
+        """Stop one of these commands; the release stays as it is."""
+        form, jobs = form_of(request), self.studio.jobs
+        run, id = needed(form, "run"), needed(form, "job")
+        path, _ = self._release(run)
+        jobs.cancel(required_job(next((job for job in jobs.of(path) if job.id == id), None)))
         return moved("/result", run=run)
 
     def _action(self, action: str, path: Path, form: Mapping[str, str]) -> tuple[str, list[str]]:
