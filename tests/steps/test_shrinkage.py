@@ -226,5 +226,8 @@ def test_draws_of_a_class_take_the_covariance_that_was_measured_and_no_noise():
     np.testing.assert_allclose(first.std(axis=0), np.diag(root), rtol=0.05)
     np.testing.assert_allclose(second, noise, atol=0.5)
     np.testing.assert_array_equal(first[:, 2:], noise[:, 2:])
+    widths = np.array([np.full(4, 2.0), np.ones(4)])
+    pooled = (4 * np.cov(first.T) + np.cov(second.T)) / 2
+    np.testing.assert_allclose(shapes.pooled(root, widths), pooled, rtol=0.1, atol=0.2)
     none = shrinkage.ClassShapes.along(root, np.ones((2, 4)), 0)
     np.testing.assert_array_equal(none.turned(noise, np.zeros(len(noise), int)), noise)

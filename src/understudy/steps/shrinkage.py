@@ -437,6 +437,17 @@ class ClassShapes:
         ]
         return replace(self, turns=np.stack(turns))
 
+    def pooled(self, root: Vector, widths: Vector) -> Vector:
+        """The mean of the classes' covariances, (d, d): of `widths` (classes, d) times the model's.
+
+        ``root``: of the model's covariance (d, d).
+        """
+        of_classes = [
+            self.turned((wide[:, None] * root).T, np.full(len(root), number))
+            for number, wide in enumerate(widths)
+        ]
+        return np.asarray(np.mean([one.T @ one for one in of_classes], axis=0))
+
     def turned(self, noise: Vector, labels: NDArray[np.int64]) -> Vector:
         """Draws about their classes' means, (n, d), with the covariances that were measured."""
         part = noise @ self.coordinates.T

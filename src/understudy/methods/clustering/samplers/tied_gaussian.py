@@ -119,13 +119,14 @@ class TiedGaussian:
     root: Vector  # (d, d) a square root of the covariance that samples are drawn with
     shapes: ClassShapes  # how the covariances of classes differ from it
     covariance: Vector  # (d, d) of the records, variances raised by the noise in them
+    pooled: Vector  # (d, d) the mean of the classes' covariances, raised likewise
     others: Layout  # which other numbers are known in the mean of all records
     common: Vector  # (others,) that mean
 
     @cached_property
     def weights(self) -> tuple[Vector, Vector]:
         """(d, classes) and (classes,) of the linear discriminant (Fisher 1936), classes alike."""
-        weights = np.asarray(np.linalg.solve(self.covariance, self.means.T), dtype=np.float64)
+        weights = np.asarray(np.linalg.solve(self.pooled, self.means.T), dtype=np.float64)
         return weights, np.asarray(-0.5 * (self.means * weights.T).sum(axis=1))
 
     def labels_of(self, points: Vector) -> Labels:
@@ -214,6 +215,7 @@ def measured(
         root,
         shapes,
         full @ full.T,
+        shapes.pooled(full, widths[:, layout.block_of_column]),
         others,
         common,
     )
